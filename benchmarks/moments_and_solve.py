@@ -1,0 +1,29 @@
+"""Claim: from n = 100,000 rows at p = 1024, moments + solve cost at most 1.15 times the bare product U'U."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from benchmarks.timing import Claim, best_of
+from mixtune import EqualWeights, Moments, RegretProblem, solve
+
+
+def measure(n: int = 100_000, p: int = 1024) -> Iterator[Claim]:
+    rng = np.random.default_rng(0)
+    U, y = rng.standard_normal((n, p)), rng.standard_normal(n)
+    for domains in (1, 4):
+        edges = np.linspace(0, n, domains + 1).astype(int)
+        parts = [slice(a, b) for a, b in zip(edges, edges[1:])]
+
+        def ours(parts: list[slice] = parts) -> object:
+            moments = [Moments.from_rows(U[part], y[part]) for part in parts]
+            weights = EqualWeights().weigh(moments=moments)
+            problem = RegretProblem(
+                moments=moments, weights=weights, ridge=1.0, transfer=1.0, stability=1.0, horizon=10
+            )
+            return solve(problem).coef
+
+        mine, bare = best_of(ours, lambda parts=parts: [U[part].T @ U[part] for part in parts], rounds=4)
+        yield Claim(f"moments + solve / bare U'U, n = {n}, p = {p}, N = {domains}", mine, bare, 1.15)

@@ -1,0 +1,177 @@
+"""Which array library the inputs belong to, and the few places where the libraries differ.
+
+NumPy, PyTorch and CuPy arrays share most of their functions through the array API standard. What the standard leaves
+out (triangular solves, what a failed Cholesky factorisation does, read-only arrays) lives here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+import numpy as np
+import scipy.linalg
+
+from mixtune.errors import DataError
+
+__all__ = [
+    "Array",
+    "add_to_diagonal",
+    "all_finite",
+    "as_float64",
+    "cholesky",
+    "cholesky_solve",
+    "count_nonfinite",
+    "freeze",
+    "is_numpy",
+    "match",
+    "namespace",
+    "one_norm",
+    "reciprocal_condition",
+    "row_gram",
+    "to_numpy",
+]
+
+Array = Any
+
+
+def namespace(*arrays: Array) -> Any:
+    """The array library all the given arrays belong to; lists and scalars count as NumPy."""
+    known = [a for a in arrays if array_api_compat.is_array_api_obj(a)]
+    try:
+        return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
+    except TypeError as error:
+        kinds = sorted({type(a).__module__.split(".")[0] for a in known})
+        raise DataError(
+            f"arrays of different libraries were mixed ({', '.join(kinds)}); pass them all as one"
+        ) from error
+
+
+def is_numpy(array: Array) -> bool:
+    return isinstance(array, np.ndarray)
+
+
+def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
+    """``array`` as float64 in its own library; text and objects are refused by name."""
+    if not array_api_compat.is_array_api_obj(array):
+        try:
+            array = np.asarray(array)
+        except ValueError as error:
+            raise DataError(f"{what} is ragged: all its rows must have the same length") from error
+    if is_numpy(array):
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"{what} holds values of type {array.dtype}; pass numbers")
+        return np.array(array, dtype=np.float64, order="C") if copy else np.asarray(array, dtype=np.float64)
+    xp = namespace(array)
+    if hasattr(array, "detach"):
+        array = array.detach()
+    return xp.asarray(array, dtype=xp.float64, copy=copy)
+
+
+def to_numpy(array: Array) -> np.ndarray[Any, Any]:
+    """A float64 NumPy copy (or view) of ``array`` on the host."""
+    if not array_api_compat.is_array_api_obj(array):
+        return np.asarray(array)
+    if array_api_compat.is_torch_array(array):
+        return np.asarray(array.detach().cpu())
+    if array_api_compat.is_cupy_array(array):
+        return np.asarray(array.get())
+    return np.asarray(array)
+
+
+def match(values: Array, like: Array) -> Array:
+    """``values`` as float64 in the library and on the device of ``like``."""
+    if is_numpy(like):
+        return np.asarray(values, dtype=np.float64)
+    xp = namespace(like)
+    # A copy, because PyTorch warns when it borrows a read-only NumPy array.
+    values = np.array(values) if isinstance(values, np.ndarray) else values
+    return xp.asarray(values, dtype=xp.float64, device=like.device)
+
+
+def freeze(array: Array) -> Array:
+    """Make a NumPy array read-only (in place); other libraries have no such flag."""
+    if is_numpy(array):
+        array.flags.writeable = False
+    return array
+
+
+def count_nonfinite(array: Array) -> int:
+    xp = namespace(array)
+    return int(xp.sum(xp.astype(~xp.isfinite(array), xp.int64)))
+
+
+def all_finite(array: Array) -> bool:
+    xp = namespace(array)
+    return bool(xp.all(xp.isfinite(array)))
+
+
+def row_gram(rows: Array) -> Array:
+    """``X X'``; with NumPy only its lower triangle is filled, which is all that :func:`cholesky` reads.
+
+    SciPy's BLAS rather than NumPy's: the factorisation that follows is SciPy's, and two BLAS libraries taking turns
+    spend more time waking and parking their threads than on a small product (measured: 3 to 30 times as long).
+    """
+    if is_numpy(rows):
+        return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+    return rows @ rows.T
+
+
+def add_to_diagonal(matrix: Array, shift: float) -> Array:
+    """A copy of ``matrix`` with ``shift`` added on the diagonal."""
+    if is_numpy(matrix):
+        shifted = np.array(matrix, order="F")
+        shifted.reshape(-1, order="F")[:: len(shifted) + 1] += shift
+        return shifted
+    xp = namespace(matrix)
+    return matrix + shift * xp.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
+
+
+def cholesky(matrix: Array, *, overwrite: bool = False) -> Array | None:
+    """Lower Cholesky factor, or None where the matrix is not positive definite (the libraries raise differently)."""
+    if is_numpy(matrix):
+        # The transpose of a full symmetric C-ordered matrix is itself in Fortran order: LAPACK needs no second copy.
+        fortran = matrix if matrix.flags.f_contiguous else matrix.T
+        factor, info = scipy.linalg.lapack.dpotrf(fortran, lower=1, clean=0, overwrite_a=int(overwrite))
+        return factor if info == 0 else None
+    if array_api_compat.is_torch_array(matrix):
+        import torch
+
+        factor, info = torch.linalg.cholesky_ex(matrix)
+        return factor if int(info) == 0 else None
+    factor = namespace(matrix).linalg.cholesky(matrix)  # CuPy marks failure with NaN
+    return factor if all_finite(factor) else None
+
+
+def cholesky_solve(factor: Array, rhs: Array) -> Array:
+    """Solve ``(L L') x = rhs`` for the lower factor L from :func:`cholesky`."""
+    if is_numpy(factor):
+        solution, info = scipy.linalg.lapack.dpotrs(factor, rhs, lower=1)
+        if info != 0:  # pragma: no cover - dpotrs fails only on malformed arguments
+            raise DataError(f"triangular solve failed (LAPACK info {info})")
+        return solution
+    if array_api_compat.is_torch_array(factor):
+        import torch
+
+        return torch.cholesky_solve(rhs, factor)
+    import cupyx.scipy.linalg
+
+    half = cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True)
+    return cupyx.scipy.linalg.solve_triangular(factor, half, lower=True, trans="T")
+
+
+def one_norm(matrix: Array) -> float:
+    """Largest absolute column sum of a symmetric matrix, read off its lower triangle."""
+    xp = namespace(matrix)
+    lower = xp.abs(xp.tril(matrix))
+    return float(xp.max(xp.sum(lower, axis=0) + xp.sum(lower, axis=1) - xp.linalg.diagonal(lower)))
+
+
+def reciprocal_condition(norm: float, factor: Array) -> float:
+    """Estimate of 1/cond of a matrix from its 1-norm and Cholesky factor, at a fraction of the factorisation's cost."""
+    if is_numpy(factor):
+        rcond, _ = scipy.linalg.lapack.dpocon(factor, norm, uplo="L")
+        return float(rcond)
+    xp = namespace(factor)
+    diagonal = xp.abs(xp.linalg.diagonal(factor))
+    return float(xp.min(diagonal) / xp.max(diagonal)) ** 2

@@ -1,0 +1,52 @@
+"""The command ``mixtune`` and its subcommands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from mixtune._version import __version__
+from mixtune.cli._demo import demo
+from mixtune.errors import MixtuneError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="mixtune",
+    help="Regret-optimal transfer learning from many small datasets, in closed form.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mixtune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Regret-optimal transfer learning from many small datasets, in closed form."""
+
+
+def main() -> None:
+    """Run the command line; mistakes of the user end with one clear line and exit code 2."""
+    try:
+        app()
+    except MixtuneError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped.")
+        sys.exit(130)

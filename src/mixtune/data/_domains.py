@@ -1,0 +1,296 @@
+"""Several domains, one of them focal: what an estimator learns from.
+
+The focal domain is the one to predict for; the others are sources that may help or hurt. Downstream each
+domain turns into features, then moments, then a weight, in the order kept here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from mixtune.data._arrays import Array
+from mixtune.data._domain import Domain, check_pair
+from mixtune.data._grouping import label_codes, split_by_label
+from mixtune.data._members import check_alike, members_of_files, members_of_table
+from mixtune.data._readers import read_table
+from mixtune.data._tables import as_table
+from mixtune.data._words import counted, nearest, quoted
+from mixtune.errors import DataError, ParameterError
+
+__all__ = ["Domains"]
+
+
+class Transform(Protocol):
+    """The part of a feature map that is needed here."""
+
+    def transform(self, X: Array, /) -> Array:
+        """Turn rows into rows of features."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Domains:
+    """Named datasets with the same columns and outputs, one of which is the focal one.
+
+    Parameters
+    ----------
+    members
+        The domains, in the order to keep.
+    focal
+        Name of the domain to predict for.
+
+    Raises
+    ------
+    DataError
+        If names repeat, the focal name is unknown, or columns, outputs or array libraries differ.
+
+    Examples
+    --------
+    >>> domains = Domains.from_dict({"a": ([[0.0], [1.0]], [0, 1]), "b": ([[2.0]], [2])}, focal="b")
+    >>> domains
+    Domains(2 domains, focal='b', 3 rows, 1 column, 1 output)
+    >>> domains.names, domains.focal_index, domains["a"]
+    (('a', 'b'), 1, Domain('a', 2 rows, 1 column, 1 output))
+    """
+
+    members: tuple[Domain, ...]
+    focal: str = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", tuple(self.members))
+        if not self.members:
+            raise DataError("there are no domains; pass at least the focal one")
+        if len(self._positions) < len(self.members):
+            repeated = [name for index, name in enumerate(self.names) if self._positions[name] != index]
+            raise DataError(f"more than one domain is named {quoted(repeated)}; give each domain its own name")
+        focal = self.focal_domain
+        for domain in self.members:
+            check_alike(domain, focal)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, tuple[Any, Any]], *, focal: str) -> Domains:
+        """Build from ``{name: (X, y)}``.
+
+        Examples
+        --------
+        >>> Domains.from_dict({"a": ([[0.0], [1.0]], [0, 1]), "b": ([[2.0]], [2])}, focal="a").names
+        ('a', 'b')
+        """
+        for name, pair in data.items():
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise DataError(f'domain "{name}" must come as a pair (X, y)')
+        return cls(tuple(Domain(str(name), X, y) for name, (X, y) in data.items()), focal=focal)
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any, *, labels: Any, focal: Hashable) -> Domains:
+        """Build from one array of all rows and a label per row, in the order in which labels first appear.
+
+        Parameters
+        ----------
+        X, y
+            All rows, as for :class:`Domain`.
+        labels
+            One label per row, of any hashable kind; written as text, they are the names. None may be missing.
+        focal
+            Label of the focal domain.
+
+        Examples
+        --------
+        >>> domains = Domains.from_arrays([[1.0], [2.0], [3.0]], [1, 2, 3], labels=[7, 5, 7], focal=7)
+        >>> domains.names, domains["7"].y
+        (('7', '5'), array([1., 3.]))
+        """
+        X, y, columns = check_pair(X, y, "", columns=None, copy=False)
+        codes, names, focal = label_codes(labels, focal, "labels", n_rows=X.shape[0])
+        return cls(split_by_label(X, y, columns, codes, names), focal=focal)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        target: str | Sequence[str],
+        domain: str,
+        focal: Hashable,
+        columns: str | Sequence[str] | None = None,
+    ) -> Domains:
+        """Build from a table with a column that names the domains.
+
+        Parameters
+        ----------
+        table
+            A pandas or polars frame, a pyarrow table or a dict of columns.
+        target
+            The column to predict, or several.
+        domain
+            The column of domain labels.
+        focal
+            Label of the focal domain.
+        columns
+            The input columns; all the others by default.
+
+        Examples
+        --------
+        >>> table = {"school": ["n", "s", "n"], "size": [1, 2, 3], "score": [0.1, 0.2, 0.3]}
+        >>> Domains.from_table(table, target="score", domain="school", focal="n")["n"].X
+        array([[1.],
+               [3.]])
+        """
+        members, name = members_of_table(
+            as_table(table, "the table"),
+            target=target,
+            domain=domain,
+            focal=focal,
+            columns=columns,
+            where="the table",
+        )
+        return cls(members, focal=name)
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        target: str | Sequence[str],
+        focal: str | None = None,
+        domain: str | None = None,
+        columns: str | Sequence[str] | None = None,
+    ) -> Domains:
+        """Build from CSV or Parquet files: one file with a domain column, or one file a domain.
+
+        Parameters
+        ----------
+        paths
+            The file, or the files; without ``domain`` each is one domain, named after its file.
+        target
+            The column to predict, or several.
+        focal
+            Name of the focal domain; the first file by default. With ``domain`` it must be given.
+        domain
+            The column of domain labels, if all domains are in one file.
+        columns
+            The input columns; all the others by default, which must then be the same in every file.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = [Path(folder, "north.csv"), Path(folder, "south.csv")]
+        ...     _ = files[0].write_text("size,price\\n1,10\\n2,20\\n")
+        ...     _ = files[1].write_text("price,size\\n30,3\\n")
+        ...     Domains.from_files(files, target="price")["south"].X
+        array([[3.]])
+        """
+        files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
+        if not files:
+            raise ParameterError("paths is empty; pass at least one file")
+        if domain is None:
+            members = members_of_files(files, target=target, columns=columns)
+            return cls(members, focal=members[0].name if focal is None else focal)
+        if len(files) > 1:
+            raise ParameterError(
+                f'domain="{domain}" goes with one file, {len(files)} are given; drop domain or join the files'
+            )
+        if focal is None:
+            raise ParameterError("focal is not given; name the focal domain, or use one file a domain")
+        members, name = members_of_table(
+            read_table(files[0]),
+            target=target,
+            domain=domain,
+            focal=focal,
+            columns=columns,
+            where=f'"{files[0]}"',
+        )
+        return cls(members, focal=name)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {domain.name: index for index, domain in enumerate(self.members)}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all domains, in order."""
+        return tuple(domain.name for domain in self.members)
+
+    @property
+    def focal_index(self) -> int:
+        """Position of the focal domain."""
+        return self._position(self.focal)
+
+    @property
+    def focal_domain(self) -> Domain:
+        """The focal domain itself."""
+        return self.members[self.focal_index]
+
+    @property
+    def sources(self) -> tuple[Domain, ...]:
+        """All domains but the focal one, in order."""
+        return tuple(domain for domain in self.members if domain.name != self.focal)
+
+    def with_focal(self, name: str) -> Domains:
+        """Return the same domains with another one focal.
+
+        Examples
+        --------
+        >>> domains = Domains.from_dict({"a": ([[0.0]], [0]), "b": ([[1.0]], [1])}, focal="a")
+        >>> domains.with_focal("b").focal
+        'b'
+        """
+        return Domains(self.members, focal=name)
+
+    def without(self, name: str) -> Domains:
+        """Return the domains without one of the sources.
+
+        Examples
+        --------
+        >>> domains = Domains.from_dict({"a": ([[0.0]], [0]), "b": ([[1.0]], [1])}, focal="a")
+        >>> domains.without("b").names
+        ('a',)
+        """
+        position = self._position(name)
+        if name == self.focal:
+            raise ParameterError(f'"{name}" is the focal domain and cannot be left out; choose another with with_focal')
+        return Domains(self.members[:position] + self.members[position + 1 :], focal=self.focal)
+
+    def sorted_focal_first(self) -> Domains:
+        """Return the domains with the focal one in front and the sources in their order."""
+        return Domains((self.focal_domain, *self.sources), focal=self.focal)
+
+    def map(self, feature_map: Transform) -> Domains:
+        """Return the domains with ``feature_map.transform(X)`` in place of ``X``, without column names.
+
+        Examples
+        --------
+        >>> from sklearn.preprocessing import PolynomialFeatures
+        >>> domains = Domains.from_dict({"a": ([[2.0]], [0]), "b": ([[3.0]], [1])}, focal="a")
+        >>> domains.map(PolynomialFeatures(2).fit([[0.0]]))["b"].X
+        array([[1., 3., 9.]])
+        """
+        mapped = (Domain(domain.name, feature_map.transform(domain.X), domain.y) for domain in self.members)
+        return Domains(tuple(mapped), focal=self.focal)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Domain]:
+        return iter(self.members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._positions
+
+    def __getitem__(self, key: str | int) -> Domain:
+        return self.members[self._position(key) if isinstance(key, str) else key]
+
+    def __repr__(self) -> str:
+        rows, focal = sum(domain.n_rows for domain in self.members), self.focal_domain
+        size = counted((rows, "row"), (focal.n_columns, "column"), (focal.n_outputs, "output"))
+        return f"Domains({counted((len(self), 'domain'))}, focal={self.focal!r}, {size})"
+
+    def _position(self, name: str) -> int:
+        if name not in self._positions:
+            raise DataError(f'there is no domain "{name}"; {nearest(str(name), self.names)}')
+        return self._positions[name]

@@ -1,0 +1,251 @@
+"""One hidden layer of a random network: the paper's feature map, ready without any training.
+
+Weights and biases are drawn once from the seed; what is learnt afterwards is only the linear head on the
+hidden units. With cosine units the same layer is a random Fourier map, whose inner products approach a Gaussian
+kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+from numpy.typing import ArrayLike, NDArray
+
+from mixtune.errors import ParameterError
+from mixtune.features._protocol import DTYPES, Array, as_rows, check_finite, count
+
+__all__ = ["RandomFeatures"]
+
+_ACTIVATIONS = ("relu", "leaky_relu", "tanh", "cos")
+_LAWS = ("normal", "uniform")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RandomFeatures:
+    r"""Features ``activation(((X - input_shift) / input_scale) @ weights + bias)`` with random weights.
+
+    Parameters
+    ----------
+    n_inputs
+        Number of columns of ``X``.
+    width
+        Number of hidden units.
+    activation
+        "relu", "leaky_relu", "tanh" or "cos".
+    slope
+        Slope of "leaky_relu" below zero, between 0 and 1.
+    weight_law, bias_law
+        "normal" with standard deviation ``scale``, or "uniform" between ``-scale`` and ``scale``.
+    weight_scale, bias_scale
+        The scales of these laws; 0 switches weights or biases off.
+    constant
+        Whether to append a feature that is always 1, as the last column.
+    input_shift, input_scale
+        Subtracted from ``X`` and dividing it before the layer: numbers, or one value per column.
+    normalise
+        Whether to divide the hidden features (not the constant) by the square root of ``width``.
+    output_scale
+        Multiplies the hidden features (not the constant).
+    seed
+        Fixes weights and biases. Weights are drawn first, then biases, in float64 whatever the ``dtype``.
+    dtype
+        "float64" or "float32": the precision of the layer and of the features.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_inputs, width)
+    bias : ndarray of shape (width,)
+        Read-only.
+
+    Examples
+    --------
+    The map of the paper: 300 leaky ReLU units and a constant.
+
+    >>> features = RandomFeatures(n_inputs=3, width=300, activation="leaky_relu", seed=0)
+    >>> features.n_features_out
+    301
+    >>> features.transform(np.ones((2, 3))).shape
+    (2, 301)
+    """
+
+    n_inputs: int
+    width: int
+    activation: str = "relu"
+    slope: float = 0.01
+    weight_law: str = "normal"
+    bias_law: str = "normal"
+    weight_scale: float = 1.0
+    bias_scale: float = 1.0
+    constant: bool = True
+    input_shift: ArrayLike = 0.0
+    input_scale: ArrayLike = 1.0
+    normalise: bool = False
+    output_scale: float = 1.0
+    seed: int
+    dtype: str = "float64"
+    weights: NDArray[Any] = field(init=False, repr=False)
+    bias: NDArray[Any] = field(init=False, repr=False)
+    _layers: dict[Any, tuple[Array, ...]] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n_inputs, width = count(self.n_inputs, "n_inputs"), count(self.width, "width")
+        _check_options(self)
+        shift = _frozen(_per_column(self.input_shift, n_inputs, "input_shift"))
+        scale = _frozen(_per_column(self.input_scale, n_inputs, "input_scale"))
+        if not (scale > 0).all():
+            raise ParameterError(f"input_scale={self.input_scale!r} must be positive")
+        rng = np.random.default_rng(self.seed)
+        weights = _draw(rng, self.weight_law, self.weight_scale, (n_inputs, width))
+        bias = _draw(rng, self.bias_law, self.bias_scale, (width,))
+        # Casting after the draw makes the float32 map the rounding of the float64 one.
+        object.__setattr__(self, "weights", _frozen(weights.astype(self.dtype)))
+        object.__setattr__(self, "bias", _frozen(bias.astype(self.dtype)))
+        object.__setattr__(self, "input_shift", shift)
+        object.__setattr__(self, "input_scale", scale)
+
+    @classmethod
+    def fourier(
+        cls, *, n_inputs: int, width: int, length_scale: ArrayLike = 1.0, seed: int, dtype: str = "float64"
+    ) -> RandomFeatures:
+        r"""Make the random Fourier map of the Gaussian kernel :math:`\exp(-|x - x'|^2 / (2 \ell^2))`.
+
+        Parameters
+        ----------
+        n_inputs, width, seed, dtype
+            As for the class.
+        length_scale
+            :math:`\ell`, one number or one per column.
+
+        Examples
+        --------
+        >>> features = RandomFeatures.fourier(n_inputs=1, width=20_000, length_scale=2.0, seed=0)
+        >>> U = features.transform([[0.0], [2.0]])
+        >>> bool(abs(U[0] @ U[1] - np.exp(-0.5)) < 0.02)
+        True
+        """
+        # A phase uniform on (-pi, pi) is one uniform on (0, 2 pi).
+        return cls(
+            n_inputs=n_inputs,
+            width=width,
+            activation="cos",
+            bias_law="uniform",
+            bias_scale=math.pi,
+            input_scale=length_scale,
+            normalise=True,
+            output_scale=math.sqrt(2),  # the mean square of a cosine of random phase is 1/2
+            constant=False,
+            seed=seed,
+            dtype=dtype,
+        )
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features: the width, and one more with the constant."""
+        return self.width + int(self.constant)
+
+    def transform(self, X: Array, /) -> Array:
+        """Compute the features of the rows of ``X``.
+
+        Parameters
+        ----------
+        X
+            Array or tensor of shape (n, n_inputs).
+
+        Returns
+        -------
+        array of shape (n, n_features_out)
+            In the library and on the device of ``X``, in the precision of the map.
+
+        Raises
+        ------
+        DataError
+            If ``X`` has another number of columns, or a feature is not finite.
+        """
+        rows = as_rows(X, self.n_inputs)
+        xp = array_namespace(rows)
+        layer = self._layer(xp, device(rows))
+        U = xp.empty((rows.shape[0], self.n_features_out), dtype=layer[0].dtype, device=device(rows))
+        if self.constant:
+            U[:, -1] = 1
+        # Blocks keep the temporaries small: in the cache for NumPy, large enough to keep a GPU busy otherwise.
+        step = max(1, (1 << 18 if is_numpy_array(rows) else 1 << 22) // self.width)
+        for start in range(0, rows.shape[0], step):
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = xp.astype(rows[start : start + step, :], U.dtype)
+                check_finite(block, "X", start)
+                hidden = self._hidden(xp, block, *layer)
+            check_finite(hidden, "the features", start)
+            U[start : start + step, : self.width] = hidden
+        return U
+
+    def _hidden(self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array) -> Array:
+        """Compute the hidden units of one block."""
+        Z = ((X - shift) / scale) @ weights
+        Z += bias
+        if self.activation == "relu":
+            Z = xp.maximum(Z, xp.zeros_like(bias))
+        elif self.activation == "leaky_relu":
+            Z = xp.maximum(Z, self.slope * Z)
+        elif self.activation == "tanh":
+            Z = xp.tanh(Z)
+        else:
+            Z = xp.cos(Z)
+        factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
+        if factor != 1.0:
+            Z *= factor
+        return Z
+
+    def _layer(self, xp: Any, where: Any) -> tuple[Array, ...]:
+        """Return weights, bias, shift and scale in the library and on the device, converted once for each."""
+        key = (xp.__name__, str(where))
+        if key not in self._layers:
+            arrays = (self.weights, self.bias, self.input_shift, self.input_scale)
+            # PyTorch does not take read-only memory, hence the copies.
+            copies = (np.array(array, dtype=self.dtype) for array in arrays)
+            self._layers[key] = tuple(xp.asarray(copy, device=where) for copy in copies)
+        return self._layers[key]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Copies and other processes draw the same weights anew: smaller to send, and read-only like the original.
+        options = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
+        return partial(type(self), **options), ()
+
+
+def _check_options(features: RandomFeatures) -> None:
+    """Refuse unknown names and scales out of range."""
+    choices = {"activation": _ACTIVATIONS, "weight_law": _LAWS, "bias_law": _LAWS, "dtype": DTYPES}
+    for option, known in choices.items():
+        if (value := getattr(features, option)) not in known:
+            raise ParameterError(f"{option}={value!r} is unknown; use one of {', '.join(known)}")
+    for option in ("weight_scale", "bias_scale", "output_scale"):
+        if not 0 <= (value := getattr(features, option)) < math.inf:
+            raise ParameterError(f"{option}={value!r} must be finite and not negative")
+    if not 0 <= features.slope <= 1:
+        raise ParameterError(f"slope={features.slope!r} must be between 0 and 1")
+    if isinstance(features.seed, bool) or not isinstance(features.seed, int | np.integer) or features.seed < 0:
+        raise ParameterError(f"seed={features.seed!r} must be a whole number that is not negative")
+
+
+def _per_column(value: ArrayLike, n_inputs: int, option: str) -> NDArray[np.float64]:
+    """Read an option that is one number or one number per column."""
+    array = np.array(value, dtype=np.float64)
+    if array.shape not in ((), (n_inputs,)) or not np.isfinite(array).all():
+        raise ParameterError(f"{option} must be one finite number, or {n_inputs} of them, one per column")
+    return array
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    array.flags.writeable = False
+    return array
+
+
+def _draw(rng: np.random.Generator, law: str, scale: float, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Draw from the named law."""
+    if law == "normal":
+        return scale * rng.standard_normal(shape)
+    return rng.uniform(-scale, scale, shape)

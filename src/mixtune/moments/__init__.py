@@ -1,0 +1,6 @@
+"""Moments(count, gram, cross, square) of a domain's features; they add, subtract, stream; local heads."""
+
+from mixtune.moments._moments import Moments, weighted_system
+from mixtune.moments._system import Eigenbasis, GramSystem, RowSystem, System
+
+__all__ = ["Eigenbasis", "GramSystem", "Moments", "RowSystem", "System", "weighted_system"]

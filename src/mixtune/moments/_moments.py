@@ -1,0 +1,355 @@
+"""Moments: the sums a dataset's features boil down to, and the currency of everything after them.
+
+``count = n``, ``gram = U'U``, ``cross = U'Y``, ``square = |Y|^2`` are all that heads, losses, weights and the
+regret-optimal solution need of a dataset. They add (more rows, another site), subtract (forget a site, leave rows
+out) and stream. While a dataset has fewer rows than features its rows are the smaller description: they are kept, and
+the p x p Gram matrix is formed only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, SupportsFloat
+
+import numpy as np
+
+from mixtune._array import Array, all_finite, as_float64, freeze, is_numpy, match, namespace
+from mixtune._checks import check_nonnegative
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments._rows import check_rows, float64_blocks, nonfinite_error
+from mixtune.moments._system import EPSILON, GramSystem, RowSystem, System
+
+__all__ = ["Moments", "weighted_system"]
+
+
+class Moments:
+    """Sums over the rows of one dataset: ``count``, ``gram``, ``cross``, ``square``.
+
+    Build them with :meth:`from_rows` or :meth:`from_blocks`; combine them with ``+``, ``-`` and ``sum``.
+
+    Parameters
+    ----------
+    count : int
+        Number of rows n.
+    gram : array (p, p)
+        ``U'U``.
+    cross : array (p,) or (p, D)
+        ``U'Y``; its number of dimensions says whether targets are a vector or a matrix.
+    square : float or array (D,)
+        Sum of squared targets, per output.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixtune import Moments
+    >>> U, y = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0])
+    >>> moments = Moments.from_rows(U, y)
+    >>> moments.head(ridge=0.0).round(6)
+    array([1., 2.])
+    >>> moments.loss([1.0, 1.0])
+    5.0
+    >>> (moments + moments - moments).count
+    3
+    """
+
+    def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
+        gram = as_float64(gram, what="gram")
+        cross = as_float64(cross, what="cross")
+        single = cross.ndim == 1
+        cross = cross[:, None] if single else cross
+        xp = namespace(gram)
+        square = xp.reshape(xp.asarray(square, dtype=xp.float64, device=gram.device), (-1,))
+        if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
+            raise DataError(
+                f"moments need gram (p, p) and cross (p,) or (p, D); got {tuple(gram.shape)} and {tuple(cross.shape)}"
+            )
+        if square.shape[0] != cross.shape[1]:
+            raise DataError(f"square has {square.shape[0]} entries for {cross.shape[1]} outputs; pass one per output")
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
+            raise DataError(f"count must be a whole number >= 0; got {count!r}")
+        if not (all_finite(gram) and all_finite(cross) and all_finite(square)):
+            raise DataError("moments must be finite; these hold NaN or infinity")
+        self._fill(int(count), single, gram=gram, cross=cross, square=square, rows=None)
+
+    def _fill(
+        self,
+        count: int,
+        single: bool,
+        *,
+        gram: Array | None,
+        cross: Array,
+        square: Array,
+        rows: tuple[Array, Array] | None,
+    ) -> None:
+        self.count = count
+        self._single = single
+        self._cross = freeze(cross)
+        self._square = freeze(square)
+        self._rows = rows
+        if gram is not None:
+            self.__dict__["gram"] = freeze(gram)
+
+    @classmethod
+    def _make(cls, count: int, single: bool, **parts: Any) -> Moments:
+        moments = cls.__new__(cls)
+        moments._fill(count, single, **parts)
+        return moments
+
+    # --- construction -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_rows(cls, U: Array, Y: Array) -> Moments:
+        """Moments of features ``U`` (n, p) and targets ``Y`` (n,) or (n, D).
+
+        Sums are accumulated in float64 whatever the inputs are. With n < p the rows themselves are kept (copied).
+        """
+        U, Y, single = check_rows(U, Y)
+        if U.shape[0] < U.shape[1]:
+            return cls._from_few_rows(U, Y, single)
+        xp = namespace(U)
+        gram = cross = None
+        with np.errstate(all="ignore"):  # non-finite sums are diagnosed below
+            for block, targets in float64_blocks(U, Y):
+                g, c = block.T @ block, block.T @ targets
+                s = xp.sum(targets**2, axis=0)
+                if gram is None:
+                    gram, cross, square = g, c, s
+                else:
+                    gram += g
+                    cross += c
+                    square += s
+        if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
+            raise nonfinite_error(U, Y)
+        return cls._make(int(U.shape[0]), single, gram=gram, cross=cross, square=square, rows=None)
+
+    @classmethod
+    def _from_few_rows(cls, U: Array, Y: Array, single: bool) -> Moments:
+        U = freeze(as_float64(U, what="U", copy=True))
+        Y = freeze(as_float64(Y, what="Y", copy=True))
+        xp = namespace(U)
+        with np.errstate(all="ignore"):
+            cross, square = U.T @ Y, xp.sum(Y**2, axis=0)
+            usable = all_finite(cross) and all_finite(square) and bool(xp.isfinite(xp.sum(U**2)))
+        if not usable:
+            raise nonfinite_error(U, Y)
+        return cls._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=(U, Y))
+
+    @classmethod
+    def from_blocks(cls, blocks: Iterable[tuple[Array, Array]]) -> Moments:
+        """Moments of a stream of ``(U, Y)`` blocks; memory stays at three Gram matrices plus p rows or one block.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mixtune import Moments
+        >>> U, y = np.ones((10, 2)), np.arange(10.0)
+        >>> Moments.from_blocks((U[i : i + 3], y[i : i + 3]) for i in range(0, 10, 3)).count
+        10
+        """
+        total: Moments | None = None
+        waiting: list[Moments] = []
+        for U, Y in blocks:
+            part = cls.from_rows(U, Y)
+            waiting.append(part)
+            # Small blocks wait until together they outnumber the features: one product instead of many thin ones.
+            if sum(m.count for m in waiting) >= part.n_features:
+                total = _merge([total, *waiting] if total else waiting)
+                waiting = []
+        if waiting:
+            total = _merge([total, *waiting] if total else waiting)
+        if total is None:
+            raise DataError("there are no blocks: the iterable given to from_blocks was empty")
+        return total
+
+    # --- what they hold -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def gram(self) -> Array:
+        """``U'U``, shape (p, p)."""
+        assert self._rows is not None
+        U = self._rows[0]
+        return freeze(U.T @ U)
+
+    @property
+    def cross(self) -> Array:
+        """``U'Y``, shape (p,) or (p, D) like the targets."""
+        return self._cross[:, 0] if self._single else self._cross
+
+    @property
+    def square(self) -> Array:
+        """Sum of squared targets: a scalar, or one per output (D,)."""
+        return self._square[0] if self._single else self._square
+
+    @property
+    def rows(self) -> tuple[Array, Array] | None:
+        """``(U, Y)`` where the rows are kept (n < p), else None; Y has shape (n, D)."""
+        return self._rows
+
+    @property
+    def n_features(self) -> int:
+        return int(self._cross.shape[0])
+
+    @property
+    def n_outputs(self) -> int:
+        return int(self._cross.shape[1])
+
+    @property
+    def single_output(self) -> bool:
+        """Whether the targets were a vector (n,) rather than a matrix (n, D)."""
+        return self._single
+
+    def without_rows(self) -> Moments:
+        """The same sums, with no row kept: what a site may share that must not share rows."""
+        return self._make(self.count, self._single, gram=self.gram, cross=self._cross, square=self._square, rows=None)
+
+    def __repr__(self) -> str:
+        kept = ", rows kept" if self._rows else ""
+        return f"Moments(count={self.count}, n_features={self.n_features}, n_outputs={self.n_outputs}{kept})"
+
+    # --- arithmetic ---------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        return _merge([self, other])
+
+    def __radd__(self, other: object) -> Moments:
+        # sum() starts from the integer 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __sub__(self, other: Moments) -> Moments:
+        if not isinstance(other, Moments):
+            return NotImplemented
+        _check_alike([self, other])
+        xp = namespace(self._cross)
+        count = self.count - other.count
+        gram, square = self.gram - other.gram, self._square - other._square
+        slack = 1e3 * self.n_features * EPSILON
+        diagonal = xp.linalg.diagonal(gram)
+        impossible = (
+            count < 0
+            or bool(xp.any(diagonal < -slack * xp.linalg.diagonal(self.gram)))
+            or bool(xp.any(square < -slack * self._square))
+        )
+        if impossible:
+            raise DataError(
+                f"cannot subtract moments of {other.count} rows from moments of {self.count}: "
+                "they were never part of them; subtract only what was added"
+            )
+        parts = {"gram": gram, "cross": self._cross - other._cross, "square": xp.maximum(square, xp.zeros_like(square))}
+        return self._make(count, self._single, rows=None, **parts)
+
+    # --- use ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def system(self) -> System:
+        """The least-squares problem of this dataset alone."""
+        return weighted_system([self], np.ones(1))
+
+    def head(self, ridge: float) -> Array:
+        """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).
+
+        ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. The n x n dual
+        is used while the rows are kept.
+        """
+        ridge = check_nonnegative("ridge", ridge)
+        theta = self.system.step(namespace(self._cross).zeros_like(self._cross), ridge)
+        return theta[:, 0] if self._single else theta
+
+    def loss(self, theta: Array) -> float:
+        """Sum of squared errors ``|Y - U theta|^2`` of a head (p,) or (p, D), over all outputs."""
+        return self.system.loss(self._check_theta(theta))
+
+    def losses(self, heads: Array) -> np.ndarray[Any, Any]:
+        """:meth:`loss` of each of several heads, (N, p) or (N, p, D)."""
+        return np.array([self.loss(theta) for theta in heads])
+
+    def _check_theta(self, theta: Array) -> Array:
+        theta = as_float64(theta if is_numpy(self._cross) else match(theta, self._cross), what="theta")
+        expected = (self.n_features,) if self._single else tuple(self._cross.shape)
+        if tuple(theta.shape) != expected:
+            raise DataError(f"a head of these moments has shape {expected}; got {tuple(theta.shape)}")
+        return theta[:, None] if self._single else theta
+
+
+def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -> System:
+    """``sum_i w_i`` of the datasets' normal equations; datasets of weight zero are not touched.
+
+    The dual form is chosen while all rows with positive weight are at hand and fewer than the features.
+    """
+    _check_alike(moments)
+    active = [(m, float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
+    if not active:
+        raise ParameterError("all weights are zero; at least one dataset must count")
+    first = active[0][0]
+    xp = namespace(first._cross)
+    stacked = [(m._rows[0], m._rows[1], w) for m, w in active if m._rows is not None]
+    if len(stacked) == len(active) and sum(m.count for m, _ in active) < first.n_features:
+        return RowSystem(*_stack(xp, stacked))
+    cross = sum(w * m._cross for m, w in active)
+    square = sum(w * m._square for m, w in active)
+    gram = xp.zeros((first.n_features,) * 2, dtype=xp.float64, device=first._cross.device)
+    for m, w in active:
+        if m._rows is None:
+            gram += m.gram if w == 1.0 else w * m.gram
+    for group in _groups(stacked, 4 * first.n_features):
+        U, _ = _stack(xp, group)
+        gram += U.T @ U
+    return GramSystem(gram, cross, square)
+
+
+def _stack(xp: Any, rows: Sequence[tuple[Array, Array, float]]) -> tuple[Array, Array]:
+    """All rows and targets on top of each other, each dataset scaled by the root of its weight."""
+    if len(rows) == 1 and rows[0][2] == 1.0:
+        return rows[0][0], rows[0][1]
+    return xp.concat([w**0.5 * U for U, _, w in rows]), xp.concat([w**0.5 * Y for _, Y, w in rows])
+
+
+def _groups(rows: list[tuple[Array, Array, float]], size: int) -> Iterator[list[tuple[Array, Array, float]]]:
+    group: list[tuple[Array, Array, float]] = []
+    for entry in rows:
+        group.append(entry)
+        if sum(U.shape[0] for U, _, _ in group) >= size:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _merge(moments: Sequence[Moments]) -> Moments:
+    """The sum of several moments, by one product over all rows that are still kept."""
+    _check_alike(moments)
+    first = moments[0]
+    xp = namespace(first._cross)
+    count, single = sum(m.count for m in moments), first._single
+    cross, square = sum(m._cross for m in moments), sum(m._square for m in moments)
+    kept = [m._rows for m in moments if m._rows is not None]
+    if len(kept) == len(moments) and count < first.n_features:
+        rows = tuple(freeze(xp.concat([pair[side] for pair in kept])) for side in (0, 1))
+        return Moments._make(count, single, gram=None, cross=cross, square=square, rows=rows)
+    gram = sum(m.gram for m in moments if m._rows is None)
+    if kept:
+        U = xp.concat([pair[0] for pair in kept])
+        gram = gram + U.T @ U
+    return Moments._make(count, single, gram=gram, cross=cross, square=square, rows=None)
+
+
+def _check_alike(moments: Sequence[Moments]) -> None:
+    first = moments[0]
+    for index, m in enumerate(moments[1:], start=1):
+        if m.n_features != first.n_features:
+            raise DataError(
+                f"moments {index} have {m.n_features} features, moments 0 have {first.n_features}; "
+                "use the same feature map for all"
+            )
+        if m._cross.shape != first._cross.shape or m._single != first._single:
+            raise DataError(
+                f"moments {index} have targets of shape {_target_shape(m)}, moments 0 of {_target_shape(first)}; "
+                "pass the same outputs for all"
+            )
+    namespace(*(m._cross for m in moments))
+
+
+def _target_shape(m: Moments) -> str:
+    return "(n,)" if m.single_output else f"(n, {m.n_outputs})"

@@ -1,0 +1,57 @@
+"""Rows on their way into moments: shapes checked first, values checked through the sums, which costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from mixtune._array import Array, as_float64, count_nonfinite, is_numpy, namespace
+from mixtune.errors import DataError
+
+__all__ = ["check_rows", "float64_blocks", "nonfinite_error"]
+
+#: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
+BLOCK_BYTES = 64 * 2**20
+
+
+def check_rows(U: Array, Y: Array) -> tuple[Array, Array, bool]:
+    """Shapes only: values are checked from the sums, which costs nothing."""
+    if not hasattr(U, "ndim"):
+        U = as_float64(U, what="U")
+    if not hasattr(Y, "ndim"):
+        Y = as_float64(Y, what="Y")
+    for name, array in (("U", U), ("Y", Y)):
+        if is_numpy(array) and array.dtype.kind not in "fiub":
+            raise DataError(f"{name} holds values of type {array.dtype}; pass numbers")
+    namespace(U, Y)
+    if U.ndim != 2 or Y.ndim not in (1, 2):
+        raise DataError(f"U must be (n, p) and Y (n,) or (n, D); got {tuple(U.shape)} and {tuple(Y.shape)}")
+    if U.shape[0] != Y.shape[0]:
+        raise DataError(f"U has {U.shape[0]} rows but Y has {Y.shape[0]} targets; pass one target per row")
+    if U.shape[0] == 0 or U.shape[1] == 0 or (Y.ndim == 2 and Y.shape[1] == 0):
+        raise DataError(f"U of shape {tuple(U.shape)} and Y of shape {tuple(Y.shape)} hold no data")
+    single = Y.ndim == 1
+    return U, (Y[:, None] if single else Y), single
+
+
+def float64_blocks(U: Array, Y: Array) -> Iterator[tuple[Array, Array]]:
+    """The rows as float64: all at once where they are already, else block by block to bound the copy."""
+    xp = namespace(U)
+    if U.dtype == xp.float64 and not isinstance(U, np.memmap):
+        yield U, as_float64(Y, what="Y")
+        return
+    step = max(U.shape[1], BLOCK_BYTES // (8 * U.shape[1]))
+    for begin in range(0, U.shape[0], step):
+        yield as_float64(U[begin : begin + step], what="U"), as_float64(Y[begin : begin + step], what="Y")
+
+
+def nonfinite_error(U: Array, Y: Array) -> DataError:
+    bad = [f"{count} in {name}" for name, count in (("U", _bad(U)), ("Y", _bad(Y))) if count]
+    if bad:
+        return DataError(f"values must be finite; found NaN or infinite values: {', '.join(bad)}")
+    return DataError("the sums of squares overflow float64; rescale the features and targets (values beyond 1e150)")
+
+
+def _bad(array: Array) -> int:
+    return sum(count_nonfinite(as_float64(array[i : i + 65536], what="rows")) for i in range(0, array.shape[0], 65536))

@@ -1,0 +1,38 @@
+"""RegretProblem -> solve -> RegretSolution: closed form, dense and accelerated references, descent, certificates."""
+
+from mixtune.regret._problem import RegretProblem
+from mixtune.regret._solution import RegretSolution
+from mixtune.regret._solve import solve
+from mixtune.regret.baselines import joint_head, joint_subset_head, local_head, mean_local_head
+from mixtune.regret.certificates import (
+    Certificate,
+    GeneralisationBound,
+    certify,
+    generalisation_bound,
+    kl_term,
+    optimal_cost,
+    transfer_gain,
+)
+from mixtune.regret.descent import descend
+from mixtune.regret.robustness import Sensitivity, adversarial_sensitivity, log_slope
+
+__all__ = [
+    "Certificate",
+    "GeneralisationBound",
+    "RegretProblem",
+    "RegretSolution",
+    "Sensitivity",
+    "adversarial_sensitivity",
+    "certify",
+    "descend",
+    "generalisation_bound",
+    "joint_head",
+    "joint_subset_head",
+    "kl_term",
+    "local_head",
+    "log_slope",
+    "mean_local_head",
+    "optimal_cost",
+    "solve",
+    "transfer_gain",
+]

@@ -1,0 +1,27 @@
+"""How much each domain counts: Wasserstein, predictive, equal, given; the transport distances."""
+
+from mixtune.weights._predictive import PredictiveWeights
+from mixtune.weights._rule import DomainWeights, EqualWeights, GivenWeights, WeightRule
+from mixtune.weights._wasserstein import TransportWeights, WassersteinWeights
+from mixtune.weights.transport import (
+    Diameter,
+    TransportDistance,
+    pooled_diameter,
+    sampling_floor,
+    wasserstein_distance,
+)
+
+__all__ = [
+    "Diameter",
+    "DomainWeights",
+    "EqualWeights",
+    "GivenWeights",
+    "PredictiveWeights",
+    "TransportDistance",
+    "TransportWeights",
+    "WassersteinWeights",
+    "WeightRule",
+    "pooled_diameter",
+    "sampling_floor",
+    "wasserstein_distance",
+]

@@ -1,0 +1,178 @@
+"""How much each domain counts: what a rule may look at, and what it returns.
+
+A rule declares what it needs (rows, or only moments and heads), so that the same call works for every rule and a
+missing piece is named. Results carry the scores they were made from: the weights explain themselves.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixtune._array import Array
+from mixtune._checks import check_simplex
+from mixtune.data import Domains
+from mixtune.errors import ParameterError
+from mixtune.features import FeatureMap
+from mixtune.moments import Moments
+
+__all__ = ["DomainWeights", "EqualWeights", "Evidence", "GivenWeights", "WeightRule"]
+
+Floats = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class DomainWeights:
+    """Weights on the simplex, and where they came from.
+
+    Attributes
+    ----------
+    values : array (N,)
+        w_i >= 0, summing to 1; NumPy reads the object itself as this array.
+    names : tuple of str
+    focal : int
+        Index of the focal domain D_1.
+    rule : str
+        Which rule made them.
+    scores : array (N,) or None
+        What the rule compared: distances or errors, smaller is closer.
+    """
+
+    values: Floats
+    names: tuple[str, ...]
+    focal: int
+    rule: str
+    scores: Floats | None = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def as_dict(self) -> dict[str, float]:
+        """Weights by domain name."""
+        return dict(zip(self.names, self.values.tolist()))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Evidence:
+    """All that rules may look at; each takes what it needs."""
+
+    names: tuple[str, ...]
+    focal: int
+    domains: Domains | None = None
+    feature_map: FeatureMap | None = None
+    moments: Sequence[Moments] | None = None
+    heads: Array = None
+
+
+class WeightRule(ABC):
+    """A way to weigh domains. ``needs`` names the arguments :meth:`weigh` must be given."""
+
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def weigh(
+        self,
+        *,
+        domains: Domains | None = None,
+        feature_map: FeatureMap | None = None,
+        moments: Sequence[Moments] | None = None,
+        heads: Array = None,
+        ridge: float | None = None,
+        focal: int | str | None = None,
+    ) -> DomainWeights:
+        """Weigh the domains.
+
+        Parameters
+        ----------
+        domains : Domains, optional
+            The rows; also gives names and the focal domain.
+        feature_map : FeatureMap, optional
+            phi, for rules that look at features.
+        moments : sequence of Moments, optional
+            One per domain, in the same order.
+        heads : array (N, p) or (N, p, D), or a list of heads, optional
+            Local heads; made from ``moments`` with ``ridge`` where not given.
+        ridge : float, optional
+            kappa for those heads.
+        focal : int or str, optional
+            Index or name of the focal domain; by default that of ``domains``, else 0.
+        """
+        if heads is None and ridge is not None and moments is not None:
+            heads = [m.head(ridge) for m in moments]
+        given = {"domains": domains, "feature_map": feature_map, "moments": moments, "heads": heads}
+        missing = [name for name in self.needs if given[name] is None]
+        if missing:
+            hint = " (or ridge, to make them)" if "heads" in missing else ""
+            raise ParameterError(f"{type(self).__name__} needs {' and '.join(missing)}{hint}; pass them to weigh")
+        sizes = {name: len(given[name]) for name in ("domains", "moments", "heads") if given[name] is not None}
+        if not sizes or len(set(sizes.values())) > 1:
+            raise ParameterError(f"pass domains, moments or heads of the same number of domains; got {sizes or 'none'}")
+        count = next(iter(sizes.values()))
+        names = tuple(domains.names) if domains is not None else tuple(str(i) for i in range(count))
+        evidence = Evidence(
+            names=names,
+            focal=_focal_index(focal, names, domains),
+            domains=domains,
+            feature_map=feature_map,
+            moments=moments,
+            heads=heads,
+        )
+        return self._weigh(evidence)
+
+    @abstractmethod
+    def _weigh(self, evidence: Evidence) -> DomainWeights:
+        """The rule itself, on checked evidence."""
+
+
+@dataclass(frozen=True)
+class EqualWeights(WeightRule):
+    """1/N for every domain.
+
+    Examples
+    --------
+    >>> from mixtune import EqualWeights, Moments
+    >>> moments = [Moments(2, [[1.0]], [1.0], 1.0)] * 4
+    >>> EqualWeights().weigh(moments=moments).values
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+
+    def _weigh(self, evidence: Evidence) -> DomainWeights:
+        count = len(evidence.names)
+        return DomainWeights(np.full(count, 1 / count), evidence.names, evidence.focal, "equal")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenWeights(WeightRule):
+    """Weights the user knows; checked to lie on the simplex."""
+
+    values: Sequence[float]
+
+    def _weigh(self, evidence: Evidence) -> DomainWeights:
+        values = check_simplex(self.values, len(evidence.names))
+        return DomainWeights(values, evidence.names, evidence.focal, "given")
+
+
+def normalise(raw: Floats, focal: int) -> Floats:
+    """Raw weights in [0, 1] with a positive maximum, on the simplex; the focal one never underflows to zero."""
+    values = raw / raw.sum()
+    values[focal] = max(values[focal], np.finfo(np.float64).tiny)
+    values.flags.writeable = False
+    return values
+
+
+def _focal_index(focal: int | str | None, names: tuple[str, ...], domains: Domains | None) -> int:
+    if focal is None:
+        return domains.focal_index if domains is not None else 0
+    if isinstance(focal, str):
+        if focal not in names:
+            raise ParameterError(f"there is no domain {focal!r}; the domains are {', '.join(names[:8])}")
+        return names.index(focal)
+    if isinstance(focal, bool) or not 0 <= focal < len(names):
+        raise ParameterError(f"focal must be a domain's name or an index from 0 to {len(names) - 1}; got {focal!r}")
+    return int(focal)

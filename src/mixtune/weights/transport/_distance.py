@@ -1,0 +1,257 @@
+"""Distances between samples: the functions that the weights of a dataset are made from.
+
+Each function checks its samples, brings them into a common frame, calls one of the algorithms of this folder and says
+with the number what the number is: exact, between proven bounds, or another quantity.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune.errors import DataError, ParameterError
+from mixtune.weights.transport._bracket import bracket
+from mixtune.weights.transport._exact import solve_samples
+from mixtune.weights.transport._line import line_distances
+from mixtune.weights.transport._result import TransportDistance
+from mixtune.weights.transport._samples import Rows, as_rows, as_same_columns, common_frame, restore
+from mixtune.weights.transport._sliced import sliced_interval
+
+__all__ = ["METHODS", "distances_to", "sampling_floor", "wasserstein_distance"]
+
+METHODS = ("auto", "exact", "line", "sliced", "bracket")
+
+SUBSAMPLE = 1_000
+DIRECTIONS = 200
+MAX_EXACT_ENTRIES = 25_000_000
+RTOL = 1e-3
+
+
+def wasserstein_distance(
+    A: Any,
+    B: Any,
+    *,
+    method: str = "auto",
+    seed: int = 0,
+    subsample: int = SUBSAMPLE,
+    directions: int = DIRECTIONS,
+    max_exact_entries: int = MAX_EXACT_ENTRIES,
+    rtol: float = RTOL,
+) -> TransportDistance:
+    """Wasserstein-1 distance between two samples, with equal weights on rows and Euclidean cost.
+
+    Parameters
+    ----------
+    A, B
+        Samples of shape (n, d) and (m, d), or (n,) and (m,) for one column: arrays, tensors or lists.
+    method
+        - ``"line"``: one column only; the closed form.
+        - ``"exact"``: network simplex on all n x m costs, certified by duality.
+        - ``"bracket"``: proven bounds for any size, tightened until they are within `rtol` of each other or the
+          effort is spent, in memory proportional to n + m. `value` is their midpoint.
+        - ``"sliced"``: the mean over random directions of the distances of the projections. **A different
+          quantity**, never larger than the Wasserstein distance; do not compare it with the other methods.
+        - ``"auto"``: the line for one column, exact up to `max_exact_entries` pairs, the bracket beyond.
+    seed
+        Seeds subsamples and directions. No proven bound depends on it beyond its width.
+    subsample
+        Rows of each sample whose exact solution starts ``"bracket"`` and large ``"exact"`` problems.
+    directions
+        Number of directions of ``"sliced"``.
+    max_exact_entries
+        Largest n x m for ``"exact"``, which needs about 40 bytes for each pair.
+    rtol
+        Width of the bracket, relative to its upper end, at which ``"bracket"`` stops.
+
+    Returns
+    -------
+    TransportDistance
+        The value and its bounds; see there for what they mean.
+
+    Raises
+    ------
+    DataError
+        If a sample is empty, not finite, not a table, or the columns differ.
+    ParameterError
+        If a setting is out of range, the method is unknown or does not fit the data.
+    ConvergenceError
+        If ``"exact"`` could not be certified; an uncertified number is never returned.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> A = np.array([[0.0, 0.0], [1.0, 0.0]])
+    >>> found = wasserstein_distance(A, A + [3.0, 4.0])
+    >>> round(found.value, 12), found.method, found.certified
+    (5.0, 'exact', True)
+    """
+    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    X, Y = as_same_columns([A, B], ["A", "B"])
+    return _distance(X, Y, settings)
+
+
+def distances_to(
+    focal: Any,
+    others: Sequence[Any],
+    *,
+    method: str = "auto",
+    seed: int = 0,
+    threads: int | None = None,
+    subsample: int = SUBSAMPLE,
+    directions: int = DIRECTIONS,
+    max_exact_entries: int = MAX_EXACT_ENTRIES,
+    rtol: float = RTOL,
+) -> list[TransportDistance]:
+    """Distances between one sample and each of several others, several pairs at a time.
+
+    Every pair gets the answer that :func:`wasserstein_distance` gives with the same settings, whatever the number of
+    threads. All samples are checked before any work starts.
+
+    Parameters
+    ----------
+    focal
+        The sample to measure from.
+    others
+        The samples to measure to.
+    threads
+        Pairs in work at a time, each with its own memory; by default one for each processor.
+    method, seed, subsample, directions, max_exact_entries, rtol
+        As in :func:`wasserstein_distance`.
+
+    Returns
+    -------
+    list of TransportDistance
+        In the order of `others`.
+
+    Examples
+    --------
+    >>> [found.value for found in distances_to([0.0, 1.0], [[0.0, 1.0], [2.0, 3.0]])]
+    [0.0, 2.0]
+    """
+    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    if threads is not None and threads < 1:
+        raise ParameterError(f"threads is {threads}; pass at least 1, or None for one for each processor")
+    if hasattr(others, "shape"):
+        raise DataError("others must be a list with one array for each sample; put a single array in a list")
+    names = ["focal", *(f"others[{index}]" for index in range(len(others)))]
+    X, *rest = as_same_columns([focal, *others], names)
+    for Y in rest:
+        settings.choose(X, Y)
+    with ThreadPoolExecutor(max_workers=threads or os.cpu_count() or 1) as pool:
+        try:
+            return list(pool.map(lambda Y: _distance(X, Y, settings), rest))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # do not compute what nobody will read
+            raise
+
+
+def sampling_floor(
+    X: Any,
+    *,
+    seed: int = 0,
+    method: str = "auto",
+    subsample: int = SUBSAMPLE,
+    directions: int = DIRECTIONS,
+    max_exact_entries: int = MAX_EXACT_ENTRIES,
+    rtol: float = RTOL,
+) -> TransportDistance:
+    """Distance between two random halves of one sample: what sampling alone makes of a true distance of zero.
+
+    Two samples of n rows from one distribution in d dimensions are about n^(-1/d) apart, which in high dimension hardly
+    shrinks with n and swamps any signal: a distance between two datasets that is not clearly above the floor of each
+    says nothing about how their distributions differ. The halves have half the rows, so the floor of the whole sample
+    is a little lower.
+
+    Parameters
+    ----------
+    X
+        A sample with at least two rows; an odd row goes to the second half.
+    seed
+        Seeds the halves as well as the method.
+    method, subsample, directions, max_exact_entries, rtol
+        As in :func:`wasserstein_distance`.
+
+    Returns
+    -------
+    TransportDistance
+        The distance between the halves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((400, 50))
+    >>> shift = np.full(50, 0.1)  # moves every row by 0.7
+    >>> floor = sampling_floor(X).value
+    >>> bool(floor > 5 * np.linalg.norm(shift))
+    True
+    """
+    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    rows = as_rows(X, "X")
+    if len(rows) < 2:
+        raise DataError("X has 1 row; two halves need at least 2 rows")
+    order = np.random.default_rng(seed).permutation(len(rows))
+    half = len(rows) // 2
+    return _distance(rows[order[:half]], rows[order[half:]], settings)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The options of :func:`wasserstein_distance`, checked."""
+
+    method: str
+    seed: int
+    subsample: int
+    directions: int
+    max_exact_entries: int
+    rtol: float
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ParameterError(f"unknown method {self.method!r}; choose one of {', '.join(METHODS)}")
+        for name, least in (("seed", 0), ("subsample", 1), ("directions", 2), ("max_exact_entries", 1)):
+            if getattr(self, name) < least:
+                raise ParameterError(f"{name} is {getattr(self, name)}; pass at least {least}")
+        if not 0.0 <= self.rtol < 1.0:
+            raise ParameterError(f"rtol is {self.rtol}; pass a fraction from 0 up to, but not including, 1")
+
+    def choose(self, X: Rows, Y: Rows) -> str:
+        """The method for these samples, or an error if the one asked for cannot handle them."""
+        columns, entries = X.shape[1], len(X) * len(Y)
+        if self.method == "auto":
+            return "line" if columns == 1 else "exact" if entries <= self.max_exact_entries else "bracket"
+        if self.method == "line" and columns > 1:
+            raise ParameterError(f"method 'line' needs one column, the samples have {columns}; use 'auto'")
+        if self.method == "exact" and entries > self.max_exact_entries:
+            raise ParameterError(
+                f"method 'exact' on {len(X)} x {len(Y)} rows needs about {40e-9 * entries:.1f} GB; use 'bracket', or raise"
+                f" max_exact_entries (now {self.max_exact_entries}) to at least {entries}"
+            )
+        return self.method
+
+
+def _distance(A: Rows, B: Rows, settings: _Settings) -> TransportDistance:
+    method = settings.choose(A, B)
+    (X, Y), exponent = common_frame([A, B])
+    if method == "line":
+        value = lower = upper = float(line_distances(X, Y)[0])
+    elif method == "sliced":
+        value, lower, upper = sliced_interval(X, Y, directions=settings.directions, seed=settings.seed)
+    elif method == "exact":
+        plan = solve_samples(X, Y, seed=settings.seed, subsample=settings.subsample)
+        value, lower, upper = plan.cost, plan.lower, plan.cost
+    else:
+        lower, upper = bracket(X, Y, seed=settings.seed, subsample=settings.subsample, rtol=settings.rtol)
+        value = lower + (upper - lower) / 2.0
+    return TransportDistance(
+        value=restore(value, exponent),
+        lower=restore(lower, exponent),
+        upper=restore(upper, exponent),
+        method=method,
+        certified=method != "sliced",
+        rows=(len(A), len(B)),
+    )

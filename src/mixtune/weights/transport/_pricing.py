@@ -1,0 +1,132 @@
+"""One look at every pair of points without ever holding them all: pricing.
+
+Given potentials u on the rows of X and v on the rows of Y, the pairs that an optimal plan may use are those whose
+reduced cost |x_i - y_j| - u_i - v_j is small. This module walks over all pairs strip by strip, keeps for each point the
+cheapest partner in each of a few random groups of partners, and returns along the way the two semi-dual minima
+
+    min_j (|x_i - y_j| - v_j)    and    min_i (|x_i - y_j| - u_i),
+
+from which proven lower bounds follow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from mixtune.weights.transport._samples import Rows
+
+__all__ = ["Priced", "Distances", "price"]
+
+Vector = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+_STRIP_ENTRIES = 4_000_000  # 32 MB
+_FEW_COLUMNS = 10  # measured: up to here differences cost 2.5 to 4 ns a pair, as much as products and the root
+
+
+class Distances:
+    """Distances between the rows of X and Y, one rectangle at a time, never above the true distances.
+
+    With many columns they come from matrix products, which are faster than differences but lose the digits of short
+    distances. A bound on that loss is subtracted before the root, so that lower bounds built on these distances stay
+    valid; `slack` bounds how far below the true distances they can be.
+    """
+
+    def __init__(self, X: Rows, Y: Rows) -> None:
+        self.slack = 0.0
+        self._differences = X.shape[1] <= _FEW_COLUMNS
+        self._left, self._right = X, Y
+        if not self._differences:
+            x_square, y_square = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Y, Y)
+            # Twice the classical bound for an inner product of X.shape[1] + 2 terms.
+            loss = 4 * (X.shape[1] + 4) * np.finfo(np.float64).eps * float(x_square.max() + y_square.max())
+            self.slack = float(np.sqrt(2 * loss))
+            self._left = np.column_stack([-2.0 * X, x_square - loss, np.ones(len(X))])
+            self._right = np.column_stack([Y, np.ones(len(Y)), y_square])
+
+    def between(self, rows: slice, columns: slice) -> NDArray[np.float64]:
+        """Distances between a range of the rows of X and a range of the rows of Y."""
+        left, right = self._left[rows], self._right[columns]
+        if self._differences:
+            return np.asarray(cdist(left, right))
+        square: NDArray[np.float64] = left @ right.T
+        np.maximum(square, 0.0, out=square)
+        return np.sqrt(square, out=square)
+
+
+@dataclass(frozen=True)
+class Priced:
+    """Semi-dual minima of the rows and columns, and candidate pairs."""
+
+    row_minimum: Vector
+    column_minimum: Vector
+    rows: Index
+    columns: Index
+
+
+def price(X: Rows, Y: Rows, u: Vector, v: Vector, *, rng: np.random.Generator, groups: int = 16) -> Priced:
+    """Walk over all pairs once, one strip of rows after the other.
+
+    Parameters
+    ----------
+    u, v
+        Potentials of the rows of X and of Y.
+    rng
+        Shuffles the groups, so that repeated calls see other groups and in time every useful pair.
+    groups
+        Candidates for each point: the best partner in each group.
+    """
+    n, m = len(X), len(Y)
+    row_order, column_order = rng.permutation(n), rng.permutation(m)
+    u, v = u[row_order], v[column_order]
+    distances = Distances(X[row_order], Y[column_order])
+    # Long strips rather than square tiles: threaded matrix products wait for each other at the end of every call.
+    strips = _ranges(n, min(-(-n // groups), max(1, _STRIP_ENTRIES // m)))
+    column_groups = _ranges(m, -(-m // groups))
+    for_rows, for_columns = _Best(n, groups), _Best(m, groups)
+    for number, rows in enumerate(strips):
+        reduced = distances.between(rows, slice(0, m))
+        reduced -= v
+        reduced -= u[rows, None]
+        for group, columns in enumerate(column_groups):
+            for_rows.update(rows, group, reduced[:, columns], offset=columns.start)
+        for_columns.update(slice(0, m), number % groups, reduced.T, offset=rows.start)
+    row_minimum, column_minimum = np.empty(n), np.empty(m)
+    row_minimum[row_order] = for_rows.value.min(axis=1) + u
+    column_minimum[column_order] = for_columns.value.min(axis=1) + v
+    own, partner = for_rows.pairs()
+    own_columns, partner_rows = for_columns.pairs()
+    return Priced(
+        row_minimum,
+        column_minimum,
+        rows=row_order[np.concatenate([own, partner_rows])],
+        columns=column_order[np.concatenate([partner, own_columns])],
+    )
+
+
+class _Best:
+    """Best partner so far of each point in each group, by reduced cost."""
+
+    def __init__(self, points: int, groups: int) -> None:
+        self.value = np.full((points, groups), np.inf)
+        self.partner = np.zeros((points, groups), dtype=np.int64)
+
+    def update(self, points: slice, group: int, reduced: NDArray[np.float64], *, offset: int) -> None:
+        """Compare with new partners, one column of `reduced` each, numbered from `offset`."""
+        partner, value = reduced.argmin(axis=1), reduced.min(axis=1)
+        better = value < self.value[points, group]
+        self.value[points, group][better] = value[better]
+        self.partner[points, group][better] = partner[better] + offset
+
+    def pairs(self) -> tuple[Index, Index]:
+        """Points and partners; groups that were never met (fewer points than groups) are left out."""
+        point, group = np.nonzero(np.isfinite(self.value))
+        return point, self.partner[point, group]
+
+
+def _ranges(points: int, width: int) -> list[slice]:
+    return [slice(start, min(start + width, points)) for start in range(0, points, width)]

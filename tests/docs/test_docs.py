@@ -1,0 +1,151 @@
+"""The documentation: code blocks run, links lead somewhere, the site builds and loads nothing from other hosts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,}|~{3,})(?P<info>.*)$")
+LINK = re.compile(r"\]\(<?(?P<target>[^)>\s]+)>?(?:\s+\"[^\"]*\")?\)")
+LOADING_TAGS = {
+    "audio": "src",
+    "embed": "src",
+    "iframe": "src",
+    "img": "src",
+    "link": "href",
+    "object": "data",
+    "script": "src",
+    "source": "src",
+    "video": "src",
+}
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks_of(page: Path) -> list[tuple[str, int, str]]:
+    """Fenced blocks as (language, line of the first code line, code)."""
+    found, opening = [], None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
+        match = FENCE.match(line)
+        if opening is None and match:
+            opening, lines = match, []
+            start = number + 1
+        elif opening is not None and match and match["fence"] == opening["fence"] and not match["info"].strip():
+            language = (opening["info"].split() or [""])[0]
+            found.append((language, start, "\n".join(lines) + "\n"))
+            opening = None
+        elif opening is not None:
+            lines.append(line.removeprefix(opening["indent"]))
+    assert opening is None, f"{name_of(page)} has a code block that is not closed"
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_code_blocks_run_in_order(page, monkeypatch, tmp_path):
+    """All Python blocks of a page share one namespace; a failure points to the line in the Markdown file."""
+    monkeypatch.chdir(tmp_path)
+    namespace = {"__name__": "__main__"}
+    for language, line, code in blocks_of(page):
+        if language != "python":
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            # Blank lines in front make line numbers of tracebacks those of the page.
+            exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_lead_to_files(page):
+    text = page.read_text(encoding="utf-8")
+    for _, _, code in blocks_of(page):
+        text = text.replace(code, "")
+    for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text)):
+        parts = urlsplit(match["target"])
+        if parts.scheme or parts.netloc or not parts.path:
+            continue
+        target = (page.parent / unquote(parts.path)).resolve()
+        assert target.exists(), f"{name_of(page)} links to {match['target']}, which does not exist"
+
+
+def test_references_are_cited():
+    """Each entry of the bibliography is mentioned on a page, by its title, and no key occurs twice."""
+    bibliography = (DOCS / "references.bib").read_text(encoding="utf-8")
+    keys = re.findall(r"^@\w+\{([^,]+),", bibliography, flags=re.MULTILINE)
+    titles = re.findall(r"^\s*title\s*=\s*\{(.*)\},$", bibliography, flags=re.MULTILINE)
+    assert len(keys) == len(set(keys)) == len(titles)
+    text = " ".join(" ".join(page.read_text(encoding="utf-8").split()) for page in PAGES).lower()
+    for title in titles:
+        assert title.translate({ord("{"): None, ord("}"): None}).lower() in text, f"{title!r} is cited nowhere"
+
+
+class Loads(HTMLParser):
+    """Addresses that a browser fetches by itself when it shows the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.unconverted: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "link" and given.get("rel") in {"canonical", "next", "prev"}:
+            return  # says where a page is; nothing is fetched
+        self.addresses += [given[name] or "" for name in {LOADING_TAGS.get(tag), "srcset"} if name in given]
+        if "arithmatex" in (given.get("class") or ""):
+            self.unconverted.append(str(self.getpos()))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("docs")
+    # A copy, so that the build leaves nothing behind in the checkout.
+    shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder / "site")]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"mkdocs build --strict failed:\n{result.stdout}{result.stderr}"
+    return folder / "site"
+
+
+def test_site_has_every_page(site):
+    built = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {page.relative_to(DOCS).with_suffix(".html").as_posix() for page in DOCS.rglob("*.md")} <= built
+    assert not (site / "hooks.py").exists()
+
+
+def test_site_loads_nothing_from_other_hosts(site):
+    pages = sorted(site.rglob("*.html"))
+    assert pages
+    for page in pages:
+        parser = Loads()
+        parser.feed(page.read_text(encoding="utf-8"))
+        abroad = [
+            address for address in parser.addresses if re.match(r"(?:[a-z]+:)?//", address.strip(), re.IGNORECASE)
+        ]
+        assert not abroad, f"{page.relative_to(site)} loads {abroad}"
+        assert parser.addresses, f"{page.relative_to(site)} loads no style at all"
+        assert not parser.unconverted, f"{page.relative_to(site)} has formulas left in LaTeX"
+    for style in site.rglob("*.css"):
+        text = style.read_text(encoding="utf-8")
+        assert not re.search(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", text), f"{style.relative_to(site)} loads more"
+
+
+def test_formulas_are_mathml(site):
+    text = (site / "theory.html").read_text(encoding="utf-8")
+    assert text.count("<math") > 100
+    assert 'display="block"' in text

@@ -1,0 +1,233 @@
+"""Moments: sums that add up, heads against scikit-learn and SciPy, and clear refusals."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+from mixtune import Moments
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments import GramSystem, RowSystem, weighted_system
+from problems import make_rows
+
+shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
+
+
+def same(left: Moments, right: Moments, tolerance=1e-12):
+    assert left.count == right.count
+    for name in ("gram", "cross", "square"):
+        a, b = getattr(left, name), getattr(right, name)
+        assert np.shape(a) == np.shape(b)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, np.max(np.abs(b))))
+
+
+@given(shapes)
+def test_sums_are_what_they_say(shape):
+    n, p, outputs, seed = shape
+    U, Y = make_rows(np.random.default_rng(seed), n, p, outputs)
+    moments = Moments.from_rows(U, Y)
+    same(moments, Moments(n, U.T @ U, U.T @ Y, np.sum(Y**2, axis=0)))
+    assert (moments.rows is None) == (n >= p)
+    assert moments.without_rows().rows is None
+    same(moments.without_rows(), moments)
+
+
+@given(shapes, st.lists(st.integers(1, 24), max_size=4))
+def test_blocks_merge_and_subtract(shape, cuts):
+    n, p, outputs, seed = shape
+    U, Y = make_rows(np.random.default_rng(seed), n, p, outputs)
+    whole = Moments.from_rows(U, Y)
+    edges = [0, *sorted({c for c in cuts if c < n}), n]
+    blocks = [(U[a:b], Y[a:b]) for a, b in pairwise(edges)]
+    parts = [Moments.from_rows(u, y) for u, y in blocks]
+    same(sum(parts), whole)
+    same(Moments.from_blocks(blocks), whole)
+    same(sum(parts[::-1]), whole)
+    if len(parts) > 1:
+        same(whole - parts[0], sum(parts[1:]), 1e-10)
+
+
+@given(shapes, st.sampled_from([1e-3, 1.0, 100.0]))
+def test_heads_match_scikit_learn(shape, ridge):
+    n, p, outputs, seed = shape
+    U, Y = make_rows(np.random.default_rng(seed), n, p, outputs)
+    expected = Ridge(alpha=ridge, fit_intercept=False, solver="svd").fit(U, Y).coef_.T
+    for moments in (Moments.from_rows(U, Y), Moments.from_rows(U, Y).without_rows()):
+        head = moments.head(ridge)
+        np.testing.assert_allclose(head, expected.reshape(head.shape), rtol=1e-7, atol=1e-8)
+        assert moments.loss(head) == pytest.approx(np.sum((Y - U @ head) ** 2), rel=1e-9, abs=1e-9)
+
+
+@given(shapes)
+def test_zero_ridge_is_minimum_norm(shape):
+    n, p, outputs, seed = shape
+    U, Y = make_rows(np.random.default_rng(seed), n, p, outputs)
+    moments = Moments.from_rows(U, Y)
+    expected = scipy.linalg.lstsq(U, Y)[0]
+    tolerance = 1e-13 * np.linalg.cond(U) ** 2 + 1e-12
+    np.testing.assert_allclose(moments.head(0.0), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("n", "p"), [(40, 6), (5, 12)])
+def test_zero_ridge_with_duplicated_and_empty_columns(n, p):
+    rng = np.random.default_rng(0)
+    U, y = make_rows(rng, n, p, None)
+    U = np.hstack([U, U[:, :2], np.zeros((n, 1))])
+    moments = Moments.from_rows(U, y)
+    np.testing.assert_allclose(moments.head(0.0), scipy.linalg.lstsq(U, y)[0], atol=1e-9)
+    np.testing.assert_allclose(moments.without_rows().head(0.0), scipy.linalg.lstsq(U, y)[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("duplicate", [False, True])
+def test_dual_with_repeated_rows(duplicate):
+    rng = np.random.default_rng(0)
+    U, y = make_rows(rng, 5, 9, None)
+    if duplicate:
+        U, y = np.vstack([U, U[:2]]), np.concatenate([y, y[:2] + 1.0])
+    head = Moments.from_rows(U, y).head(0.0)
+    np.testing.assert_allclose(head, scipy.linalg.lstsq(U, y)[0], atol=1e-10)
+
+
+def test_all_zero_features_give_a_zero_head():
+    moments = Moments.from_rows(np.zeros((5, 3)), np.arange(5.0))
+    assert np.array_equal(moments.head(0.0), np.zeros(3))
+    assert np.array_equal(moments.head(1.0), np.zeros(3))
+    assert np.array_equal(Moments.from_rows(np.zeros((2, 3)), np.ones(2)).head(0.0), np.zeros(3))
+
+
+@given(st.integers(0, 1000), st.booleans())
+def test_primal_equals_dual(seed, zero_weight):
+    rng = np.random.default_rng(seed)
+    rows = [make_rows(rng, n, 20, 2) for n in (4, 6, 3)]
+    weights = np.array([0.5, 0.5, 0.0]) if zero_weight else np.array([0.5, 0.3, 0.2])
+    few = [Moments.from_rows(U, Y) for U, Y in rows]
+    dual, primal = weighted_system(few, weights), weighted_system([m.without_rows() for m in few], weights)
+    assert isinstance(dual, RowSystem)
+    assert isinstance(primal, GramSystem)
+    theta = rng.standard_normal((20, 2))
+    for shift in (0.0, 1e-3, 2.0):
+        np.testing.assert_allclose(dual.step(theta, shift), primal.step(theta, shift), atol=1e-8)
+    np.testing.assert_allclose(dual.gradient(theta), primal.gradient(theta), atol=1e-10)
+    np.testing.assert_allclose(dual.apply(theta), primal.apply(theta), atol=1e-10)
+    assert dual.loss(theta) == pytest.approx(primal.loss(theta))
+    assert dual.least_loss == pytest.approx(primal.least_loss, abs=1e-9)
+    rhs = dual.gradient(theta)
+    np.testing.assert_allclose(dual.eigenbasis().solve(0.5, rhs), primal.eigenbasis().solve(0.5, rhs), atol=1e-9)
+
+
+def test_mixed_forms_add_up():
+    rng = np.random.default_rng(0)
+    rows = [make_rows(rng, n, 8, None) for n in (30, 5, 6)]
+    moments = [Moments.from_rows(U, y) for U, y in rows]
+    weights = np.array([0.2, 0.3, 0.5])
+    system = weighted_system(moments, weights)
+    expected = sum(w * U.T @ U for w, (U, _) in zip(weights, rows))
+    np.testing.assert_allclose(system.gram, expected)
+
+
+def test_float32_rows_are_summed_in_float64():
+    rng = np.random.default_rng(0)
+    U = (1000 + rng.standard_normal((50_000, 3))).astype(np.float32)
+    y = rng.standard_normal(50_000).astype(np.float32)
+    moments = Moments.from_rows(U, y)
+    exact = U.astype(np.longdouble).T @ U.astype(np.longdouble)
+    assert moments.gram.dtype == np.float64
+    np.testing.assert_allclose(moments.gram, exact.astype(np.float64), rtol=1e-12)
+    assert Moments.from_rows(U[:2], y[:2]).gram.dtype == np.float64
+
+
+def test_integers_and_lists():
+    moments = Moments.from_rows([[1, 2], [3, 4], [5, 6]], [1, 2, 3])
+    assert np.array_equal(moments.gram, [[35, 44], [44, 56]])
+    assert np.array_equal(Moments.from_rows(np.array([[200], [100]], dtype=np.uint8), [1, 1]).gram, [[50000]])
+
+
+def test_memory_mapped_rows_stream(tmp_path):
+    import tracemalloc
+
+    rng = np.random.default_rng(0)
+    U = np.lib.format.open_memmap(tmp_path / "U.npy", mode="w+", dtype=np.float64, shape=(400_000, 40))
+    for i in range(0, len(U), 50_000):
+        U[i : i + 50_000] = rng.standard_normal((50_000, 40))
+    y = rng.standard_normal(len(U))
+    tracemalloc.start()
+    streamed = Moments.from_blocks((U[i : i + 4096], y[i : i + 4096]) for i in range(0, len(U), 4096))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 2**20
+    same(streamed, Moments.from_rows(np.asarray(U), y), 1e-10)
+
+
+def test_kept_rows_are_copies():
+    U, y = np.ones((2, 5)), np.ones(2)
+    moments = Moments.from_rows(U, y)
+    U[:] = 9.0
+    assert np.array_equal(moments.gram, np.full((5, 5), 2.0))
+
+
+def bad_rows():
+    U, y = np.ones((6, 2)), np.ones(6)
+    nan = U.copy()
+    nan[3:5, 1] = np.nan
+    infinite = y.copy()
+    infinite[0] = -np.inf
+    yield nan, y, "2 in U"
+    yield U, infinite, "1 in Y"
+    yield nan[:, [0, 1, 1, 1, 1, 1, 1]], infinite, "12 in U, 1 in Y"
+    yield U * 1e200, y, "overflow"
+    yield U[:5], y, "5 rows but Y has 6 targets"
+    yield U[:0], y[:0], "no data"
+    yield U[0], y, "must be"
+    yield U[:, :, None], y, "must be"
+    yield U.astype(str), y, "pass numbers"
+    yield [[1.0, 2.0], [1.0]], [1.0, 2.0], "same length"
+
+
+@pytest.mark.parametrize(("U", "Y", "message"), list(bad_rows()))
+def test_refused_rows(U, Y, message):
+    with pytest.raises(DataError, match=message):
+        Moments.from_rows(U, Y)
+
+
+@pytest.mark.parametrize("ridge", [-1.0, np.nan, np.inf, "1", None, True])
+def test_refused_ridge(ridge):
+    with pytest.raises(ParameterError, match="ridge must be"):
+        Moments.from_rows(np.ones((3, 2)), np.ones(3)).head(ridge)
+
+
+def test_refused_arithmetic():
+    moments = Moments.from_rows(np.ones((3, 2)), np.ones(3))
+    with pytest.raises(DataError, match="same feature map"):
+        moments + Moments.from_rows(np.ones((3, 4)), np.ones(3))
+    with pytest.raises(DataError, match="same outputs"):
+        moments + Moments.from_rows(np.ones((3, 2)), np.ones((3, 1)))
+    with pytest.raises(DataError, match="never part"):
+        moments - (moments + moments)
+    with pytest.raises(DataError, match="never part"):
+        moments - Moments.from_rows(2 * np.ones((3, 2)), np.ones(3))
+    with pytest.raises(DataError, match="no blocks"):
+        Moments.from_blocks([])
+    with pytest.raises(DataError, match="shape"):
+        moments.loss(np.ones(3))
+    with pytest.raises(TypeError):
+        moments + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((-1, np.eye(2), np.ones(2), 1.0), "count"),
+        ((1.5, np.eye(2), np.ones(2), 1.0), "count"),
+        ((1, np.ones((2, 3)), np.ones(2), 1.0), "gram"),
+        ((1, np.eye(2), np.ones(3), 1.0), "gram"),
+        ((1, np.eye(2), np.ones((2, 2)), 1.0), "one per output"),
+        ((1, np.eye(2) * np.nan, np.ones(2), 1.0), "finite"),
+    ],
+)
+def test_refused_sums(arguments, message):
+    with pytest.raises(DataError, match=message):
+        Moments(*arguments)

@@ -1,0 +1,82 @@
+"""Theorem 4 realised: the change of the optimal energy under attacks that keep to their budget."""
+
+import numpy as np
+import pytest
+
+from mixtune.errors import ParameterError
+from mixtune.regret import adversarial_sensitivity, log_slope
+from mixtune.regret.robustness import _Attack
+from problems import make_rows
+
+SETTINGS = {"weights": [0.5, 0.3, 0.2], "ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 3}
+
+
+def rows(outputs=None, seed=0):
+    rng = np.random.default_rng(seed)
+    return [make_rows(rng, n, 4, outputs) for n in (20, 30, 25)]
+
+
+@pytest.fixture(scope="module")
+def study():
+    return adversarial_sensitivity(
+        rows(), **SETTINGS, epsilons=np.geomspace(1e-5, 1e-2, 4), shares=[0.05, 0.1, 0.2, 0.4, 0.8], trials=8, seed=1
+    )
+
+
+def test_slopes_in_epsilon_are_one(study):
+    assert study.epsilon_slope_worst == pytest.approx(1.0, abs=0.05)
+    assert study.epsilon_slope_random == pytest.approx(1.0, abs=0.1)
+
+
+def test_worst_case_grows_between_root_and_linear_in_the_share(study):
+    assert 0.4 < study.share_slope_worst <= 1.0
+    assert 0.2 < study.share_slope_random < 1.0
+    bound = study.constant * study.epsilons[:, None] * np.sqrt(study.shares)
+    assert np.all(study.worst <= bound * (1 + 1e-12))
+
+
+def test_worst_case_beats_random(study):
+    assert np.all(study.worst > study.random.max(axis=-1))
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+def test_envelope_gradient_predicts_the_worst_case(outputs):
+    """To first order the worst change is epsilon times the sum of gradient norms, here by finite differences."""
+    data = rows(outputs)
+    study = adversarial_sensitivity(data, **SETTINGS, epsilons=[1e-6, 1e-5], shares=[1.0], trials=1, seed=0)
+    from mixtune import Moments, RegretProblem
+
+    problem = RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in data], **SETTINGS)
+    attack = _Attack(data, problem)
+    step, total = 1e-5, 0.0
+    for array, name in ((attack.U, "U"), (attack.Y, "Y")):
+        gradient = np.zeros_like(array)
+        for index in np.ndindex(*array.shape):
+            nudge = np.zeros_like(array)
+            nudge[index] = step
+            pair = (nudge, np.zeros_like(attack.Y)) if name == "U" else (np.zeros_like(attack.U), nudge)
+            minus = tuple(-part for part in pair)
+            gradient[index] = (attack._solve(*pair)[0] - attack._solve(*minus)[0]) / (2 * step)
+        total += np.linalg.norm(gradient, axis=1).sum()
+    assert study.worst[0, 0] == pytest.approx(1e-6 * total, rel=1e-3)
+
+
+def test_the_attack_keeps_to_its_budget(monkeypatch):
+    seen = []
+    original = _Attack._solve
+    monkeypatch.setattr(_Attack, "_solve", lambda self, dU, dY: (seen.append((dU, dY)), original(self, dU, dY))[1])
+    adversarial_sensitivity(rows(), **SETTINGS, epsilons=[0.01], shares=[0.2], trials=3, seed=0)
+    for dU, dY in seen:
+        touched = np.any(dU != 0, axis=1) | np.any(dY != 0, axis=1)
+        assert touched.sum() <= 15
+        assert np.linalg.norm(dU, axis=1).max() <= 0.01 * (1 + 1e-12)
+        assert np.linalg.norm(dY, axis=1).max() <= 0.01 * (1 + 1e-12)
+
+
+def test_refused():
+    for change in ({"epsilons": [0.0]}, {"epsilons": []}, {"shares": [1.5]}, {"trials": 0}):
+        arguments = {"epsilons": [0.1], "shares": [0.5], **change}
+        with pytest.raises(ParameterError, match=next(iter(change))):
+            adversarial_sensitivity(rows(), **SETTINGS, **arguments, seed=0)
+    with pytest.raises(ParameterError, match="two grid points"):
+        log_slope(np.array([1.0]), np.array([1.0]))

@@ -1,0 +1,50 @@
+"""The array library comes from the inputs: the same numbers from PyTorch tensors."""
+
+import numpy as np
+import pytest
+
+from mixtune import Moments, PredictiveWeights, RegretProblem, descend, solve
+from mixtune.errors import DataError
+from problems import make_arguments
+
+torch = pytest.importorskip("torch")
+
+
+def both(**options):
+    rows, arguments = make_arguments(5, **options)
+    tensors = [Moments.from_rows(torch.asarray(U), torch.asarray(Y)) for U, Y in rows]
+    return RegretProblem(**arguments), RegretProblem(**{**arguments, "moments": tensors})
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("p", [4, 40])
+@pytest.mark.parametrize("method", ["closed-form", "riccati", "accelerated"])
+def test_solve_on_tensors(outputs, p, method):
+    here, there = (solve(problem, method=method) for problem in both(outputs=outputs, p=p, start="own"))
+    t = np.arange(7)
+    assert isinstance(there.coef, torch.Tensor)
+    np.testing.assert_allclose(there.heads_at(t).numpy(), here.heads_at(t), atol=1e-10)
+    np.testing.assert_allclose(there.coef_at(t).numpy(), here.coef_at(t), atol=1e-10)
+    np.testing.assert_allclose(there.energy_at(t), here.energy_at(t), rtol=1e-9)
+    assert there.regret == pytest.approx(here.regret, rel=1e-7, abs=1e-9)
+
+
+def test_heads_weights_and_descent_on_tensors():
+    here, there = both()
+    for ridge in (0.0, 1.0):
+        np.testing.assert_allclose(there.moments[1].head(ridge).numpy(), here.moments[1].head(ridge), atol=1e-10)
+    weigh = lambda problem: PredictiveWeights(1.0).weigh(moments=problem.moments, heads=problem.heads)  # noqa: E731
+    np.testing.assert_allclose(weigh(there).values, weigh(here).values, atol=1e-12)
+    a, b = (descend(problem, learning_rate=1e-3, steps=50) for problem in (here, there))
+    np.testing.assert_allclose(b.coef_at([3, 50]).numpy(), a.coef_at([3, 50]), atol=1e-12)
+    np.testing.assert_allclose(b.energy_at([3, 50]), a.energy_at([3, 50]))
+
+
+def test_rank_deficient_tensors():
+    U = torch.ones((5, 3), dtype=torch.float64)
+    np.testing.assert_allclose(Moments.from_rows(U, torch.ones(5)).head(0.0).numpy(), np.full(3, 1 / 3))
+
+
+def test_mixing_libraries_is_refused():
+    with pytest.raises(DataError, match="different libraries"):
+        Moments.from_rows(torch.ones((5, 3)), np.ones(5))

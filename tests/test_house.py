@@ -1,0 +1,86 @@
+"""The house: each room may use only the rooms above it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import mixtune
+
+PACKAGE = Path(mixtune.__file__).parent
+
+# Top to bottom, as data travels. Modules at the top level come first.
+ROOMS = [
+    "_version",
+    "errors",
+    "_checks",
+    "_array",
+    "data",
+    "features",
+    "moments",
+    "weights",
+    "regret",
+    "selection",
+    "estimators",
+    "options",
+    "engines",
+    "paper",
+    "report",
+    "cli",
+]
+OPTIONAL = {"torch": {"_array", "features"}, "cupyx": {"_array"}, "ot": {"weights"}}
+
+
+def room_of(path: Path) -> str:
+    relative = path.relative_to(PACKAGE)
+    return relative.parts[0].removesuffix(".py")
+
+
+def imported_modules(path: Path) -> list[tuple[str, bool]]:
+    """Every imported module, and whether the import happens at module level (and so on ``import mixtune``)."""
+    tree = ast.parse(path.read_text())
+    top_level = {id(node) for node in tree.body}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, id(node) in top_level) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import; write it out"
+            found += [(f"{node.module}.{alias.name}", id(node) in top_level) for alias in node.names]
+    return found
+
+
+SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_rooms_use_only_rooms_above(path):
+    here = room_of(path)
+    assert here in ROOMS, f"{here} is not a room of the house; add it to the plan on the architecture page first"
+    for module, _ in imported_modules(path):
+        if module.startswith("mixtune."):
+            there = module.split(".")[1]
+            if there in ("__version__",):
+                continue
+            assert ROOMS.index(there) <= ROOMS.index(here), f"{here} imports {module}, a room below it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_heavy_imports_stay_in_their_room_and_are_lazy(path):
+    for module, top_level in imported_modules(path):
+        package = module.split(".")[0]
+        if package in OPTIONAL:
+            assert room_of(path) in OPTIONAL[package], f"{package} is imported in {path}"
+            assert not top_level, f"{path} imports {package} when it is itself imported"
+
+
+def test_public_names():
+    promised = {
+        *("Domain", "Domains", "RandomFeatures", "Identity", "Concatenate", "Moments", "WassersteinWeights"),
+        *("PredictiveWeights", "EqualWeights", "wasserstein_distance", "RegretProblem", "RegretSolution"),
+        *("solve", "descend"),
+    }
+    assert promised <= set(mixtune.__all__)
+    assert all(hasattr(mixtune, name) for name in mixtune.__all__)

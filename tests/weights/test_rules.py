@@ -1,0 +1,226 @@
+"""Weighting rules: on the simplex for any scale, with the limits the paper states."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixtune import (
+    Domains,
+    EqualWeights,
+    Identity,
+    Moments,
+    PredictiveWeights,
+    RandomFeatures,
+    WassersteinWeights,
+    wasserstein_distance,
+)
+from mixtune.errors import ParameterError
+from mixtune.weights import GivenWeights
+from mixtune.weights._predictive import predictive_shares
+from mixtune.weights._rule import normalise
+from mixtune.weights._wasserstein import softmin
+from problems import make_rows
+
+scores = st.lists(st.floats(0, 1e300, allow_nan=False), min_size=1, max_size=8).map(np.array)
+settings_ = st.floats(0, 1e300, allow_nan=False)
+
+
+def on_simplex(values, focal):
+    return np.all(np.isfinite(values)) and np.all(values >= 0) and abs(values.sum() - 1) < 1e-9 and values[focal] > 0
+
+
+@given(scores, settings_, st.integers(0, 7))
+def test_predictive_never_overflows(s, sharing, focal):
+    focal = focal % len(s)
+    assert on_simplex(normalise(predictive_shares(s, focal, sharing), focal), focal)
+
+
+@given(scores, settings_, settings_, st.integers(0, 7))
+def test_softmin_never_overflows(relevance, temperature, threshold, focal):
+    focal = focal % len(relevance)
+    admitted = relevance <= threshold
+    admitted[focal] = True
+    values = normalise(softmin(relevance, admitted, temperature), focal)
+    assert on_simplex(values, focal)
+    assert np.all(values[~admitted] == 0)
+
+
+@given(scores.filter(lambda s: s.max() < 1e100), st.floats(1e-3, 1e3), st.floats(1e-100, 1e100))
+def test_predictive_depends_on_ratios_only(s, sharing, scale):
+    left = normalise(predictive_shares(s, 0, sharing * (1 + s.max())), 0)
+    right = normalise(predictive_shares(s * scale, 0, sharing * (1 + s.max()) * scale), 0)
+    np.testing.assert_allclose(left, right, atol=1e-9)
+
+
+def test_predictive_formula():
+    rng = np.random.default_rng(0)
+    rows = [make_rows(rng, n, 3, None) for n in (12, 9, 7)]
+    moments = [Moments.from_rows(U, y) for U, y in rows]
+    heads = [m.head(0.5) for m in moments]
+    eta = 1.5
+    weights = PredictiveWeights(eta).weigh(moments=moments, heads=heads)
+    U, y = rows[0]
+    s = np.array([np.mean((y - U @ h) ** 2) for h in heads])
+    raw = np.exp(s / eta) * np.maximum(0, s[0] + eta - s)
+    np.testing.assert_allclose(weights.scores, s)
+    np.testing.assert_allclose(weights.values, raw / raw.sum())
+    np.testing.assert_allclose(weights.values, PredictiveWeights(eta).weigh(moments=moments, ridge=0.5).values)
+    other = PredictiveWeights(eta).weigh(moments=[m.without_rows() for m in moments], heads=heads)
+    np.testing.assert_allclose(weights.values, other.values, rtol=1e-9)
+    last = PredictiveWeights(eta).weigh(moments=moments, heads=heads, focal=2)
+    assert last.focal == 2
+    assert last.values[2] >= last.values.max() - 1e-12
+
+
+def clouds(seed=0, sizes=(15, 25, 20), shifts=(0.0, 0.5, 3.0)):
+    rng = np.random.default_rng(seed)
+    return {
+        name: (rng.standard_normal((n, 2)) + shift, rng.standard_normal(n))
+        for name, n, shift in zip("abc", sizes, shifts)
+    }
+
+
+def test_wasserstein_formula_and_what_it_reports():
+    data = clouds()
+    domains = Domains.from_dict(data, focal="a")
+    weights = WassersteinWeights(2.0, 1.5, rescale=False).weigh(domains=domains)
+    stacked = {name: np.column_stack(pair) for name, pair in data.items()}
+    w1 = np.array([wasserstein_distance(stacked["a"], cloud).value for cloud in stacked.values()])
+    raw = np.exp(-2.0 * (w1 + np.array([15, 25, 20]) ** (-1 / 3))) * (w1 <= 1.5)
+    np.testing.assert_allclose(weights.values, raw / raw.sum())
+    np.testing.assert_allclose(weights.scores, w1)
+    assert weights.scores[0] == 0
+    assert weights.values[2] == 0
+    assert weights.as_dict().keys() == {"a", "b", "c"}
+    assert all(d.certified for d in weights.distances)
+    assert weights.sampling_floor.value > 0
+    assert weights.above_floor.tolist() == [False, weights.scores[1] > weights.sampling_floor.value, True]
+
+
+def test_wasserstein_limits():
+    domains = Domains.from_dict(clouds(sizes=(20, 20, 20)), focal="a")
+    weigh = lambda *args: WassersteinWeights(*args).weigh(domains=domains).values  # noqa: E731
+    np.testing.assert_allclose(weigh(5.0, 0.0), [1, 0, 0])
+    np.testing.assert_allclose(weigh(1e9), [1, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(weigh(0.0), np.full(3, 1 / 3))
+    np.testing.assert_allclose(weigh(0.0, 0.25), [0.5, 0.5, 0.0])
+
+
+def test_a_large_twin_outweighs_the_focal_domain():
+    """gamma -> infinity picks the smallest W1_i + n_i^(-1/(d+D)), which need not be the focal domain's."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((4, 2)), rng.standard_normal(4)
+    twin = (np.tile(X, (50, 1)), np.tile(y, 50))
+    weights = WassersteinWeights(1e6).weigh(domains=Domains.from_dict({"a": (X, y), "b": twin}, focal="a"))
+    assert weights.values[1] == pytest.approx(1.0)
+    assert weights.values[0] > 0
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e-6, 1.0, 1e6, 1e120])
+def test_rescaling_makes_settings_unit_free(scale):
+    data = clouds()
+    rule = WassersteinWeights(5.0, 0.3)
+    here = rule.weigh(domains=Domains.from_dict(data, focal="a"))
+    there = rule.weigh(domains=Domains.from_dict({k: (X * scale, y * scale) for k, (X, y) in data.items()}, focal="a"))
+    np.testing.assert_allclose(here.values, there.values, rtol=1e-7)
+
+
+def test_permuting_the_sources_changes_nothing_else():
+    data = clouds()
+    turned = dict(reversed(data.items()))
+    rule = WassersteinWeights(5.0, 0.5)
+    here, there = (rule.weigh(domains=Domains.from_dict(d, focal="a")).as_dict() for d in (data, turned))
+    for name in data:
+        assert here[name] == pytest.approx(there[name], rel=1e-9)
+
+
+def test_on_features():
+    domains = Domains.from_dict(clouds(), focal="a")
+    phi = RandomFeatures(n_inputs=2, width=8, seed=0)
+    rule = WassersteinWeights(5.0, 0.5, on="features")
+    direct = WassersteinWeights(5.0, 0.5).weigh(domains=domains.map(phi))
+    np.testing.assert_allclose(rule.weigh(domains=domains, feature_map=phi).values, direct.values)
+    np.testing.assert_allclose(
+        rule.weigh(domains=domains, feature_map=Identity(2)).values,
+        WassersteinWeights(5.0, 0.5).weigh(domains=domains).values,
+    )
+    with pytest.raises(ParameterError, match="feature_map"):
+        rule.weigh(domains=domains)
+
+
+@pytest.mark.parametrize("distance", ["exact", "sliced", "bracket"])
+def test_distance_by_name(distance):
+    weights = WassersteinWeights(1.0, distance=distance).weigh(domains=Domains.from_dict(clouds(), focal="b"))
+    assert weights.distances[0].method == distance
+    assert on_simplex(weights.values, 1)
+
+
+def test_distance_by_function():
+    mean_gap = lambda A, B: float(np.linalg.norm(A.mean(axis=0) - B.mean(axis=0)))  # noqa: E731
+    weights = WassersteinWeights(1.0, distance=mean_gap).weigh(domains=Domains.from_dict(clouds(), focal="a"))
+    assert weights.distances[1].method == "given"
+    assert not weights.distances[1].certified
+    with pytest.raises(ParameterError, match="distance function"):
+        WassersteinWeights(1.0, distance=lambda A, B: float("nan")).weigh(
+            domains=Domains.from_dict(clouds(), focal="a")
+        )
+
+
+def test_a_focal_domain_of_one_row_has_no_floor():
+    data = clouds()
+    data["a"] = (data["a"][0][:1], data["a"][1][:1])
+    weights = WassersteinWeights(1.0).weigh(domains=Domains.from_dict(data, focal="a"))
+    assert weights.sampling_floor is None
+    assert weights.above_floor.tolist() == [False, True, True]
+
+
+def test_identical_points_everywhere():
+    same = (np.ones((4, 2)), np.ones(4))
+    weights = WassersteinWeights(3.0, 0.1).weigh(domains=Domains.from_dict({"a": same, "b": same}, focal="a"))
+    np.testing.assert_allclose(weights.values, [0.5, 0.5])
+
+
+def test_equal_and_given():
+    moments = [Moments.from_rows(np.ones((3, 2)), np.ones(3))] * 4
+    np.testing.assert_allclose(EqualWeights().weigh(moments=moments), np.full(4, 0.25))
+    given_ = GivenWeights([0.1, 0.2, 0.3, 0.4]).weigh(moments=moments)
+    np.testing.assert_allclose(given_.values, [0.1, 0.2, 0.3, 0.4])
+    with pytest.raises(ParameterError, match="sum to 1"):
+        GivenWeights([0.1, 0.2, 0.3, 0.5]).weigh(moments=moments)
+
+
+def test_what_is_missing_is_named():
+    moments = [Moments.from_rows(np.ones((3, 2)), np.ones(3))] * 2
+    domains = Domains.from_dict(clouds(), focal="a")
+    with pytest.raises(ParameterError, match="needs heads \\(or ridge"):
+        PredictiveWeights(1.0).weigh(moments=moments)
+    with pytest.raises(ParameterError, match="needs domains"):
+        WassersteinWeights(1.0).weigh(moments=moments)
+    with pytest.raises(ParameterError, match="same number"):
+        EqualWeights().weigh(moments=moments, domains=domains)
+    with pytest.raises(ParameterError, match="same number"):
+        EqualWeights().weigh()
+    with pytest.raises(ParameterError, match="no domain 'z'"):
+        EqualWeights().weigh(domains=domains, focal="z")
+    with pytest.raises(ParameterError, match="focal must be"):
+        EqualWeights().weigh(moments=moments, focal=2)
+    assert EqualWeights().weigh(domains=domains, focal="c").focal == 2
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PredictiveWeights(-1.0),
+        lambda: PredictiveWeights(float("nan")),
+        lambda: WassersteinWeights(-1.0),
+        lambda: WassersteinWeights(float("inf")),
+        lambda: WassersteinWeights(1.0, -0.1),
+        lambda: WassersteinWeights(1.0, float("nan")),
+        lambda: WassersteinWeights(1.0, on="pictures"),
+        lambda: WassersteinWeights(1.0, distance="taxi"),
+    ],
+)
+def test_refused_settings(make):
+    with pytest.raises(ParameterError):
+        make()
