@@ -178,13 +178,36 @@ class RandomFeatures:
             with np.errstate(over="ignore", invalid="ignore"):
                 block = xp.astype(rows[start : start + step, :], U.dtype)
                 check_finite(block, "X", start)
-                hidden = self._hidden(xp, block, *layer)
+                hidden = U[start : start + step, : self.width]
+                if is_numpy_array(rows):
+                    self._hidden_in_place(hidden, block, *layer)
+                else:
+                    hidden[...] = self._hidden(xp, block, *layer)
             check_finite(hidden, "the features", start)
-            U[start : start + step, : self.width] = hidden
         return U
 
+    def _hidden_in_place(self, out: Array, X: Array, weights: Array, bias: Array, shift: Array, scale: Array) -> None:
+        """Compute the hidden units of one block with NumPy, the last pass writing straight into the result."""
+        Z = ((X - shift) / scale) @ weights
+        Z += bias
+        if self.activation == "relu":
+            np.maximum(Z, 0, out=out)
+        elif self.activation == "leaky_relu":
+            np.multiply(Z, self.slope, out=out)
+            np.maximum(Z, out, out=out)
+        elif self.activation == "tanh":
+            np.tanh(Z, out=out)
+        else:
+            np.cos(Z, out=out)
+        if self._factor != 1.0:
+            out *= self._factor
+
+    @property
+    def _factor(self) -> float:
+        return self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
+
     def _hidden(self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array) -> Array:
-        """Compute the hidden units of one block."""
+        """Compute the hidden units of one block in any array library."""
         Z = ((X - shift) / scale) @ weights
         Z += bias
         if self.activation == "relu":
@@ -195,10 +218,7 @@ class RandomFeatures:
             Z = xp.tanh(Z)
         else:
             Z = xp.cos(Z)
-        factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
-        if factor != 1.0:
-            Z *= factor
-        return Z
+        return Z if self._factor == 1.0 else Z * self._factor
 
     def _layer(self, xp: Any, where: Any) -> tuple[Array, ...]:
         """Return weights, bias, shift and scale in the library and on the device, converted once for each."""

@@ -199,6 +199,13 @@ class Moments:
         """Whether the targets were a vector (n,) rather than a matrix (n, D)."""
         return self._single
 
+    def output(self, index: int) -> Moments:
+        """Moments of one output alone, sharing the Gram matrix (or the rows)."""
+        one = slice(index, index + 1)
+        rows = None if self._rows is None else (self._rows[0], self._rows[1][:, one])
+        parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
+        return self._make(self.count, True, gram=self.__dict__.get("gram"), **parts)
+
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""
         return self._make(self.count, self._single, gram=self.gram, cross=self._cross, square=self._square, rows=None)
@@ -291,9 +298,10 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
     square = sum(w * m._square for m, w in active)
     gram = xp.zeros((first.n_features,) * 2, dtype=xp.float64, device=first._cross.device)
     for m, w in active:
-        if m._rows is None:
+        if m._rows is None or "gram" in m.__dict__:
             gram += m.gram if w == 1.0 else w * m.gram
-    for group in _groups(stacked, 4 * first.n_features):
+    unsummed = [(m._rows[0], m._rows[1], w) for m, w in active if m._rows is not None and "gram" not in m.__dict__]
+    for group in _groups(unsummed, 4 * first.n_features):
         U, _ = _stack(xp, group)
         gram += U.T @ U
     return GramSystem(gram, cross, square)

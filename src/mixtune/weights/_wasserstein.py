@@ -10,7 +10,7 @@ distances that do not rise above it say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -39,7 +39,7 @@ class TransportWeights(DomainWeights):
     distances : tuple of TransportDistance
         W1 of each domain to the focal one (0 for itself), each with its bounds and how it was found.
     sampling_floor : TransportDistance or None
-        Distance between two random halves of the focal domain; None where it has a single row.
+        Distance between two random halves of the focal domain; None where it has a single row or was not asked for.
     diameter : Diameter
         What distances were divided by (1 if ``rescale=False``).
     relevance : array (N,)
@@ -86,6 +86,8 @@ class WassersteinWeights(WeightRule):
         Compare (x, y) or (phi(x), y); the latter needs ``feature_map``.
     seed : int
         For the random parts: subsamples, directions, the halves of the floor.
+    floor : bool
+        Report the sampling floor, at the cost of one more distance.
 
     Examples
     --------
@@ -104,6 +106,7 @@ class WassersteinWeights(WeightRule):
     rescale: bool = field(default=True, kw_only=True)
     on: str = field(default="inputs", kw_only=True)
     seed: int = field(default=0, kw_only=True)
+    floor: bool = field(default=True, kw_only=True)
     needs: ClassVar[tuple[str, ...]] = ("domains",)
 
     def __post_init__(self) -> None:
@@ -116,17 +119,30 @@ class WassersteinWeights(WeightRule):
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         assert evidence.domains is not None
         clouds = self._clouds(evidence.domains, evidence.feature_map)
-        focal = evidence.focal
+        return self.weigh_clouds(clouds, names=evidence.names, focal=evidence.focal)
+
+    def weigh_clouds(
+        self,
+        clouds: Sequence[Floats],
+        *,
+        focal: int = 0,
+        names: tuple[str, ...] | None = None,
+        counts: Sequence[int] | None = None,
+    ) -> TransportWeights:
+        """Weigh datasets given directly as points (x, y) or (phi(x), y), one array each.
+
+        ``counts`` are the datasets' numbers of rows where the points are only samples of them.
+        """
         distances, floor, diameter = self._distances(clouds, focal)
-        counts = np.array([len(cloud) for cloud in clouds])
+        sizes = np.array([len(cloud) for cloud in clouds] if counts is None else counts)
         dimension = clouds[focal].shape[1]
         scores = np.array([d.value for d in distances])
-        relevance = scores + counts ** (-1 / dimension)
+        relevance = scores + sizes ** (-1 / dimension)
         admitted = scores <= self.threshold
         admitted[focal] = True
         return TransportWeights(
             values=normalise(softmin(relevance, admitted, self.temperature), focal),
-            names=evidence.names,
+            names=names or tuple(str(i) for i in range(len(clouds))),
             focal=focal,
             rule="wasserstein",
             scores=scores,
@@ -135,7 +151,7 @@ class WassersteinWeights(WeightRule):
             diameter=diameter,
             relevance=relevance,
             admitted=admitted,
-            counts=counts,
+            counts=sizes,
             dimension=dimension,
             temperature=float(self.temperature),
             threshold=float(self.threshold),
@@ -153,7 +169,7 @@ class WassersteinWeights(WeightRule):
         return [cloud(domain) for domain in domains]
 
     def _distances(
-        self, clouds: list[Floats], focal: int
+        self, clouds: Sequence[Floats], focal: int
     ) -> tuple[tuple[TransportDistance, ...], TransportDistance | None, Diameter]:
         diameter = pooled_diameter(clouds) if self.rescale else Diameter(1.0, True)
         unit = diameter.value if diameter.value > 0 else 1.0
@@ -164,13 +180,16 @@ class WassersteinWeights(WeightRule):
             found = [_as_distance(function(here, cloud), here, cloud) for cloud in clouds]
             half = np.random.default_rng(self.seed).permutation(len(here))
             left, right = here[half[: len(here) // 2]], here[half[len(here) // 2 :]]
-            floor = _as_distance(function(left, right), left, right) if len(here) > 1 else None
+            floor = _as_distance(function(left, right), left, right) if self._wants_floor(here) else None
         else:
             others = [cloud for i, cloud in enumerate(clouds) if i != focal]
             found = distances_to(here, others, method=self.distance, seed=self.seed)
             found.insert(focal, _zero(len(here)))
-            floor = sampling_floor(here, method=self.distance, seed=self.seed) if len(here) > 1 else None
+            floor = sampling_floor(here, method=self.distance, seed=self.seed) if self._wants_floor(here) else None
         return tuple(found), floor, diameter
+
+    def _wants_floor(self, focal: Floats) -> bool:
+        return self.floor and len(focal) > 1
 
 
 def softmin(relevance: Floats, admitted: np.ndarray[Any, Any], temperature: float) -> Floats:

@@ -13,12 +13,12 @@ In practice the two bounds meet after a few rounds. Stopping earlier is always s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
-from mixtune.weights.transport._exact import masses, solve_samples, transport
+from mixtune.weights.transport._exact import masses, solve_samples, transport, unit_costs
 from mixtune.weights.transport._pricing import Distances, price
 from mixtune.weights.transport._samples import Rows
 
@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 ROUNDS = 12
-PRICED_ENTRIES = 20_000_000_000  # beyond, one round takes minutes and the rough bounds are the answer
+PRICED_ENTRIES = 20_000_000_000  # beyond, a round would take minutes; the rough bounds are the answer
 _PAIRS_PER_POINT = 8  # pairs kept from one round to the next
 _BLOCK_ENTRIES = 250_000
 _CHUNK_ENTRIES = 2_000_000
@@ -65,8 +65,7 @@ def bracket(
     upper, pairs = _block_plan(X, Y, rng=rng)
     if len(X) * len(Y) > priced_entries:
         rounds = 0
-    # Below this gap the distances themselves, taken from products, are no longer accurate enough to tell.
-    finest = Distances(X, Y).slack
+    finest = max(1e-12, Distances(X, Y).mean_loss)  # rounding hides anything below
     for _ in range(rounds):
         priced = price(X, Y, u, v, rng=rng)
         lower = max(lower, priced.row_minimum.mean() + v.mean(), u.mean() + priced.column_minimum.mean())
@@ -88,7 +87,7 @@ def _lipschitz_bound(X: Rows, Y: Rows, *, rng: np.random.Generator, subsample: i
     small = solve_samples(X[rows], Y[columns], seed=0, subsample=subsample)
     u, on_Y = (_envelope(Z, Y[columns], small.column_potential) for Z in (X, Y))
     v, on_X = (_envelope(Z, X[rows], small.row_potential) for Z in (Y, X))
-    lower = max(u.mean() - on_Y.mean(), v.mean() - on_X.mean()) - Distances(X, Y).slack
+    lower = max(u.mean() - on_Y.mean(), v.mean() - on_X.mean()) - Distances(X, Y).worst_loss
     between_means = float(np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0)))
     return max(float(lower), between_means), u, -on_Y
 
@@ -112,11 +111,12 @@ def _block_plan(X: Rows, Y: Rows, *, rng: np.random.Generator) -> tuple[float, I
     row_order, column_order = rng.permutation(n), rng.permutation(m)
     borders = [n * m * block // blocks for block in range(blocks + 1)]
     total, pairs = 0.0, []
-    for low, high in zip(borders[:-1], borders[1:]):
+    for low, high in pairwise(borders):
         rows, a = _share(low, high, unit=m)
         columns, b = _share(low, high, unit=n)
         i, j = row_order[rows], column_order[columns]
-        plan = transport(cdist(X[i], Y[j]), a, b)
+        cost, exponent = unit_costs(X[i], Y[j])
+        plan = transport(cost, a, b).scaled(exponent)
         total += plan.cost * (high - low) / (n * m)
         from_, to = np.nonzero(plan.flow)
         pairs.append(i[from_] * m + j[to])
@@ -147,11 +147,16 @@ def _restricted_plan(X: Rows, Y: Rows, pairs: Index, *, start: tuple[Vector, Vec
     n, m = len(X), len(Y)
     i, j = pairs // m, pairs % m
     lengths = _lengths(X, Y, i, j)
+    exponent = int(np.frexp(lengths.max())[1])  # costs of order one, as in `unit_costs`
+    unit, *potentials = (np.ldexp(part, -exponent) for part in (lengths, *start))
     a, b = masses(n, m)
-    from_, to, flow, _, u, v, _ = emd_c_sparse(a, b, i.astype(np.uint64), j.astype(np.uint64), lengths, _PIVOTS, *start)
+    from_, to, flow, _, u, v, _ = emd_c_sparse(
+        a, b, i.astype(np.uint64), j.astype(np.uint64), unit, _PIVOTS, *potentials
+    )
     used = np.searchsorted(pairs, from_.astype(np.int64) * m + to.astype(np.int64))
     complete = np.array_equal(np.bincount(i[used], flow, n), a) and np.array_equal(np.bincount(j[used], flow, m), b)
     cost = float(flow @ lengths[used] / a.sum()) if complete else np.inf
+    u, v = np.ldexp(u, exponent), np.ldexp(v, exponent)
     reduced = lengths - u[i] - v[j]
     reduced[used] = -np.inf  # the plan itself stays, so that the next problem has a solution
     keep = min(len(pairs), max(_PAIRS_PER_POINT * (n + m), len(used)))

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.errors import DataError, ParameterError
+from mixtune._checks import check_whole
+from mixtune.errors import DataError
 from mixtune.weights.transport._result import Diameter
 from mixtune.weights.transport._samples import Rows, as_same_columns, common_frame, restore
 
@@ -47,8 +48,7 @@ def pooled_diameter(samples: Sequence[Any], *, max_rows: int = 20_000) -> Diamet
     """
     if hasattr(samples, "shape") or not len(samples):
         raise DataError("samples must be a list with one array for each sample; put a single array in a list")
-    if max_rows < 1:
-        raise ParameterError(f"max_rows is {max_rows}; pass at least 1")
+    check_whole("max_rows", max_rows, least=1)
     checked = as_same_columns(samples, [f"samples[{index}]" for index in range(len(samples))])
     scaled, exponent = common_frame(checked)
     count = sum(len(rows) for rows in scaled)
@@ -78,7 +78,7 @@ def _diameter(X: Rows) -> float:
             break
         reach = max(start + 1, int(np.searchsorted(-radius, radius[start] - best, side="right")))
         part = X[start : start + step]
-        # The norm of a row does not change which column is farthest, so each row's farthest partner is found without it.
+        # A row's own norm does not change which row is farthest from it, so it is left out of the squared distance.
         farthest = (square[:reach] - 2.0 * (part @ X[:reach].T)).argmax(axis=1)
         best = max(best, float(np.linalg.norm(part - X[farthest], axis=1).max()))
     return best

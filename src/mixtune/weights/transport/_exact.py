@@ -20,15 +20,16 @@ from scipy.spatial.distance import cdist
 from mixtune.errors import ConvergenceError
 from mixtune.weights.transport._samples import Rows
 
-__all__ = ["Plan", "masses", "semi_dual", "solve_samples", "transport"]
+__all__ = ["Plan", "masses", "semi_dual", "solve_samples", "transport", "unit_costs"]
 
 Vector = NDArray[np.float64]
 
-FIRST_LIMIT = 1_000_000  # pivots; 5,000 x 5,000 needs fewer
+FIRST_LIMIT = 1_000_000  # pivots; measured: 3,000 x 3,000 needs up to 400,000, 100,000 x 100 up to 1,000,000
 LAST_LIMIT = 4**6 * FIRST_LIMIT
 _CHUNK_ENTRIES = 2_000_000
-# Measured: warm against cold 0.65 s to 1.20 s at 20,000 x 100, 0.58 s to 0.63 s at 2,000 x 2,000, a loss below 1e6.
-_WARM_ENTRIES = 1_000_000
+# Measured, cold and warm (medians of 3, d = 3): 50,000 x 100 7.1 s and 3.7 s, 20,000 x 500 3.5 s and 2.8 s, but
+# 10,000 x 1,000 2.6 s and 2.5 s, 2,000 x 2,000 0.6 s and 0.7 s: a warm start pays for long thin problems only.
+_WARM_ENTRIES, _WARM_ASPECT = 1_000_000, 40
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,23 @@ class Plan:
     row_potential: Vector
     column_potential: Vector
     flow: NDArray[np.float64]
+
+    def scaled(self, exponent: int) -> Plan:
+        """The same plan with all costs multiplied by this power of two."""
+        cost, lower, u, v = (
+            np.ldexp(part, exponent) for part in (self.cost, self.lower, self.row_potential, self.column_potential)
+        )
+        return Plan(float(cost), float(lower), u, v, self.flow)
+
+
+def unit_costs(X: Rows, Y: Rows) -> tuple[NDArray[np.float64], int]:
+    """Distances divided by the power of two that brings the largest into [1/2, 1), and its exponent.
+
+    The solver's potentials carry an absolute error of about 1e-16 times the number of points, whatever the costs.
+    """
+    cost = np.asarray(cdist(X, Y))
+    exponent = int(np.frexp(cost.max())[1])
+    return np.ldexp(cost, -exponent, out=cost), exponent
 
 
 def masses(n: int, m: int) -> tuple[Vector, Vector]:
@@ -69,7 +87,8 @@ def transport(
     Parameters
     ----------
     cost
-        Cost of each pair, one row for each entry of `a`; the solver is faster with the longer side on the rows.
+        Cost of each pair, at most about one (`unit_costs`), one row for each entry of `a`. The solver is faster with
+        the longer side on the rows.
     a, b
         Positive masses with equal totals.
     start
@@ -82,11 +101,11 @@ def transport(
     ConvergenceError
         If the last limit did not suffice.
     """
-    # The function behind ot.emd: it returns the status, where ot.emd warns through process-wide state that threads share.
+    # What ot.emd calls: it returns its status, where ot.emd warns, through filters that all threads share.
     from ot.lp.emd_wrap import emd_c
 
     cost = np.ascontiguousarray(cost)
-    tolerance = 1e-12 * float(cost.max())
+    tolerance = 1e-11 * float(cost.max())
     limit = first_limit
     while True:
         alpha, beta = start if start is not None else (None, None)
@@ -117,28 +136,29 @@ def solve_samples(
 ) -> Plan:
     """Exact plan between two samples with equally heavy rows.
 
-    Large problems start from the potentials of a subsample of `subsample` rows or a fifth of the rows, whichever is
-    more; that changes the time, never the value. The flow and the potentials come back in the order of the arguments.
+    Large, thin problems start from the potentials of a subsample of `subsample` rows or a fifth of the rows, whichever
+    is more; that changes the time, never the value. Flow and potentials come back in the order of the arguments.
     """
     if len(X) < len(Y):  # the longer side on the rows is several times faster at 100 x 50,000
         plan = solve_samples(Y, X, seed=seed, subsample=subsample, first_limit=first_limit, last_limit=last_limit)
         return Plan(plan.cost, plan.lower, plan.column_potential, plan.row_potential, plan.flow.T)
-    cost = cdist(X, Y)
+    cost, exponent = unit_costs(X, Y)
     a, b = masses(len(X), len(Y))
     start = None
     size = max(subsample, len(X) // 5)
-    if cost.size >= _WARM_ENTRIES and size < len(X):
-        start = _subsample_potentials(X, Y, cost, size=size, seed=seed, subsample=subsample)
-    return transport(cost, a, b, start=start, first_limit=first_limit, last_limit=last_limit)
+    if cost.size >= _WARM_ENTRIES and len(X) >= _WARM_ASPECT * len(Y) and size < len(X):
+        start = _subsample_potentials(X, Y, cost, exponent, size=size, seed=seed, subsample=subsample)
+    plan = transport(cost, a, b, start=start, first_limit=first_limit, last_limit=last_limit)
+    return plan.scaled(exponent)
 
 
 def _subsample_potentials(
-    X: Rows, Y: Rows, cost: NDArray[np.float64], *, size: int, seed: int, subsample: int
+    X: Rows, Y: Rows, cost: NDArray[np.float64], exponent: int, *, size: int, seed: int, subsample: int
 ) -> tuple[Vector, Vector]:
     """Potentials of all points from an exact solution between random rows, extended by the cheapest pairing."""
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(len(X))[:size], rng.permutation(len(Y))[:size]
-    small = solve_samples(X[rows], Y[columns], seed=seed, subsample=subsample)
+    small = solve_samples(X[rows], Y[columns], seed=seed, subsample=subsample).scaled(-exponent)
     v = (cost[rows] - small.row_potential[:, None]).min(axis=0)
     v[columns] = small.column_potential
     u = np.concatenate([(part - v).min(axis=1) for part in np.array_split(cost, 1 + cost.size // _CHUNK_ENTRIES)])

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 
 from mixtune.weights.transport._samples import Rows
 
-__all__ = ["Priced", "Distances", "price"]
+__all__ = ["Distances", "Priced", "price"]
 
 Vector = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -33,20 +33,27 @@ class Distances:
 
     With many columns they come from matrix products, which are faster than differences but lose the digits of short
     distances. A bound on that loss is subtracted before the root, so that lower bounds built on these distances stay
-    valid; `slack` bounds how far below the true distances they can be.
+    valid. `worst_loss` bounds how far below the true distances any of them can be, `mean_loss` how far the average over
+    any plan can be.
     """
 
     def __init__(self, X: Rows, Y: Rows) -> None:
-        self.slack = 0.0
+        self.worst_loss = self.mean_loss = 0.0
         self._differences = X.shape[1] <= _FEW_COLUMNS
         self._left, self._right = X, Y
         if not self._differences:
+            middle = np.median(
+                np.concatenate([X, Y]), axis=0
+            )  # what is lost grows with the norms; outliers keep theirs
+            X, Y = X - middle, Y - middle
             x_square, y_square = np.einsum("ij,ij->i", X, X), np.einsum("ij,ij->i", Y, Y)
-            # Twice the classical bound for an inner product of X.shape[1] + 2 terms.
-            loss = 4 * (X.shape[1] + 4) * np.finfo(np.float64).eps * float(x_square.max() + y_square.max())
-            self.slack = float(np.sqrt(2 * loss))
-            self._left = np.column_stack([-2.0 * X, x_square - loss, np.ones(len(X))])
-            self._right = np.column_stack([Y, np.ones(len(Y)), y_square])
+            # More than twice the classical bound for inner products, as a fraction of |x|^2 + |y|^2.
+            lost = 4 * (X.shape[1] + 8) * np.finfo(np.float64).eps
+            x_loss, y_loss = np.sqrt(2 * lost * x_square), np.sqrt(2 * lost * y_square)
+            self.worst_loss = float(x_loss.max() + y_loss.max())
+            self.mean_loss = float(x_loss.mean() + y_loss.mean())
+            self._left = np.column_stack([-2.0 * X, (1.0 - lost) * x_square, np.ones(len(X))])
+            self._right = np.column_stack([Y, np.ones(len(Y)), (1.0 - lost) * y_square])
 
     def between(self, rows: slice, columns: slice) -> NDArray[np.float64]:
         """Distances between a range of the rows of X and a range of the rows of Y."""
@@ -68,7 +75,7 @@ class Priced:
     columns: Index
 
 
-def price(X: Rows, Y: Rows, u: Vector, v: Vector, *, rng: np.random.Generator, groups: int = 16) -> Priced:
+def price(X: Rows, Y: Rows, u: Vector, v: Vector, *, rng: np.random.Generator, groups: int = 8) -> Priced:
     """Walk over all pairs once, one strip of rows after the other.
 
     Parameters

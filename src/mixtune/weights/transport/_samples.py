@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixtune._array import as_float64, to_numpy
 from mixtune.errors import DataError
 
 __all__ = ["Rows", "as_rows", "as_same_columns", "common_frame", "restore"]
@@ -23,19 +24,9 @@ Rows = NDArray[np.float64]
 
 def as_rows(sample: Any, name: str) -> Rows:
     """Check one sample and return it as a float64 array of shape (rows, columns)."""
-    if hasattr(sample, "detach"):  # a PyTorch tensor: NumPy reads neither gradients, nor GPUs, nor bfloat16
-        sample = sample.detach().cpu().double().numpy()
-    elif hasattr(sample, "__cuda_array_interface__"):  # a CuPy array refuses silent copies to the host
-        sample = sample.get()
     if np.ma.isMaskedArray(sample) and np.ma.is_masked(sample):
         raise DataError(f"{name} is a masked array with masked entries; drop or fill them first")
-    try:
-        raw = np.asarray(sample)
-        rows = None if raw.dtype.kind == "c" else np.asarray(raw, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{name} is not a dense array of numbers ({error}); pass rows of real numbers") from error
-    if rows is None:
-        raise DataError(f"{name} is complex; pass its real and imaginary parts as separate columns")
+    rows = to_numpy(as_float64(sample, what=name))
     if rows.ndim == 1:
         rows = rows[:, None]
     if rows.ndim != 2:

@@ -1,0 +1,75 @@
+"""The diameter: exact against all pairs, a bound beyond, at every scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import pdist
+
+from mixtune.errors import DataError, ParameterError
+from mixtune.weights.transport import pooled_diameter
+
+
+def shapes():
+    rng = np.random.default_rng(0)
+    yield rng.standard_normal((3000, 2))
+    yield rng.standard_normal((1500, 40))
+    yield rng.standard_cauchy((2000, 3))
+    sphere = rng.standard_normal((1500, 5))
+    yield sphere / np.linalg.norm(sphere, axis=1, keepdims=True)
+    yield rng.integers(0, 3, (500, 3)).astype(float)
+    yield np.outer(rng.standard_normal(500), [1.0, 2.0]) + 1e6
+
+
+@pytest.mark.parametrize("X", list(shapes()))
+def test_agrees_with_all_pairs(X, monkeypatch):
+    expected = pdist(X).max()
+    found = pooled_diameter(np.array_split(X, 3))
+    assert found.exact
+    assert found.value == pytest.approx(expected, rel=1e-12)
+    monkeypatch.setitem(pooled_diameter.__globals__, "_CHUNK_ENTRIES", 1)
+    assert pooled_diameter([X[:300]]).value == pytest.approx(pdist(X[:300]).max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("X", list(shapes()))
+def test_bound_beyond_the_limit(X):
+    found, expected = pooled_diameter([X[:10], X[10:]], max_rows=len(X) - 1), pdist(X).max()
+    assert not found.exact
+    assert expected * (1 - 1e-12) <= found.value <= 2 * expected
+
+
+@settings(max_examples=50)
+@given(arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.floats(-1e3, 1e3)))
+def test_small_sets(X):
+    expected = pdist(X).max() if len(X) > 1 else 0.0
+    assert pooled_diameter([X]).value == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert pooled_diameter([X, X], max_rows=1).value >= expected * (1 - 1e-12)
+
+
+def test_coinciding_points():
+    assert pooled_diameter([np.full((5, 3), 7.0), np.full((1, 3), 7.0)]).value == 0.0
+    assert pooled_diameter([np.full((5, 3), 7.0)], max_rows=2).value == 0.0
+
+
+@pytest.mark.parametrize("max_rows", [1, 20_000])
+@pytest.mark.parametrize("scale", [2.0**1000, 2.0**-1000])
+def test_extreme_scales(scale, max_rows):
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    plain = pooled_diameter([X], max_rows=max_rows).value
+    assert pooled_diameter([scale * X], max_rows=max_rows).value == scale * plain
+
+
+def test_bad_input():
+    with pytest.raises(DataError, match="put a single array in a list"):
+        pooled_diameter(np.ones((3, 2)))
+    with pytest.raises(DataError, match="put a single array in a list"):
+        pooled_diameter([])
+    with pytest.raises(DataError, match=r"samples\[1\] has 2 columns, samples\[0\] has 1"):
+        pooled_diameter([[1.0], [[1.0, 2.0]]])
+    with pytest.raises(DataError, match=r"samples\[0\] has 1 entries that are NaN"):
+        pooled_diameter([[np.nan]])
+    with pytest.raises(ParameterError, match="max_rows"):
+        pooled_diameter([[1.0]], max_rows=0)
