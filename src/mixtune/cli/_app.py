@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from mixtune._version import __version__
 from mixtune.cli._demo import demo
+from mixtune.cli._price import price_command
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command("price")(price_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -72,9 +72,13 @@ class TestInputs:
             wasserstein_distance([1.0], [2.0], **options)
 
     def test_exact_beyond_its_limit_says_what_to_do(self, rng):
-        A = rng.standard_normal((100, 2))
+        A = rng.standard_normal((15_000, 2))
         with pytest.raises(ParameterError, match="use 'bracket', or raise max_exact_entries"):
-            wasserstein_distance(A, A, method="exact", max_exact_entries=9999)
+            wasserstein_distance(A, A, method="exact")
+
+    def test_exact_by_name_ignores_the_limit_of_auto(self, rng):
+        A = rng.standard_normal((100, 2))
+        assert wasserstein_distance(A, A + 1, method="exact", max_exact_entries=9999).method == "exact"
 
 
 class TestDistancesTo:

@@ -1,0 +1,184 @@
+"""``mixtune price``: an American or Bermudan option from a model, a settings file, or observed paths."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mixtune.errors import ParameterError
+from mixtune.options import (
+    BlackScholes,
+    Heston,
+    PriceResult,
+    Process,
+    RoughHeston,
+    TimeGrid,
+    observed_folder,
+    payoff_from_name,
+    price,
+    price_observed,
+)
+
+__all__ = ["price_command"]
+
+MODELS = ("black-scholes", "heston", "rough-heston")
+#: Settings that only a stochastic-volatility model has, and their values where the user gives none.
+VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
+
+
+def price_command(
+    model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
+    payoff: Annotated[
+        str, typer.Option(help="put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put.")
+    ] = "put",
+    assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
+    spot: Annotated[float, typer.Option(help="Price of every asset today.")] = 100.0,
+    strike: Annotated[float, typer.Option(help="Strike of the option.")] = 100.0,
+    rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
+    dividend: Annotated[float, typer.Option(help="Dividend yield per year.")] = 0.0,
+    volatility: Annotated[float, typer.Option(help="Volatility per year (Black-Scholes).")] = 0.2,
+    correlation: Annotated[float, typer.Option(help="Correlation between assets (Black-Scholes).")] = 0.0,
+    maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
+    dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
+    v0: Annotated[float | None, typer.Option("--v0", help="Variance today (Heston).")] = None,
+    v_mean: Annotated[float | None, typer.Option(help="Long-run variance (Heston).")] = None,
+    v_speed: Annotated[float | None, typer.Option(help="Mean-reversion speed (Heston).")] = None,
+    v_vol: Annotated[float | None, typer.Option(help="Volatility of variance (Heston).")] = None,
+    rho: Annotated[float | None, typer.Option(help="Correlation of price and variance (Heston).")] = None,
+    hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
+    paths: Annotated[int, typer.Option(help="Evaluation paths, and as many to learn from.")] = 50_000,
+    method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
+    preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
+    greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta and vega.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML or JSON file with these settings; options given here win.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of path files (one per market) to price on.")] = None,
+    focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    context: typer.Context = None,  # type: ignore[assignment]
+) -> None:
+    """Price an American or Bermudan option by randomised least-squares Monte Carlo.
+
+    Examples:
+
+    mixtune price --payoff max-call --assets 2 --dividend 0.1 --maturity 3 --dates 9 --upper
+
+    mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
+    """
+    given = {name: value for name, value in locals().items() if name not in ("context", "config", "as_json")}
+    settings = _with_file(given, config, context)
+    console = Console(stderr=True, highlight=False)
+    if settings["data"] is not None:
+        result = _observed(settings)
+    else:
+        if settings["focal"] is not None:
+            raise ParameterError("--focal names a market of --data; pass the folder too")
+        with console.status("Pricing") as status:
+            result = _simulated(settings, lambda stage: status.update(f"Pricing: {stage}"))
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2))
+    else:
+        _show(Console(highlight=False), settings, result)
+
+
+def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> dict[str, Any]:
+    """Settings from the file where the command line does not give them."""
+    if config is None:
+        return given
+    try:
+        text = config.read_text(encoding="utf-8")
+        found = json.loads(text) if config.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ParameterError(f"cannot read {config}: {error.strerror}") from None
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        kind = "JSON" if config.suffix == ".json" else "TOML"
+        raise ParameterError(f"{config} is not valid {kind}: {error}") from None
+    if not isinstance(found, dict):
+        raise ParameterError(f"{config} must hold one table of settings")
+    found = {name.replace("-", "_"): value for name, value in found.items()}
+    unknown = sorted(set(found) - set(given))
+    if unknown:
+        known = ", ".join(sorted(given))
+        raise ParameterError(f"{config} has unknown settings {', '.join(unknown)}; known are {known}")
+    for name, value in found.items():
+        if context.get_parameter_source(name).name == "COMMANDLINE":  # type: ignore[union-attr]
+            continue
+        expected = type(given[name]) if given[name] is not None else None
+        if expected is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if expected is not None and not isinstance(value, expected):
+            raise ParameterError(f"{config}: {name} must be a {expected.__name__}; got {value!r}")
+        given[name] = Path(value) if name == "data" else value
+    return given
+
+
+def _process(settings: dict[str, Any]) -> Process:
+    model = settings["model"]
+    if model not in MODELS:
+        raise ParameterError(f"unknown model {model!r}; choose from {', '.join(MODELS)}")
+    common = {"spot": settings["spot"], "dividend": settings["dividend"], "n_assets": settings["assets"]}
+    stochastic = {name: settings[name] for name in (*VARIANCE, "hurst") if settings[name] is not None}
+    if model == "black-scholes":
+        if stochastic:
+            raise ParameterError(f"black-scholes has no {', '.join(stochastic)}; use --model heston or leave them out")
+        return BlackScholes(volatility=settings["volatility"], correlation=settings["correlation"], **common)
+    paper = settings["preset"] == "paper"
+    if model == "heston":
+        if "hurst" in stochastic:
+            raise ParameterError("heston has no hurst; use --model rough-heston")
+        return Heston(**{**VARIANCE, **stochastic}, **common, scheme="paper" if paper else "qe")
+    stochastic = {"hurst": 0.1, **VARIANCE, **stochastic}
+    return RoughHeston(**stochastic, **common, scheme="volterra" if paper else "markovian")
+
+
+def _simulated(settings: dict[str, Any], progress: Any) -> PriceResult:
+    grid = TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
+    kept = {name: settings[name] for name in ("method", "preset", "paths", "upper", "greeks", "seed")}
+    return price(
+        _process(settings), payoff_from_name(settings["payoff"], settings["strike"]), grid, progress=progress, **kept
+    )
+
+
+def _observed(settings: dict[str, Any]) -> PriceResult:
+    if settings["focal"] is None:
+        raise ParameterError("--data needs --focal, the name of the market to price")
+    if settings["upper"] or settings["greeks"]:
+        raise ParameterError("--upper and --greeks need a model to simulate; leave them out with --data")
+    data = observed_folder(settings["data"])
+    dates = next(iter(data.values())).shape[1] - 1
+    grid = TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
+    payoff = payoff_from_name(settings["payoff"], settings["strike"])
+    return price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
+
+
+def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:
+    where = settings["focal"] if settings["data"] is not None else settings["model"]
+    table = Table(title=f"{settings['payoff']}, strike {settings['strike']:g}, {where}", title_justify="left")
+    table.add_column("")
+    table.add_column("price", justify="right")
+    table.add_column("95% interval", justify="right")
+    rows: list[tuple[str, Any, float]] = [("lower bound", result, result.price)]
+    if result.upper is not None:
+        rows.append(("upper bound", result.upper, result.upper.price))
+    rows.append(("European", result.european, result.european.value))
+    for name, source, value in rows:
+        table.add_row(name, f"{value:.4f}", f"{source.ci_low:.4f} to {source.ci_high:.4f}")
+    console.print(table)
+    for name, greek in result.greeks.items():
+        values = ", ".join(f"{v:.4f} ± {1.96 * e:.4f}" for v, e in zip(greek.value, greek.standard_error))
+        console.print(f"{name}: {values}")
+    if result.gap is not None:
+        console.print(f"gap between the bounds: {result.gap:.4f} ({100 * result.gap / result.price:.2f}% of the price)")
+    early = 100 * float(result.exercise_probability[:-1].sum())
+    console.print(f"exercised before maturity: {early:.1f}% of paths")
+    spent = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items())
+    console.print(f"time: {spent}")

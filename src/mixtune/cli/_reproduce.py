@@ -1,0 +1,108 @@
+"""``mixtune reproduce``: the paper's tables and figures, resumable, with one command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table as RichTable
+
+from mixtune.errors import ParameterError
+from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, experiment, run_study
+from mixtune.report import FIGURES, draw, require_matplotlib, save_figure, write_csv
+
+__all__ = ["reproduce"]
+
+CHOICES = (*EXPERIMENTS, "all")
+
+
+def reproduce(
+    what: Annotated[str, typer.Argument(metavar="|".join(CHOICES), help="What to reproduce.", show_default=False)],
+    runs: Annotated[
+        int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1, show_default=False)
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes. The results do not depend on it.", min=1)] = 2,
+    seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+) -> None:
+    """Reproduce the paper's tables and figures.
+
+    Stop it at any moment and run it again: finished runs are kept in results.sqlite and not computed twice.
+
+    Example: mixtune reproduce figure1 --runs 10 --jobs 2 --out results/
+    """
+    if what not in CHOICES:
+        raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+    chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
+    if any(each.name in FIGURES for each in chosen):
+        require_matplotlib()
+    console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+    documents = {}
+    try:
+        for each in chosen:
+            summary = _study(console, each, runs=runs, jobs=jobs, seed=seed, out=out)
+            written = _write(each.name, summary, out)
+            if not as_json:
+                _show(console, each.name, summary)
+            console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
+            documents[each.name] = summary.as_json()
+    except KeyboardInterrupt:
+        again = shlex.join(["mixtune", *sys.argv[1:]])
+        Console(stderr=True, highlight=False, soft_wrap=True).print(
+            f"Stopped. Finished runs are kept in {escape(str(out))}; to continue: {escape(again)}"
+        )
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
+
+
+def _study(console: Console, each: Experiment[Any], *, runs: int | None, jobs: int, seed: int, out: Path) -> Summary:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
+        task = bar.add_task(each.name, start=False, visible=False, total=None)
+
+        def progress(finished: int, total: int) -> None:
+            if bar.tasks[task].started:
+                bar.advance(task)
+            else:  # runs of an earlier study say nothing about the speed of this one
+                bar.reset(task, completed=finished, total=total, visible=True)
+
+        return run_study(each, out=out, seed=seed, runs=runs, jobs=jobs, progress=progress)
+
+
+def _write(name: str, summary: Summary, out: Path) -> list[Path]:
+    written = [write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
+    if name in FIGURES:
+        written += save_figure(draw(name, summary), out, name)
+    return written
+
+
+def _show(console: Console, name: str, summary: Summary) -> None:
+    rows: Table = summary.headline()
+    table = RichTable(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for column, value in rows[0].items():
+        words = column.split("_")
+        justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
+        table.add_column(" ".join(words), justify=justify, min_width=max(map(len, words)))
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    console.print(table, soft_wrap=False)
+    for note in summary.notes():
+        console.print(escape(note))
+
+
+def _cell(value: str | int | float | bool | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else escape(str(value))

@@ -1,0 +1,285 @@
+"""What an option pays when exercised: a function of the prices at that moment.
+
+Payoffs are frozen objects that take prices with assets on the last axis, (..., assets), and return one amount for each
+of the rest, (...), not discounted. A function of one's own becomes one by :class:`CustomPayoff`, which checks what it
+returns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mixtune._checks import check_choice, check_nonnegative
+from mixtune.errors import DataError, ParameterError
+
+__all__ = [
+    "PAYOFFS",
+    "BasketCall",
+    "BasketPut",
+    "Call",
+    "CustomPayoff",
+    "GeometricBasketPut",
+    "MaxCall",
+    "MinPut",
+    "Payoff",
+    "Put",
+    "payoff_from_name",
+]
+
+Floats = np.ndarray[Any, Any]
+
+#: Up to here assets are combined one by one, which is quicker than a reduction over a short last axis.
+FEW_ASSETS = 16
+
+
+class Payoff(ABC):
+    """Anything that turns prices (..., assets) into amounts (...)."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What reports call it."""
+
+    @abstractmethod
+    def __call__(self, prices: ArrayLike) -> Floats:
+        """The amount paid for each vector of prices."""
+
+
+@dataclass(frozen=True)
+class Vanilla(Payoff):
+    """A call or put on one number made of the prices, such as their maximum."""
+
+    strike: float
+
+    kind: ClassVar[str]
+    sign: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strike", check_nonnegative("strike", self.strike))
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+    @staticmethod
+    @abstractmethod
+    def underlying(prices: Floats) -> Floats:
+        """The number that is compared with the strike."""
+
+    def __call__(self, prices: ArrayLike) -> Floats:
+        amounts = np.asarray(self.underlying(_as_prices(prices)) - self.strike)
+        if self.sign < 0:
+            np.negative(amounts, out=amounts)
+        return np.maximum(amounts, 0.0, out=amounts)
+
+
+class Call(Vanilla):
+    """Call on one asset, ``max(S - strike, 0)``.
+
+    Examples
+    --------
+    >>> Call(100)([[90.0], [110.0]])
+    array([ 0., 10.])
+    """
+
+    kind, sign = "call", 1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _single(prices, "call", "max-call or basket-call")
+
+
+class Put(Vanilla):
+    """Put on one asset, ``max(strike - S, 0)``.
+
+    Examples
+    --------
+    >>> Put(100)([[90.0], [110.0]])
+    array([10.,  0.])
+    """
+
+    kind, sign = "put", -1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _single(prices, "put", "min-put or basket-put")
+
+
+class MaxCall(Vanilla):
+    """Call on the dearest asset, ``max(max_i S_i - strike, 0)``.
+
+    Examples
+    --------
+    >>> MaxCall(100)([[90.0, 120.0], [80.0, 95.0]])
+    array([20.,  0.])
+    """
+
+    kind, sign = "max-call", 1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _over_assets(np.maximum, prices)
+
+
+class MinPut(Vanilla):
+    """Put on the cheapest asset, ``max(strike - min_i S_i, 0)``.
+
+    Examples
+    --------
+    >>> MinPut(100)([[90.0, 120.0], [80.0, 95.0]])
+    array([10., 20.])
+    """
+
+    kind, sign = "min-put", -1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _over_assets(np.minimum, prices)
+
+
+class BasketCall(Vanilla):
+    """Call on the arithmetic mean of the assets.
+
+    Examples
+    --------
+    >>> BasketCall(100)([[90.0, 120.0], [80.0, 95.0]])
+    array([5., 0.])
+    """
+
+    kind, sign = "basket-call", 1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _over_assets(np.add, prices) / prices.shape[-1]
+
+
+class BasketPut(Vanilla):
+    """Put on the arithmetic mean of the assets.
+
+    Examples
+    --------
+    >>> BasketPut(100)([[90.0, 120.0], [80.0, 95.0]])
+    array([ 0. , 12.5])
+    """
+
+    kind, sign = "basket-put", -1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        return _over_assets(np.add, prices) / prices.shape[-1]
+
+
+class GeometricBasketPut(Vanilla):
+    """Put on the geometric mean of the assets, whose prices must not be negative.
+
+    Examples
+    --------
+    >>> GeometricBasketPut(100)([[90.0, 40.0]]).round(6)
+    array([40.])
+    """
+
+    kind, sign = "geometric-basket-put", -1
+
+    @staticmethod
+    def underlying(prices: Floats) -> Floats:
+        if np.any(prices < 0):
+            raise DataError(
+                f"{int(np.sum(prices < 0))} prices are negative and have no geometric mean; "
+                "use basket-put, or a scheme with positive prices"
+            )
+        with np.errstate(divide="ignore"):  # a price of zero makes the mean zero
+            return np.exp(_over_assets(np.add, np.log(prices)) / prices.shape[-1])
+
+
+#: The payoffs known by name.
+PAYOFFS: dict[str, type[Vanilla]] = {
+    payoff.kind: payoff for payoff in (Call, Put, MaxCall, MinPut, BasketCall, BasketPut, GeometricBasketPut)
+}
+
+
+def payoff_from_name(name: str, strike: float) -> Vanilla:
+    """Make a payoff from its name and strike.
+
+    Examples
+    --------
+    >>> payoff_from_name("max-call", 100)
+    MaxCall(strike=100.0)
+    >>> payoff_from_name("maxcall", 100)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: payoff must be one of 'call', 'put', 'max-call', 'min-put', 'basket-call', 'basket-put', 'geometric-basket-put'; got 'maxcall'
+    """  # noqa: E501
+    return PAYOFFS[check_choice("payoff", name, tuple(PAYOFFS))](strike)
+
+
+@dataclass(frozen=True)
+class CustomPayoff(Payoff):
+    """A payoff of one's own, whose results are checked at every call.
+
+    Parameters
+    ----------
+    function
+        Takes prices (..., assets) and returns amounts (...).
+    name
+        What reports call it.
+
+    Examples
+    --------
+    >>> spread = CustomPayoff(lambda prices: np.maximum(prices[..., 0] - prices[..., 1], 0), "spread")
+    >>> spread([[90.0, 120.0], [95.0, 80.0]])
+    array([ 0., 15.])
+    """
+
+    function: Callable[[Floats], ArrayLike]
+    name: str = "custom"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ParameterError(f"a custom payoff needs a function of prices; got {self.function!r}")
+        if not isinstance(self.name, str) or not self.name:
+            raise ParameterError(f"a payoff is named by a text that is not empty, not by {self.name!r}")
+
+    def __call__(self, prices: ArrayLike) -> Floats:
+        given = _as_prices(prices)
+        try:
+            amounts = np.array(self.function(given), dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f'payoff "{self.name}" failed on prices of shape {given.shape}: {error}') from error
+        if amounts.shape != given.shape[:-1]:
+            raise DataError(
+                f'payoff "{self.name}" must turn prices of shape {given.shape} into amounts of shape '
+                f"{given.shape[:-1]}, one per vector of prices; it returned shape {amounts.shape}"
+            )
+        bad = int(amounts.size - np.count_nonzero(np.isfinite(amounts)))
+        if bad:
+            raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite amounts out of {amounts.size}')
+        return amounts
+
+
+def _as_prices(prices: ArrayLike) -> Floats:
+    array = np.asarray(prices, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise DataError(f"prices need their assets on the last axis, (..., assets); got shape {array.shape}")
+    return array
+
+
+def _single(prices: Floats, name: str, instead: str) -> Floats:
+    if prices.shape[-1] != 1:
+        raise DataError(
+            f"a {name} looks at one asset; the prices have {prices.shape[-1]} on their last axis; use {instead}"
+        )
+    return prices[..., 0]
+
+
+def _over_assets(combine: np.ufunc, prices: Floats) -> Floats:
+    """Combine the assets of every price vector."""
+    if prices.shape[-1] > FEW_ASSETS:
+        return np.asarray(combine.reduce(prices, axis=-1))
+    return np.asarray(reduce(combine, (prices[..., asset] for asset in range(prices.shape[-1]))))

@@ -1,0 +1,322 @@
+"""Price an option: simulate, learn when to stop, evaluate on fresh paths, bound from above.
+
+Defaults are the library's: inputs standardised, ridge chosen by leave-one-out at every date, regression on paths in the
+money, a payoff of zero never exercised, and the variance of a simulated model observed. ``preset="paper"`` gives the
+settings of the paper's tables instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mixtune._checks import check_choice, check_whole
+from mixtune.errors import DataError, ParameterError
+from mixtune.options._boundary import exercise_region
+from mixtune.options._greeks import delta, vega
+from mixtune.options._grid import TimeGrid
+from mixtune.options._induction import Policy, train
+from mixtune.options._models import ContinuationModel, Local, Transfer, TunedLocal
+from mixtune.options._paths import PathData
+from mixtune.options._result import Estimate, PriceResult
+from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
+from mixtune.options._upper import upper_bound
+from mixtune.options.processes import Process
+from mixtune.weights import PredictiveWeights
+
+__all__ = ["METHODS", "price", "price_observed", "simulate"]
+
+Floats = np.ndarray[Any, Any]
+METHODS = ("rlsm", "lsm", "recurrent")
+
+
+def price(
+    process: Process,
+    payoff: Callable[[Floats], Floats],
+    grid: TimeGrid,
+    *,
+    method: str = "rlsm",
+    preset: str | None = None,
+    paths: int = 50_000,
+    training_paths: int | None = None,
+    width: int = 100,
+    degree: int = 3,
+    in_the_money: bool = True,
+    observe_hidden: bool = True,
+    antithetic: bool = False,
+    sobol: bool = False,
+    upper: bool = False,
+    upper_paths: int = 1000,
+    inner_paths: int = 200,
+    greeks: bool = False,
+    seed: int,
+    progress: Callable[[str], None] | None = None,
+) -> PriceResult:
+    """Price a Bermudan option on the dates of ``grid`` by (randomised) least-squares Monte Carlo.
+
+    Parameters
+    ----------
+    process : Process
+        The market, see :mod:`mixtune.options.processes`.
+    payoff : callable
+        Prices (..., assets) to payoffs (...).
+    grid : TimeGrid
+        Exercise dates and rates.
+    method : {"rlsm", "lsm", "recurrent"}
+        Random features, polynomials, or randomised recurrent features for models with memory.
+    preset : {None, "paper"}
+        "paper": 300 leaky ReLU units on raw prices, ridge 2, regression on all paths, payoff against continuation only.
+    paths, training_paths : int
+        Independent evaluation paths, and paths to learn from (as many by default).
+    width, degree : int
+        Random units; polynomial degree.
+    in_the_money : bool
+        Regress on paths in the money only.
+    observe_hidden : bool
+        Let the exercise decision see the model's variance, as the American price under that model assumes.
+    antithetic, sobol : bool
+        How evaluation paths are drawn.
+    upper, upper_paths, inner_paths
+        Whether to compute the dual upper bound, and with how many outer and inner paths.
+    greeks : bool
+        Delta and vega by common random numbers.
+    seed : int
+    progress : callable, optional
+        Called with the name of each stage as it starts.
+
+    Returns
+    -------
+    PriceResult
+
+    Examples
+    --------
+    >>> from mixtune.options import BlackScholes, Put, TimeGrid, price
+    >>> market = BlackScholes(spot=36.0, volatility=0.2)
+    >>> result = price(market, Put(40.0), TimeGrid(maturity=1.0, dates=10, rate=0.06), paths=4000, seed=0)
+    >>> bool(4.2 < result.price < 4.6)
+    True
+    """
+    check_choice("method", method, METHODS)
+    if preset is not None:
+        check_choice("preset", preset, ("paper",))
+    paths = check_whole("paths", paths, least=2)
+    training_paths = paths if training_paths is None else check_whole("training_paths", training_paths, least=2)
+    paper = preset == "paper"
+    observe_hidden = observe_hidden and not paper
+    clock = _Clock(progress)
+    train_seed, price_seed, upper_seed = np.random.SeedSequence(check_whole("seed", seed)).spawn(3)
+
+    def draw(
+        market: Process, count: int, stream: np.random.SeedSequence, antithetic: bool = False, sobol: bool = False
+    ) -> PathData:
+        return simulate(
+            market,
+            payoff,
+            grid,
+            paths=count,
+            rng=np.random.default_rng(stream),
+            hidden=observe_hidden,
+            antithetic=antithetic,
+            sobol=sobol,
+        )
+
+    with clock("simulate"):
+        training = draw(process, training_paths, train_seed)
+        evaluation = draw(process, paths, price_seed, antithetic, sobol)
+    with clock("train"):
+        model: ContinuationModel = Local(0, 2.0, "LO-1") if paper else TunedLocal(0, method)
+        state = _state_map(method, paper, width, degree, seed).fitted([training])
+        policy = train(
+            [training], [model], state=state, in_the_money=in_the_money and not paper, only_positive=not paper
+        )
+    with clock("evaluate"):
+        flows, dates = policy.cash_flows(evaluation)
+    bound = None
+    if upper:
+        with clock("upper bound"):
+            # Values are needed everywhere, so this policy learns from all paths.
+            value_state = RandomState(width=width, seed=seed).fitted([training])
+            value_policy = train([training], [TunedLocal(0, "value")], state=value_state, in_the_money=False)
+            bound = upper_bound(
+                value_policy,
+                process,
+                grid=grid,
+                payoff=payoff,
+                rng=np.random.default_rng(upper_seed),
+                outer_paths=upper_paths,
+                inner_paths=inner_paths,
+                with_hidden=observe_hidden,
+            )
+    sensitivities = {}
+    if greeks:
+        with clock("greeks"):
+
+            def again(market: Process) -> PathData:
+                return draw(market, paths, price_seed, antithetic, sobol)
+
+            sensitivities = {"delta": delta(policy, process, again), "vega": vega(policy, process, again)}
+    settings = {
+        "method": method,
+        "preset": preset,
+        "paths": paths,
+        "training_paths": training_paths,
+        "seed": seed,
+        "process": repr(process),
+        "payoff": repr(payoff),
+        "maturity": float(grid.times[-1]),
+        "dates": grid.n_dates,
+    }
+    region = exercise_region(policy, training, grid=grid, payoff=payoff)
+    return _result(
+        evaluation, flows[:, 0], dates[:, 0], policy, antithetic, bound, region, sensitivities, clock.seconds, settings
+    )
+
+
+def price_observed(
+    data: Mapping[str, Floats],
+    payoff: Callable[[Floats], Floats],
+    grid: TimeGrid,
+    *,
+    focal: str,
+    folds: int = 5,
+    width: int = 100,
+    sharing: float | None = None,
+    transfer: float = 2.0,
+    stability: float = 1.0,
+    ridge: float = 1.0,
+    seed: int,
+) -> PriceResult:
+    """Price on observed paths of the focal regime, with transfer from the paths of others.
+
+    Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
+    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out.
+
+    Parameters
+    ----------
+    data : mapping of str to array (paths, dates + 1[, assets])
+    focal : str
+        The regime to price.
+    sharing : float, optional
+        Information-sharing level of the predictive weights, in squared payoff units; the variance of the focal
+        payoffs at maturity by default.
+    transfer, stability, ridge : float
+        Of the regret-optimal solution on standardised features.
+    """
+    if focal not in data:
+        raise ParameterError(f"there are no paths named {focal!r}; there are {', '.join(list(data)[:8])}")
+    folds = check_whole("folds", folds, least=2)
+    clock = _Clock(None)
+    built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
+    here, others = built.pop(focal), list(built.values())
+    if len(here) < 2 * folds:
+        raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
+    level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
+    model: ContinuationModel = TunedLocal(0, "local")
+    if others:
+        model = Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
+    order = np.random.default_rng(seed).permutation(len(here))
+    flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
+    with clock("train and evaluate"):
+        for held_out in np.array_split(order, folds):
+            kept = np.setdiff1d(order, held_out)
+            training = [here.take(kept), *others]
+            state = RandomState(width=width, seed=seed).fitted(training)
+            policy = train(training, [model], state=state, in_the_money=False)
+            found = policy.cash_flows(here.take(held_out))
+            flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+    settings = {
+        "method": model.name,
+        "focal": focal,
+        "datasets": {d.name: len(d) for d in [here, *others]},
+        "folds": folds,
+        "sharing": level,
+        "transfer": transfer,
+        "stability": stability,
+        "ridge": ridge,
+        "seed": seed,
+    }
+    region = exercise_region(policy, here, grid=grid, payoff=payoff)
+    return _result(here, flows, dates, policy, False, None, region, {}, clock.seconds, settings)
+
+
+def simulate(
+    process: Process,
+    payoff: Callable[[Floats], Floats],
+    grid: TimeGrid,
+    *,
+    paths: int,
+    rng: np.random.Generator,
+    name: str = "simulated",
+    hidden: bool = True,
+    antithetic: bool = False,
+    sobol: bool = False,
+) -> PathData:
+    """Paths of a process as the pricer wants them."""
+    prices, observed = process.sample_with_hidden(paths, grid, rng, antithetic=antithetic, sobol=sobol)
+    return PathData.build(name, prices, grid=grid, payoff=payoff, hidden=observed if hidden else None)
+
+
+def _state_map(method: str, paper: bool, width: int, degree: int, seed: int) -> StateMap:
+    if paper:
+        return RandomState(width=300, activation="leaky_relu", slope=0.01, standardise=False, seed=seed)
+    if method == "lsm":
+        return PolynomialState(degree=degree)
+    if method == "recurrent":
+        return RecurrentState(width=width, seed=seed)
+    return RandomState(width=width, seed=seed)
+
+
+def _result(
+    evaluation: PathData,
+    flows: Floats,
+    dates: Floats,
+    policy: Policy,
+    antithetic: bool,
+    bound: Any,
+    region: Any,
+    greeks: Any,
+    seconds: dict[str, float],
+    settings: dict[str, Any],
+) -> PriceResult:
+    def estimate(samples: Floats) -> Estimate:
+        if antithetic:  # pairs are dependent: their means are the independent samples
+            half = len(samples) // 2
+            samples = (samples[:half] + samples[half : 2 * half]) / 2
+        return Estimate.of(samples)
+
+    found, now = estimate(flows), float(evaluation.payoffs[:, 0].max())
+    exercised = dates[flows > 0]
+    shares = np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows)
+    stop_now = now > found.value
+    return PriceResult(
+        price=now if stop_now else found.value,
+        standard_error=0.0 if stop_now else found.standard_error,
+        european=estimate(evaluation.payoffs[:, -1]),
+        exercise_probability=shares,
+        policy=policy,
+        upper=bound,
+        region=region,
+        greeks=greeks,
+        seconds=seconds,
+        settings=settings,
+    )
+
+
+class _Clock:
+    """Time split by stage."""
+
+    def __init__(self, progress: Callable[[str], None] | None) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress = progress
+
+    @contextmanager
+    def __call__(self, stage: str) -> Any:
+        if self._progress is not None:
+            self._progress(stage)
+        begin = time.perf_counter()
+        yield
+        self.seconds[stage] = time.perf_counter() - begin

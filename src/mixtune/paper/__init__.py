@@ -1,0 +1,50 @@
+"""The paper's tables and figures as experiments over the public API: ``mixtune reproduce``.
+
+Each experiment is a module that defines an :class:`Experiment`; this one knows their names and loads them when asked.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from mixtune.errors import ParameterError
+from mixtune.paper._store import Outcome, ResultsStore
+from mixtune.paper._study import Experiment, Results, Summary, Table, run_study
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "Outcome",
+    "Results",
+    "ResultsStore",
+    "Summary",
+    "Table",
+    "experiment",
+    "run_study",
+]
+
+#: Name on the command line -> module here and the name of its Experiment, in the order of the paper.
+EXPERIMENTS = {
+    "table1": ("american", "TABLE1"),
+    "table2": ("american", "TABLE2"),
+    "figure1": ("convergence", "FIGURE_1"),
+    "figure2": ("convergence", "FIGURE_2"),
+    "robustness": ("robustness", "ROBUSTNESS"),
+}
+
+
+def experiment(name: str) -> Experiment[Any]:
+    """The experiment called ``name``.
+
+    Examples
+    --------
+    >>> from mixtune.paper import experiment
+    >>> experiment("figure1").runs
+    10
+    """
+    if name not in EXPERIMENTS:
+        raise ParameterError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
+    module, attribute = EXPERIMENTS[name]
+    found: Experiment[Any] = getattr(import_module(f"mixtune.paper.{module}"), attribute)
+    return found

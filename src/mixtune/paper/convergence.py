@@ -1,0 +1,221 @@
+"""Figures 1 and 2: how loss and energy fall along the iterations of RO, ARO and gradient descent (GD).
+
+Five datasets, each labelled by a small random network of its own, behind 500 random ReLU features and a constant. With
+as many features as rows the loss can reach zero, and the question is how fast. RO is the regret-optimal algorithm with
+predictive weights, started at and held to the local heads; ARO has weights 1/N and all heads at their mean; GD
+descends RO's loss from RO's start. RO and ARO are solved in closed form, and GD is a power of a diagonal matrix, so a
+run costs a few factorisations instead of a thousand inversions of 2505 x 2505 matrices.
+
+Each method's loss and energy are those of its own problem. The learning rate 7e-5 of the paper lies just inside the
+stability limit 1/(|w|^2 a_max), which differs from run to run: where a run's limit is lower, GD explodes. Such runs are
+counted, shown in the notes and left out of the means of GD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mixtune.moments import Moments
+from mixtune.paper._networks import NetworkData
+from mixtune.paper._store import Outcome
+from mixtune.paper._study import Experiment, Results, Table
+from mixtune.regret import RegretProblem, RegretSolution, descend, solve
+from mixtune.regret.descent import DescentPath
+from mixtune.weights import PredictiveWeights
+
+__all__ = ["FIGURE_1", "FIGURE_2", "ConvergenceSettings", "ConvergenceSummary", "Series"]
+
+Floats = np.ndarray[Any, Any]
+
+#: The learning rate at which the paper saw descent explode.
+NEXT_RATE = 8e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvergenceSettings:
+    """The paper's convergence study; ``descent_steps=0`` leaves gradient descent out."""
+
+    transfers: tuple[float, ...] = (0.0,)
+    stability: float = 1.0
+    horizon: int = 1000
+    ridge: float = 0.0
+    sharing: float = 10.0
+    data: NetworkData = field(default_factory=NetworkData)
+    descent_steps: int = 100_000
+    descent_every: int = 100
+    learning_rate: float = 7e-5
+
+    def label(self, method: str, transfer: float) -> str:
+        """The method's name, with lambda where there are several."""
+        return method if len(self.transfers) == 1 else f"{method} lambda={transfer:g}"
+
+    def iterations(self, method: str) -> Floats:
+        """Where the curves are known: everywhere up to the horizon, then every ``descent_every`` steps."""
+        dense = np.arange(self.horizon + 1)
+        if method != "GD":
+            return dense
+        dense = dense[: self.descent_steps + 1]
+        return np.concatenate([dense, np.arange(self.horizon, self.descent_steps + 1, self.descent_every)[1:]])
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Mean and standard deviation over runs of one method's loss and energy, per iteration; empty without runs."""
+
+    method: str
+    transfer: float
+    iterations: Floats
+    loss_mean: Floats
+    loss_std: Floats
+    energy_mean: Floats
+    energy_std: Floats
+    runs: int
+
+
+def _problems(settings: ConvergenceSettings, seed: int) -> Iterator[tuple[float, RegretProblem, RegretProblem]]:
+    """For each transfer, RO's and ARO's problem on the datasets of one run."""
+    moments = [Moments.from_rows(U, y) for U, y in settings.data.draw(seed)]
+    heads = np.stack([m.head(settings.ridge) for m in moments])
+    mean_heads = np.broadcast_to(heads.mean(axis=0), heads.shape)
+    weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
+    equal = np.full(len(moments), 1 / len(moments))
+    for transfer in settings.transfers:
+        problem = partial(
+            RegretProblem,
+            moments=moments,
+            transfer=transfer,
+            stability=settings.stability,
+            horizon=settings.horizon,
+        )
+        yield transfer, problem(weights=weights, heads=heads), problem(weights=equal, heads=mean_heads)
+
+
+def _run(settings: ConvergenceSettings, seed: int) -> Outcome:
+    rows: dict[str, dict[str, float]] = {}
+    curves: dict[str, dict[str, Floats]] = {}
+
+    def keep(name: str, transfer: float, solution: RegretSolution, **more: float) -> None:
+        method, t = settings.label(name, transfer), settings.iterations(name)
+        loss = solution.loss_at(t)
+        # A diverging loss overflows to infinity, and its energy with it.
+        energy = np.where(np.isfinite(loss), solution.energy_at(t), np.inf)
+        ends = {"start_loss": loss[0], "final_loss": loss[-1], "final_energy": energy[-1]}
+        rows[method] = {name: float(value) for name, value in (ends | more).items()}
+        curves[method] = {"loss": loss, "energy": energy}
+
+    for transfer, regret_optimal, accelerated in _problems(settings, seed):
+        keep("RO", transfer, solve(regret_optimal))
+        keep("ARO", transfer, solve(accelerated))
+        if settings.descent_steps:
+            rate, steps = settings.learning_rate, settings.descent_steps
+            descent = descend(regret_optimal, learning_rate=rate, steps=steps, allow_divergence=True)
+            assert isinstance(descent.path, DescentPath)
+            keep("GD", transfer, descent, stability_limit=descent.path.stability_limit)
+    return Outcome(rows, curves)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvergenceSummary:
+    """Curves over runs, and how close the learning rate came to the stability limits."""
+
+    experiment: str
+    seed: int
+    runs: int
+    settings: ConvergenceSettings
+    series: tuple[Series, ...]
+    stability_limits: Floats
+
+    @property
+    def diverged(self) -> int:
+        """Runs whose stability limit is below the learning rate."""
+        return int(np.sum(self.settings.learning_rate > self.stability_limits))
+
+    def as_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "experiment": self.experiment,
+            "seed": self.seed,
+            "runs": self.runs,
+            "methods": self.headline(),
+        }
+        if len(self.stability_limits):
+            document["descent"] = {
+                "learning_rate": self.settings.learning_rate,
+                "stability_limits": self.stability_limits.tolist(),
+                "diverged_runs": self.diverged,
+            }
+        return document
+
+    def headline(self) -> Table:
+        return [
+            {
+                "method": s.method,
+                "transfer": s.transfer,
+                "runs": s.runs,
+                "steps": int(s.iterations[-1]),
+                "start_loss": _end(s.loss_mean, 0),
+                "loss": _end(s.loss_mean, -1),
+                "loss_std": _end(s.loss_std, -1),
+                "energy": _end(s.energy_mean, -1),
+                "energy_std": _end(s.energy_std, -1),
+            }
+            for s in self.series
+        ]
+
+    def notes(self) -> list[str]:
+        limits, rate = self.stability_limits, self.settings.learning_rate
+        if not len(limits):
+            return []
+        left_out = f"{self.diverged} of {self.runs} runs" + (" (left out of the means of GD)" if self.diverged else "")
+        return [
+            f"Gradient descent is stable up to a learning rate of {limits.min():.3g} to {limits.max():.3g}, depending "
+            f"on the run (median {np.median(limits):.3g}). It explodes at {rate:g} in {left_out}, at {NEXT_RATE:g} in "
+            f"{int(np.sum(limits < NEXT_RATE))}."
+        ]
+
+    def tables(self) -> dict[str, Table]:
+        columns = ("loss_mean", "loss_std", "energy_mean", "energy_std")
+        rows: list[dict[str, str | int | float]] = []
+        for s in self.series:
+            for t, *values in zip(s.iterations, *(getattr(s, name) for name in columns)):
+                numbers = dict(zip(columns, map(float, values)))
+                rows.append(
+                    {"method": s.method, "transfer": s.transfer, "iteration": int(t), "runs": s.runs, **numbers}
+                )
+        return {self.experiment: rows}
+
+
+def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSummary:
+    series, limits = [], np.zeros(0)
+    for transfer in settings.transfers:
+        for name in ("RO", "ARO", "GD"):
+            method = settings.label(name, transfer)
+            if method not in results.methods:
+                continue
+            loss, energy = results.curves(method, "loss"), results.curves(method, "energy")
+            if name == "GD":
+                limits = results.values(method, "stability_limit")
+                stable = settings.learning_rate <= limits
+                loss, energy = loss[stable], energy[stable]
+            moments = (*_mean_and_std(loss), *_mean_and_std(energy))
+            series.append(Series(name, transfer, settings.iterations(name), *moments, runs=len(loss)))
+    return ConvergenceSummary(results.experiment, results.seed, results.runs, settings, tuple(series), limits)
+
+
+def _mean_and_std(curves: Floats) -> tuple[Floats, Floats]:
+    """Over runs; the sample standard deviation, 0 for a single run; empty where no run is left."""
+    if not len(curves):
+        return np.zeros(0), np.zeros(0)
+    return curves.mean(axis=0), curves.std(axis=0, ddof=min(1, len(curves) - 1))
+
+
+def _end(curve: Floats, index: int) -> float | None:
+    return float(curve[index]) if len(curve) else None
+
+
+FIGURE_1 = Experiment("figure1", ConvergenceSettings(), _run, _summarise, runs=10)
+FIGURE_2 = replace(FIGURE_1, name="figure2", settings=ConvergenceSettings(transfers=(1e-4, 2.0), descent_steps=0))

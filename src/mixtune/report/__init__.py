@@ -1,0 +1,6 @@
+"""Results in; tables, figures and one HTML page out."""
+
+from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure
+from mixtune.report.files import write_atomically, write_csv
+
+__all__ = ["FIGURES", "draw", "require_matplotlib", "save_figure", "write_atomically", "write_csv"]

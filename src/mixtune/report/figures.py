@@ -1,0 +1,211 @@
+"""The paper's figures from the summaries of their studies, with Matplotlib.
+
+Colours are Okabe and Ito's, which colour-blind readers can tell apart; methods also differ in width and quantities in
+dashes, so that the figures survive a grey printer. Nothing here touches Matplotlib's global state.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixtune.errors import MissingExtraError
+from mixtune.paper.convergence import ConvergenceSummary, Series
+from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, Band, RobustnessSummary
+from mixtune.regret import log_slope
+from mixtune.report.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES", "draw", "require_matplotlib", "save_figure"]
+
+BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
+# RO and ARO nearly coincide, and so do loss and energy of GD: what comes later is drawn thin on top of what is broad.
+LINES: Mapping[tuple[str, str], dict[str, Any]] = {
+    ("RO", "loss"): {"color": BLUE, "linewidth": 4.0, "alpha": 0.5},
+    ("RO", "energy"): {"color": BLUE, "linewidth": 4.0, "alpha": 0.5, "linestyle": (0, (1.6, 0.8))},
+    ("ARO", "loss"): {"color": "black", "linewidth": 1.0},
+    ("ARO", "energy"): {"color": "black", "linewidth": 1.0, "linestyle": (0, (5, 3))},
+    ("GD", "loss"): {"color": ORANGE, "linewidth": 3.0},
+    ("GD", "energy"): {"color": "#7A3E00", "linewidth": 1.0, "linestyle": (0, (5, 3))},
+}
+BAND_ALPHA = {"RO": 0.14, "ARO": 0.05, "GD": 0.14}
+MEAN_AND_STD = "mean and standard deviation over runs"
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.fontsize": 8,
+    "legend.framealpha": 0.9,
+    "svg.hashsalt": "mixtune",
+}
+
+
+def require_matplotlib() -> None:
+    """Raise before long work, not after it, where figures could not be drawn."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise MissingExtraError("matplotlib", "report", "drawing figures")
+
+
+def draw(name: str, summary: Any) -> Figure:
+    """The figure of the study called ``name``, one of :data:`FIGURES`."""
+    require_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        return FIGURES[name](summary)
+
+
+def save_figure(figure: Figure, folder: Path, stem: str) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes."""
+    import matplotlib
+
+    paths = []
+    for ending, options in (("png", {"dpi": 160}), ("svg", {"metadata": {"Date": None}})):
+        buffer = io.BytesIO()
+        with matplotlib.rc_context(STYLE):
+            figure.savefig(buffer, format=ending, **options)
+        paths.append(write_atomically(folder / f"{stem}.{ending}", buffer.getvalue()))
+    return paths
+
+
+def _panels(count: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+# --- convergence ------------------------------------------------------------------------------------------------
+
+
+def _figure_1(summary: ConvergenceSummary) -> Figure:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    figure, panels = _panels(3, width=13, height=4.6)
+    horizon, half = summary.settings.horizon, summary.settings.horizon // 2
+    for axes, (first, last) in zip(panels, ((0, summary.settings.descent_steps), (0, horizon), (half, horizon))):
+        for series in summary.series:
+            if axes is not panels[2] or series.method != "GD":
+                _curves(axes, series, first, last)
+        axes.set(xlabel="iteration", xlim=(first, last))
+    panels[0].set(title="All iterations (log axes)", ylabel=MEAN_AND_STD, yscale="log")
+    panels[0].set_xscale("symlog", linthresh=1)
+    panels[0].yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panels[0].yaxis.set_major_formatter("{x:g}")
+    panels[0].yaxis.set_minor_formatter(NullFormatter())
+    panels[1].set(title=f"First {horizon} iterations", ylim=(0, None))
+    panels[2].set(title=f"Iterations {half} to {horizon}, RO and ARO", ylim=(0, None))
+    _legend_below(figure, panels[1])
+    runs = f"{summary.runs} runs" + (f", GD {summary.runs - summary.diverged} of them" if summary.diverged else "")
+    figure.suptitle(rf"Loss and energy for $\lambda = 0$ ({runs})", fontsize=11)
+    return figure
+
+
+def _figure_2(summary: ConvergenceSummary) -> Figure:
+    transfers, horizon = summary.settings.transfers, summary.settings.horizon
+    figure, panels = _panels(len(transfers), width=4.8 * len(transfers), height=4.6)
+    for axes, transfer in zip(panels, transfers):
+        axes.set(title=rf"$\lambda = {_power_of_ten(transfer)}$", xlabel="iteration", xlim=(0, horizon))
+        for series in summary.series:
+            if series.transfer == transfer:
+                _curves(axes, series, 0, horizon)
+        axes.set_ylim(bottom=0)
+    last = max(0, horizon - 10)
+    inset = panels[-1].inset_axes((0.12, 0.11, 0.7, 0.36))
+    for series in summary.series:
+        if series.transfer == transfers[-1]:
+            _curves(inset, series, last, horizon)
+    inset.set_title(f"iterations {last} to {horizon}", fontsize=8)
+    inset.tick_params(labelsize=7)
+    panels[0].set_ylabel(MEAN_AND_STD)
+    _legend_below(figure, panels[0])
+    figure.suptitle(f"Loss and energy of RO and ARO ({summary.runs} runs)", fontsize=11)
+    return figure
+
+
+def _curves(axes: Axes, series: Series, first: int, last: int) -> None:
+    """Loss and energy of one method, with bands of one standard deviation."""
+    if not series.runs:
+        return
+    within = (series.iterations >= first) & (series.iterations <= last)
+    t = series.iterations[within]
+    for quantity in ("loss", "energy"):
+        mean, std = (getattr(series, f"{quantity}_{part}")[within] for part in ("mean", "std"))
+        line = LINES[series.method, quantity]
+        axes.plot(t, mean, label=f"{series.method} {quantity}", **line)
+        # The band must not reach zero, which a log axis cannot show.
+        low, alpha = np.maximum(mean - std, 1e-3 * mean), BAND_ALPHA[series.method]
+        axes.fill_between(t, low, mean + std, color=line["color"], alpha=alpha, linewidth=0)
+
+
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), handlelength=3.5)
+
+
+def _power_of_ten(value: float) -> str:
+    exponent = np.log10(value) if value > 0 else 0.5
+    return f"10^{{{exponent:.0f}}}" if exponent == round(exponent) and exponent else f"{value:g}"
+
+
+# --- robustness -------------------------------------------------------------------------------------------------
+
+
+def _robustness(summary: RobustnessSummary) -> Figure:
+    figure, panels = _panels(3, width=13, height=4.2)
+    s, colours = summary.settings, {"worst case": ORANGE, "random": BLUE, MEAN_HEADS: GREEN, LOCAL_HEADS: PURPLE}
+    epsilons, shares = np.array(s.epsilons), np.array(s.shares)
+    for axes, x, bands in zip(
+        panels, (epsilons, shares, s.distances), (summary.by_epsilon, summary.by_share, summary.gaps)
+    ):
+        for marker, (name, band) in zip("os", bands.items()):
+            slope = "a floor" if name == LOCAL_HEADS else f"slope {log_slope(x, band.mean):.2f}"
+            _band(axes, x, band, label=f"{name}: {slope}", color=colours[name], marker=marker)
+    _line(panels[0], epsilons, summary.constant * epsilons, r"bound $C\,\varepsilon\sqrt{q}$: slope 1")
+    _line(
+        panels[1],
+        shares,
+        summary.constant * epsilons[0] * np.sqrt(shares),
+        r"bound $C\,\varepsilon\sqrt{q}$: slope 1/2",
+    )
+    gap, distance = summary.gaps[MEAN_HEADS].mean, s.distances
+    _line(panels[2], distance, gap[-1] * distance / distance[-1], "theorem: slope 1")
+    change = r"$|\mathcal{L} - \widetilde{\mathcal{L}}|$"
+    panels[0].set(title="Change of all rows", xlabel=r"severity $\varepsilon$", ylabel=change)
+    panels[1].set(title=rf"Change of some rows, $\varepsilon = {_power_of_ten(s.epsilons[0])}$", ylabel=change)
+    panels[1].set_xlabel("share of rows $q$")
+    panels[2].set(title="Algorithm 3 beside the optimum", ylabel="energy above the least one")
+    panels[2].set_xlabel(r"$\max_i |1/N - w_i|$")
+    for axes in panels:
+        axes.set(xscale="log", yscale="log")
+        axes.legend(loc="best")
+    figure.suptitle(f"Robustness and near-optimality (geometric mean and range over {summary.runs} runs)", fontsize=11)
+    return figure
+
+
+def _band(axes: Axes, x: np.ndarray[Any, Any], band: Band, *, label: str, color: str, marker: str) -> None:
+    axes.plot(x, band.mean, marker=marker, markersize=4, color=color, label=label)
+    axes.fill_between(x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
+
+
+def _line(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], label: str) -> None:
+    axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
+
+
+#: Which studies have a figure, and what draws it.
+FIGURES: Mapping[str, Callable[[Any], Figure]] = {
+    "figure1": _figure_1,
+    "figure2": _figure_2,
+    "robustness": _robustness,
+}

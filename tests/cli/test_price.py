@@ -1,0 +1,118 @@
+"""``mixtune price`` as a user runs it."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mixtune.cli._app import app
+from mixtune.errors import MixtuneError
+from mixtune.options import BlackScholes, TimeGrid
+
+FAST = ["--paths", "600", "--dates", "4", "--seed", "1"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["price", *arguments], catch_exceptions=True)
+
+
+def as_json(*arguments):
+    done = run(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_json_has_what_machines_need():
+    facts = as_json("--payoff", "max-call", "--assets", "2", "--dividend", "0.1", "--upper", "--greeks", *FAST)
+    promised = {"price", "ci_low", "ci_high", "european", "upper_price", "upper_ci_low", "upper_ci_high", "delta"}
+    assert promised <= set(facts)
+    assert facts["ci_low"] < facts["price"] < facts["ci_high"]
+    assert facts["upper_ci_low"] < facts["upper_price"] < facts["upper_ci_high"]
+    assert len(facts["delta"]) == 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ["--model", "heston", "--v0", "0.04", "--v-mean", "0.04", "--v-speed", "1", "--v-vol", "0.3", "--rho", "-0.5"],
+        ["--model", "rough-heston", "--v0", "0.04", "--v-mean", "0.04", "--hurst", "0.2"],
+        ["--model", "heston", "--preset", "paper"],
+        ["--model", "black-scholes", "--method", "lsm"],
+        ["--model", "black-scholes", "--method", "recurrent"],
+    ],
+)
+def test_every_model(model):
+    assert as_json(*model, *FAST)["price"] > 0
+
+
+def test_table_for_people():
+    done = run("--payoff", "put", "--upper", *FAST)
+    assert done.exit_code == 0, done.output
+    for words in ("lower bound", "upper bound", "European", "gap between the bounds", "exercised before maturity"):
+        assert words in done.output
+
+
+def test_settings_file(tmp_path):
+    toml, other = tmp_path / "option.toml", tmp_path / "option.json"
+    toml.write_text('payoff = "max-call"\nassets = 2\ndividend = 0.1\nspot = 100\npaths = 600\ndates = 4\nseed = 1\n')
+    settings = {"payoff": "max-call", "assets": 2, "dividend": 0.1, "paths": 600, "dates": 4, "seed": 1}
+    other.write_text(json.dumps(settings))
+    direct = as_json("--payoff", "max-call", "--assets", "2", "--dividend", "0.1", *FAST)
+    assert as_json("--config", str(toml))["price"] == direct["price"]
+    assert as_json("--config", str(other))["price"] == direct["price"]
+    assert as_json("--config", str(other), "--seed", "2")["price"] != direct["price"]
+
+
+def test_folder_of_observed_paths(tmp_path):
+    grid = TimeGrid(maturity=1, dates=5, rate=0.06)
+    for k, (name, volatility, count) in enumerate((("today", 0.2, 60), ("spring", 0.25, 200), ("crash", 0.7, 200))):
+        paths = BlackScholes(spot=40.0, volatility=volatility).sample(count, grid, np.random.default_rng(k))
+        np.save(tmp_path / f"{name}.npy", paths)
+    arguments = ["--data", str(tmp_path), "--payoff", "put", "--strike", "40", "--rate", "0.06"]
+    facts = as_json(*arguments, "--focal", "today")
+    assert 1.0 < facts["price"] < 4.0
+    assert facts["settings"]["datasets"] == {"today": 60, "spring": 200, "crash": 200}
+    assert isinstance(run(*arguments).exception, MixtuneError)
+    assert isinstance(run(*arguments, "--focal", "nowhere").exception, MixtuneError)
+    assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--volatility", "-0.2"], "volatility"),
+        (["--model", "rough-heston", "--hurst", "0.7"], "hurst"),
+        (["--model", "heston", "--rho", "-1.5"], "rho"),
+        (["--assets", "2", "--payoff", "max-call", "--correlation", "1.5"], "correlation"),
+        (["--payoff", "lookback"], "lookback"),
+        (["--model", "bachelier"], "unknown model"),
+        (["--dates", "0"], "dates"),
+        (["--maturity", "-1"], "maturity"),
+        (["--hurst", "0.1"], "hurst"),
+        (["--model", "heston", "--hurst", "0.1"], "rough-heston"),
+        (["--focal", "x"], "--data"),
+        (["--method", "magic"], "method"),
+        (["--config", "missing.toml"], "cannot read"),
+    ],
+)
+def test_refused(arguments, message):
+    done = run(*arguments)
+    assert isinstance(done.exception, MixtuneError), done.output
+    assert message in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.toml", "spot = ", "not valid TOML"),
+        ("a.json", "[1]", "one table"),
+        ("a.json", '{"spto": 1}', "unknown settings spto"),
+        ("a.toml", 'spot = "high"', "spot must be a float"),
+    ],
+)
+def test_refused_files(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    done = run("--config", str(tmp_path / name))
+    assert isinstance(done.exception, MixtuneError)
+    assert message in str(done.exception)

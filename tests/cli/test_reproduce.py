@@ -1,0 +1,105 @@
+"""``mixtune reproduce`` as a user runs it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mixtune.cli import _reproduce
+from mixtune.errors import MissingExtraError, ParameterError
+from mixtune.paper import experiment
+from mixtune.paper._networks import NetworkData
+from mixtune.paper.convergence import ConvergenceSettings
+
+CLI = """
+from mixtune.cli import _app
+from mixtune.cli._reproduce import reproduce
+if "reproduce" not in {c.name or c.callback.__name__ for c in _app.app.registered_commands}:
+    _app.app.command()(reproduce)
+_app.main()
+"""
+SMALL = ConvergenceSettings(data=NetworkData(n_domains=3, n_rows=8, width=10), horizon=20, descent_steps=40)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """The command in this process, on small experiments."""
+    monkeypatch.setattr(_reproduce, "experiment", lambda name: replace(experiment(name), settings=SMALL))
+    app = typer.Typer()
+    app.command()(_reproduce.reproduce)
+
+    def run(*arguments, catch=False):
+        return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=catch)
+
+    return run
+
+
+def test_json_alone_on_stdout_and_files_in_the_folder(tmp_path):
+    """The real thing, in a process of its own."""
+    pytest.importorskip("matplotlib")
+    command = [sys.executable, "-W", "error", "-c", CLI, "reproduce", "figure2"]
+    command += ["--runs", "1", "--jobs", "1", "--json", "--out", str(tmp_path / "results")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [m["method"] for m in document["methods"]] == ["RO", "ARO", "RO", "ARO"]
+    assert "1/1" in done.stderr
+    names = {path.name for path in (tmp_path / "results").iterdir()}
+    assert names == {"results.sqlite", "figure2.csv", "figure2.png", "figure2.svg"}
+
+
+def test_a_readable_table_and_notes(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    done = run("figure1", "--runs", 3, "--jobs", 1, "--out", tmp_path)
+    assert done.exit_code == 0
+    for part in ("3/3 runs", "RO", "ARO", "GD", "energy", "Gradient descent is stable up to", "figure1.svg"):
+        assert part in done.stdout
+    (tmp_path / "figure1.png").unlink()
+    as_json = [
+        run("figure1", "--runs", 3, "--jobs", 1, "--out", folder, "--json") for folder in (tmp_path, tmp_path / "b")
+    ]
+    assert (tmp_path / "figure1.png").exists()
+    assert as_json[0].stdout == as_json[1].stdout
+
+
+def test_all_is_one_document_by_name(run, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    two = {name: home for name, home in _reproduce.EXPERIMENTS.items() if name.startswith("figure")}
+    monkeypatch.setattr(_reproduce, "EXPERIMENTS", two)
+    done = run("all", "--runs", 1, "--jobs", 1, "--out", tmp_path, "--json")
+    assert list(json.loads(done.stdout)) == ["figure1", "figure2"]
+
+
+def test_another_configuration_is_refused(run, tmp_path):
+    pytest.importorskip("matplotlib")
+    run("figure1", "--runs", 1, "--jobs", 1, "--out", tmp_path)
+    with pytest.raises(ParameterError, match=r"seed is 0 there, 5 asked for.*--out"):
+        run("figure1", "--runs", 1, "--jobs", 1, "--out", tmp_path, "--seed", 5)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("figure1", "--runs", 0), ("figure1", "--jobs", 0), ("figure1", "--seed", -1), (), ("figure1", "--x")]
+)
+def test_bad_arguments(run, arguments):
+    assert run(*arguments).exit_code == 2
+
+
+def test_unknown_experiments_and_folders(run, tmp_path):
+    with pytest.raises(
+        ParameterError, match="nothing called 'figure3' to reproduce; choose from table1, table2, figure1"
+    ):
+        run("figure3", "--out", tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ParameterError, match="cannot make the folder"):
+        run("figure1", "--out", tmp_path / "file")
+
+
+def test_missing_matplotlib_is_told_before_any_work(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="matplotlib"):
+        run("figure1", "--out", tmp_path / "results")
+    assert not (tmp_path / "results").exists()

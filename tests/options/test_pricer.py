@@ -1,0 +1,265 @@
+"""Prices against what nobody here computed: Longstaff and Schwartz, published Bermudan values, QuantLib."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mixtune.errors import DataError, ParameterError
+from mixtune.options import (
+    BlackScholes,
+    Call,
+    Heston,
+    MaxCall,
+    Put,
+    RoughHeston,
+    TimeGrid,
+    price,
+    price_observed,
+    simulate,
+)
+from mixtune.options.training import Local, PathData, PolynomialState, RandomState, TunedLocal, train
+
+# Longstaff and Schwartz (2001), section 1: eight paths, put with strike 1.10, rate 6%, three dates; price 0.1144.
+EIGHT_PATHS = np.array(
+    [
+        [1.00, 1.09, 1.08, 1.34],
+        [1.00, 1.16, 1.26, 1.54],
+        [1.00, 1.22, 1.07, 1.03],
+        [1.00, 0.93, 0.97, 0.92],
+        [1.00, 1.11, 1.56, 1.52],
+        [1.00, 0.76, 0.77, 0.90],
+        [1.00, 0.92, 0.84, 1.01],
+        [1.00, 0.88, 1.22, 1.34],
+    ]
+)
+
+
+def test_longstaff_schwartz_eight_paths():
+    grid = TimeGrid(maturity=3, dates=3, rate=0.06)
+    data = PathData.build("eight", EIGHT_PATHS, grid=grid, payoff=Put(1.10))
+    state = PolynomialState(degree=2).fitted([data])
+    policy = train([data], [Local(0, 0.0, "LSM")], state=state)
+    flows, dates = policy.cash_flows(data)
+    assert round(float(flows.mean()), 4) == 0.1144
+    assert dates[:, 0].tolist() == [3, 3, 3, 1, 3, 1, 1, 1]  # their stopping rule; 3 is maturity
+
+
+def inside(result, reference, slack=0.0):
+    """Lower bound below and upper bound above the reference, each within its Monte Carlo error."""
+    assert result.price <= reference + 3 * result.standard_error + slack
+    assert result.upper.price >= reference - 3 * result.upper.standard_error - slack
+    assert result.price <= result.upper.price + 3 * (result.standard_error + result.upper.standard_error)
+    assert result.price >= result.european.value - 3 * result.european.standard_error
+
+
+@pytest.mark.parametrize(("spot", "published"), [(90.0, 8.08), (100.0, 13.90), (110.0, 21.34)])
+def test_published_bermudan_max_call(spot, published):
+    """Glasserman (2004), p. 462: two assets, strike 100, r = 5%, dividend 10%, volatility 20%, 9 dates over 3 years."""
+    market = BlackScholes(spot=spot, volatility=0.2, dividend=0.1, n_assets=2)
+    grid = TimeGrid(maturity=3, dates=9, rate=0.05)
+    result = price(market, MaxCall(100.0), grid, paths=16_000, width=60, upper=True, upper_paths=400, seed=1)
+    inside(result, published)
+    assert result.gap < 0.03 * published
+    assert result.price > 0.98 * published - 3 * result.standard_error
+
+
+@pytest.mark.parametrize(
+    ("spot", "volatility", "years", "published"), [(36, 0.2, 1, 4.478), (40, 0.4, 1, 5.312), (38, 0.2, 2, 3.745)]
+)
+@pytest.mark.parametrize("method", ["rlsm", "lsm"])
+def test_longstaff_schwartz_table(spot, volatility, years, published, method):
+    market = BlackScholes(spot=float(spot), volatility=volatility)
+    grid = TimeGrid(maturity=years, dates=50 * years, rate=0.06)
+    result = price(market, Put(40.0), grid, method=method, paths=8_000, width=30, seed=2)
+    assert abs(result.price - published) < 3 * result.standard_error + 0.01 * published
+
+
+def quantlib_bermudan_put(ql, process, grid, strike, engine):
+    today = ql.Settings.instance().evaluationDate
+    dates = [today + ql.Period(round(365 * t), ql.Days) for t in grid.times[1:]]
+    option = ql.VanillaOption(ql.PlainVanillaPayoff(ql.Option.Put, strike), ql.BermudanExercise(dates))
+    option.setPricingEngine(engine(process))
+    return option.NPV()
+
+
+@pytest.fixture(scope="module")
+def ql():
+    ql = pytest.importorskip("QuantLib")
+    ql.Settings.instance().evaluationDate = ql.Date(15, 6, 2026)
+    return ql
+
+
+def curves(ql, rate, dividend):
+    flat = lambda r: ql.YieldTermStructureHandle(ql.FlatForward(0, ql.NullCalendar(), r, ql.Actual365Fixed()))  # noqa: E731
+    return flat(rate), flat(dividend)
+
+
+def test_quantlib_black_scholes_put(ql):
+    rates, dividends = curves(ql, 0.06, 0.0)
+    volatility = ql.BlackConstantVol(0, ql.NullCalendar(), 0.3, ql.Actual365Fixed())
+    spot = ql.QuoteHandle(ql.SimpleQuote(38.0))
+    process = ql.BlackScholesMertonProcess(spot, dividends, rates, ql.BlackVolTermStructureHandle(volatility))
+    grid = TimeGrid.from_times([0, *(np.arange(1, 6) * 73 / 365)], rate=0.06)
+    reference = quantlib_bermudan_put(ql, process, grid, 40.0, lambda p: ql.FdBlackScholesVanillaEngine(p, 400, 400))
+    market = BlackScholes(spot=38.0, volatility=0.3)
+    result = price(market, Put(40.0), grid, paths=16_000, width=40, upper=True, upper_paths=400, seed=0)
+    inside(result, reference)
+    assert result.gap < 0.03 * reference
+
+
+def test_quantlib_heston_put(ql):
+    """Fang and Oosterlee's parameters; the exercise decision sees the variance, as the reference assumes."""
+    rates, dividends = curves(ql, 0.1, 0.0)
+    spot = ql.QuoteHandle(ql.SimpleQuote(10.0))
+    process = ql.HestonProcess(rates, dividends, spot, 0.0625, 5.0, 0.16, 0.9, 0.1)
+    grid = TimeGrid.from_times([0, *(np.arange(1, 6) * 18 / 365)], rate=0.1)
+    reference = quantlib_bermudan_put(
+        ql, process, grid, 10.0, lambda p: ql.FdHestonVanillaEngine(ql.HestonModel(p), 100, 200, 100)
+    )
+    market = Heston(spot=10.0, v0=0.0625, v_mean=0.16, v_speed=5.0, v_vol=0.9, rho=0.1, scheme="qe", substeps=4)
+    result = price(market, Put(10.0), grid, paths=16_000, width=60, upper=True, upper_paths=300, seed=3)
+    inside(result, reference, slack=0.002)
+    assert result.gap < 0.05 * reference
+
+
+def test_no_dividend_no_rate_american_is_european():
+    """At r = q = 0 a max-call is never exercised early: 25.0185 for 5 assets (exact)."""
+    market = BlackScholes(spot=100.0, volatility=0.2, n_assets=5)
+    result = price(market, MaxCall(100.0), TimeGrid(maturity=1, dates=5), paths=16_000, width=50, seed=4)
+    assert abs(result.european.value - 25.0185) < 3 * result.european.standard_error
+    assert result.price <= 25.0185 + 3 * result.standard_error
+    assert result.price > 0.97 * 25.0185
+
+
+def test_paper_preset_is_the_papers_setting():
+    market = Heston(
+        spot=100.0, v0=0.01, v_mean=0.01, v_speed=2.0, v_vol=0.2, rho=-0.3, dividend=0.1, n_assets=2, scheme="paper"
+    )
+    grid = TimeGrid(maturity=3, dates=9, rate=0.05)
+    few = price(market, MaxCall(100.0), grid, preset="paper", paths=4000, training_paths=100, seed=0)
+    ours = price(market, MaxCall(100.0), grid, paths=4000, training_paths=100, seed=0)
+    assert few.policy.state.width == 300
+    assert not few.policy.only_positive
+    assert few.policy.state.scaling is None
+    assert ours.price > few.price
+
+
+def test_recurrent_features_price_rough_heston():
+    market = RoughHeston(
+        spot=100.0, v0=0.04, v_mean=0.04, v_speed=1.0, v_vol=0.3, rho=-0.5, hurst=0.2, scheme="markovian", substeps=4
+    )
+    grid = TimeGrid(maturity=1, dates=4, rate=0.05)
+    with_memory = price(market, Put(100.0), grid, method="recurrent", paths=4000, width=40, seed=0)
+    without = price(market, Put(100.0), grid, paths=4000, width=40, seed=0)
+    assert abs(with_memory.price - without.price) < 5 * without.standard_error
+    assert with_memory.price >= with_memory.european.value - 3 * with_memory.standard_error
+
+
+def test_same_seed_same_price_other_seed_other_price():
+    market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=5, rate=0.06)
+    first, again, other = (price(market, Put(40.0), grid, paths=500, width=10, seed=s).price for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_immediate_exercise():
+    market, grid = BlackScholes(spot=10.0, volatility=0.01), TimeGrid(maturity=1, dates=3, rate=0.5)
+    result = price(market, Put(40.0), grid, paths=500, width=5, seed=0)
+    assert result.price == 30.0
+    assert result.standard_error == 0.0
+
+
+def test_a_single_date_is_european():
+    market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=1, rate=0.06)
+    result = price(market, Put(36.0), grid, paths=2000, seed=0)
+    assert result.price == result.european.value
+    assert result.region is None
+
+
+@pytest.mark.parametrize("option", [{"antithetic": True}, {"sobol": True}])
+def test_variance_reduction_keeps_the_price(option):
+    market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=10, rate=0.06)
+    plain = price(market, Put(40.0), grid, paths=4096, width=20, seed=0)
+    better = price(market, Put(40.0), grid, paths=4096, width=20, seed=0, **option)
+    assert abs(plain.price - better.price) < 4 * plain.standard_error
+    if "antithetic" in option:
+        assert better.standard_error < plain.standard_error
+
+
+def test_greeks_of_a_european_limit():
+    """One date: delta and vega against the closed form."""
+    from scipy.stats import norm
+
+    S, K, r, sigma = 100.0, 105.0, 0.05, 0.25
+    d1 = (math.log(S / K) + r + sigma**2 / 2) / sigma
+    market, grid = BlackScholes(spot=S, volatility=sigma), TimeGrid(maturity=1, dates=1, rate=r)
+    result = price(market, Call(K), grid, paths=40_000, greeks=True, seed=0)
+    delta, vega = result.greeks["delta"], result.greeks["vega"]
+    assert abs(delta.value[0] - norm.cdf(d1)) < 4 * delta.standard_error[0] + 1e-3
+    assert abs(vega.value[0] - S * norm.pdf(d1)) < 4 * vega.standard_error[0] + 0.05
+
+
+def test_exercise_region_and_probabilities():
+    market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=10, rate=0.06)
+    result = price(market, Put(40.0), grid, paths=8000, width=30, seed=0)
+    boundary = result.region.boundary
+    assert np.all((boundary > 30) & (boundary < 40))
+    assert boundary[-1] > boundary[0]  # a put's critical price rises towards the strike
+    assert 0 < result.exercise_probability.sum() <= 1
+    two = BlackScholes(spot=100.0, volatility=0.2, dividend=0.1, n_assets=2)
+    found = price(two, MaxCall(100.0), TimeGrid(maturity=3, dates=3, rate=0.05), paths=2000, width=20, seed=0)
+    assert found.region.stop.shape == (2, 101, 101)
+    assert found.region.boundary is None
+
+
+def test_several_models_in_one_pass_equal_one_by_one():
+    market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=5, rate=0.06)
+    data = [
+        simulate(market, Put(40.0), grid, paths=300, rng=np.random.default_rng(k), hidden=False, name=str(k))
+        for k in range(2)
+    ]
+    state = RandomState(width=20, seed=0).fitted(data)
+    models = [Local(0, 1.0, "a"), Local(1, 1.0, "b"), TunedLocal(0, "c")]
+    together = train(data, models, state=state).cash_flows(data[0])[0]
+    for k, model in enumerate(models):
+        alone = train(data, [model], state=state).cash_flows(data[0])[0]
+        np.testing.assert_allclose(together[:, k], alone[:, 0])
+
+
+def observed(seed=0, markets=(("here", 0.2, 60), ("near", 0.22, 300), ("far", 0.6, 300))):
+    grid = TimeGrid(maturity=1, dates=6, rate=0.06)
+    paths = {
+        name: BlackScholes(spot=40.0, volatility=volatility).sample(n, grid, np.random.default_rng((seed, k)))
+        for k, (name, volatility, n) in enumerate(markets)
+    }
+    return grid, paths
+
+
+def test_observed_paths_with_and_without_transfer():
+    grid, paths = observed()
+    result = price_observed(paths, Put(40.0), grid, focal="here", seed=0)
+    alone = price_observed({"here": paths["here"]}, Put(40.0), grid, focal="here", seed=0)
+    assert result.settings["method"] == "transfer"
+    assert alone.settings["method"] == "local"
+    for found in (result, alone):
+        assert 1.2 < found.price < 3.5
+        assert found.ci_low < found.price < found.ci_high
+
+
+def test_refused():
+    grid, paths = observed()
+    with pytest.raises(ParameterError, match="no paths named"):
+        price_observed(paths, Put(40.0), grid, focal="nowhere", seed=0)
+    with pytest.raises(DataError, match="use a grid with 6 dates"):
+        price_observed(paths, Put(40.0), TimeGrid(maturity=1, dates=5), focal="here", seed=0)
+    broken = {"here": paths["here"].copy()}
+    broken["here"][0, 2] = np.nan
+    with pytest.raises(DataError, match="1 values are NaN"):
+        price_observed(broken, Put(40.0), grid, focal="here", seed=0)
+    with pytest.raises(DataError, match="folds"):
+        price_observed({"here": paths["here"][:6]}, Put(40.0), grid, focal="here", seed=0)
+    market = BlackScholes(spot=36.0, volatility=0.2)
+    for change in ({"method": "magic"}, {"preset": "mine"}, {"paths": 1}, {"seed": -1}):
+        with pytest.raises(ParameterError, match=next(iter(change))):
+            price(market, Put(40.0), grid, **{"seed": 0, **change})
