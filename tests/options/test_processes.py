@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import gamma
-from scipy.stats import norm
+from scipy.stats import norm, qmc
 
 from mixtune.errors import ParameterError
 from mixtune.options._grid import TimeGrid
-from mixtune.options._normals import draw_normals, normal_blocks
+from mixtune.options._normals import _brownian_directions, draw_normals, normal_blocks
 from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, RoughHeston, State
 
 # The paper's market; spot and strike are 100.
@@ -457,6 +457,19 @@ def test_sobol_normals_are_standard_normal_whatever_their_number():
     generator = rng()
     first = draw_normals(8, 6, 3, generator, sobol=True)
     assert not np.array_equal(first, draw_normals(8, 6, 3, generator, sobol=True))
+
+
+def test_a_sobol_point_on_the_edge_gives_a_finite_normal(monkeypatch):
+    monkeypatch.setattr(qmc.Sobol, "random", lambda engine, count: np.zeros((count, engine.d)))
+    assert np.isfinite(draw_normals(5, 3, 2, rng(), sobol=True)).all()
+
+
+def test_the_first_sobol_coordinate_moves_the_whole_path_most():
+    directions = _brownian_directions(9)
+    np.testing.assert_allclose(directions @ directions.T, np.eye(9), atol=1e-12)
+    paths = np.cumsum(directions, axis=0)
+    assert np.all(np.diff((paths**2).sum(axis=0)) < 0)
+    assert np.all(paths[:, 0] > 0)
 
 
 def test_blocks_bound_memory():

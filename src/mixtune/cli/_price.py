@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tomllib
 from pathlib import Path
@@ -24,6 +25,9 @@ from mixtune.options import (
     price,
     price_observed,
 )
+from mixtune.report.exercise import draw_exercise_region
+from mixtune.report.figures import require_matplotlib
+from mixtune.report.files import write_atomically
 
 __all__ = ["price_command"]
 
@@ -63,6 +67,7 @@ def price_command(
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Folder of path files (one per market) to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the exercise region as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
@@ -74,8 +79,12 @@ def price_command(
 
     mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
     """
-    given = {name: value for name, value in locals().items() if name not in ("context", "config", "as_json")}
+    given = {name: value for name, value in locals().items() if name not in ("context", "config", "plot", "as_json")}
     settings = _with_file(given, config, context)
+    if plot is not None:
+        if plot.suffix not in (".png", ".svg"):
+            raise ParameterError(f"--plot writes .png or .svg; got {plot}")
+        require_matplotlib()
     console = Console(stderr=True, highlight=False)
     if settings["data"] is not None:
         result = _observed(settings)
@@ -84,6 +93,8 @@ def price_command(
             raise ParameterError("--focal names a market of --data; pass the folder too")
         with console.status("Pricing") as status:
             result = _simulated(settings, lambda stage: status.update(f"Pricing: {stage}"))
+    if plot is not None:
+        _plot(result, plot)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2))
     else:
@@ -158,6 +169,14 @@ def _observed(settings: dict[str, Any]) -> PriceResult:
     grid = TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
     payoff = payoff_from_name(settings["payoff"], settings["strike"])
     return price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
+
+
+def _plot(result: PriceResult, path: Path) -> None:
+    if result.region is None:
+        raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
+    buffer = io.BytesIO()
+    draw_exercise_region(result.region).savefig(buffer, format=path.suffix[1:], dpi=160)
+    write_atomically(path, buffer.getvalue())
 
 
 def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:

@@ -33,6 +33,8 @@ class ExerciseRegion:
     axis : array (points,)
         Prices of each asset.
     stop : array of bool (dates - 1, points) or (dates - 1, points, points)
+    seen : array of bool, same shape
+        Prices that training paths reached at the date; beyond them the policy extrapolates.
     boundary : array (dates - 1,) or None
         One asset: the critical price, NaN at dates where the policy never stops inside the prices seen.
     """
@@ -40,6 +42,7 @@ class ExerciseRegion:
     times: Floats
     axis: Floats
     stop: np.ndarray[Any, Any]
+    seen: np.ndarray[Any, Any]
     boundary: Floats | None
 
 
@@ -53,7 +56,7 @@ def exercise_region(
     axis = np.linspace(low, high, points)
     mesh = np.stack(np.meshgrid(*[axis] * data.n_assets, indexing="ij"), axis=-1).reshape(-1, data.n_assets)
     raw = np.asarray(payoff(mesh))
-    stops, boundary = [], []
+    stops, seens, boundary = [], [], []
     for date in range(1, grid.n_dates):
         discounted = raw * grid.discount[date]
         hidden = None
@@ -61,10 +64,14 @@ def exercise_region(
             hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
         U = policy.state.transform(stack_inputs(mesh, discounted, hidden), date)
         stop = exercises(discounted, U @ policy.coefs[date][:, 0], only_positive=True)
+        lowest, highest = np.quantile(data.prices[:, date], [0.001, 0.999])
+        seen = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
         stops.append(stop.reshape([points] * data.n_assets))
+        seens.append(seen.reshape([points] * data.n_assets))
         if data.n_assets == 1:
-            boundary.append(_critical(axis, stop, raw))
-    return ExerciseRegion(grid.times[1:-1], axis, np.array(stops), np.array(boundary) if boundary else None)
+            boundary.append(_critical(axis, stop & seen, raw))
+    critical = np.array(boundary) if boundary else None
+    return ExerciseRegion(grid.times[1:-1], axis, np.array(stops), np.array(seens), critical)
 
 
 def _critical(axis: Floats, stop: np.ndarray[Any, Any], payoff: Floats) -> float:

@@ -1,8 +1,8 @@
 """A dual upper bound: the price of seeing the future, less a martingale that makes seeing it worthless.
 
 For any martingale M with M_0 = 0 the price is at most E max_t (h_t - M_t), h_t the discounted payoff (Rogers 2002,
-Haugh and Kogan 2004). The best M is the martingale part of the value process. Here, as Haugh and Kogan do, it is built from a
-regressed value V_t = max(h_t, continuation_t):
+Haugh and Kogan 2004). The best M is the martingale part of the value process. Here, as Haugh and Kogan do, it is built
+from a regressed value V_t = max(h_t, continuation_t):
 
     M_t - M_{t-1} = V_t(X_t) - E[V_t(X_t) | X_{t-1}],
 

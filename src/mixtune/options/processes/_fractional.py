@@ -128,7 +128,7 @@ def _cholesky(hurst: float, times: tuple[float, ...]) -> Floats:
     """
     t = np.array(times)
     power = t ** (2 * hurst)
-    covariance = 0.5 * (power[:, None] + power - np.abs(t[:, None] - t) ** (hurst))
+    covariance = 0.5 * (power[:, None] + power - np.abs(t[:, None] - t) ** (2 * hurst))
     try:
         factor = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
