@@ -15,8 +15,8 @@ PACKAGE = Path(mixtune.__file__).parent
 ROOMS = [
     "_version",
     "errors",
-    "_checks",
     "_array",
+    "_checks",
     "data",
     "features",
     "moments",

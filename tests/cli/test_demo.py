@@ -36,7 +36,7 @@ def test_demo_as_json_is_json_alone_and_repeats():
     assert sum(weights) == pytest.approx(1.0)
     assert all(d["weight"] == 0 for d in result["domains"] if d["name"].startswith("unrelated"))
     assert result["energy"] == pytest.approx(result["optimal_cost"])
-    assert result["test_error"]["mixtune"] < min(v for k, v in result["test_error"].items() if k != "mixtune")
+    assert result["test_rmse"]["mixtune"] < min(v for k, v in result["test_rmse"].items() if k != "mixtune")
 
 
 def test_version_help_and_mistakes():
@@ -46,7 +46,7 @@ def test_version_help_and_mistakes():
     assert run("nonsense").returncode == 2
 
 
-def test_errors_of_the_library_end_in_one_line(monkeypatch, capsys):
+def test_rmses_of_the_library_end_in_one_line(monkeypatch, capsys):
     from mixtune.cli import _app
     from mixtune.errors import DataError
 

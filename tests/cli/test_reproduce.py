@@ -15,13 +15,7 @@ from mixtune.paper import experiment
 from mixtune.paper._networks import NetworkData
 from mixtune.paper.convergence import ConvergenceSettings
 
-CLI = """
-from mixtune.cli import _app
-from mixtune.cli._reproduce import reproduce
-if "reproduce" not in {c.name or c.callback.__name__ for c in _app.app.registered_commands}:
-    _app.app.command()(reproduce)
-_app.main()
-"""
+CLI = "from mixtune.cli import main; main()"
 SMALL = ConvergenceSettings(data=NetworkData(n_domains=3, n_rows=8, width=10), horizon=20, descent_steps=40)
 
 

@@ -146,6 +146,14 @@ def test_integers_and_lists():
     assert np.array_equal(Moments.from_rows(np.array([[200], [100]], dtype=np.uint8), [1, 1]).gram, [[50000]])
 
 
+def test_data_frames():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": [0.0, 1.0, 0.0], "y": [1.0, 2.0, 3.0]})
+    moments = Moments.from_rows(frame[["a", "b"]], frame["y"])
+    assert moments.single_output
+    assert np.array_equal(moments.gram, [[14, 2], [2, 1]])
+
+
 def test_memory_mapped_rows_stream(tmp_path):
     import tracemalloc
 

@@ -24,13 +24,7 @@ from mixtune.paper.convergence import FIGURE_1, ConvergenceSettings
 SMALL = replace(
     FIGURE_1, settings=ConvergenceSettings(data=NetworkData(width=40, n_rows=15), horizon=20, descent_steps=50)
 )
-CLI = """
-from mixtune.cli import _app
-from mixtune.cli._reproduce import reproduce
-if "reproduce" not in {c.name or c.callback.__name__ for c in _app.app.registered_commands}:
-    _app.app.command()(reproduce)
-_app.main()
-"""
+CLI = "from mixtune.cli import main; main()"
 
 
 def contents(folder, runs):

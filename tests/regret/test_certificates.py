@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from mixtune import Domains, WassersteinWeights, descend, solve, wasserstein_distance
+from mixtune import Domains, EqualWeights, WassersteinWeights, descend, solve, wasserstein_distance
 from mixtune.errors import ParameterError
 from mixtune.regret import certify, generalisation_bound, kl_term, transfer_gain
 from problems import make_problem
@@ -61,6 +61,15 @@ def test_weights_outside_the_admitted_have_infinite_kl(domains):
     outside = dataclasses.replace(weights, values=np.array([0.5, 0.25, 0.25]))
     assert not weights.admitted[2]
     assert math.isinf(kl_term(outside))
+
+
+def test_other_weights_are_refused_by_name(domains):
+    weights = EqualWeights().weigh(domains=domains)
+    for function in (transfer_gain, kl_term):
+        with pytest.raises(ParameterError, match="WassersteinWeights"):
+            function(weights)
+    with pytest.raises(ParameterError, match="WassersteinWeights"):
+        generalisation_bound(weights, delta=0.1, loss_lipschitz=1.0, model_lipschitz=1.0)
 
 
 def test_certify_ranks_algorithms():

@@ -12,7 +12,7 @@ from problems import make_arguments, make_problem
     ("change", "message"),
     [
         ({"weights": [0.5, 0.5]}, "one per dataset"),
-        ({"weights": [0.5, 0.6, -0.1]}, "sum to 1"),
+        ({"weights": [0.5, 0.6, -0.1]}, "must be >= 0; the smallest is -0.1"),
         ({"weights": [0.5, 0.6, 0.1]}, "divide them by their sum"),
         ({"weights": [np.nan, 0.5, 0.5]}, "NaN"),
         ({"weights": "abc"}, "numbers"),
@@ -32,6 +32,7 @@ from problems import make_arguments, make_problem
         ({"ridge": None, "heads": np.full((3, 4), np.nan)}, "12 of its values"),
         ({"start": np.zeros(3)}, "start must have shape"),
         ({"reference": np.full(4, np.inf)}, "reference must be finite"),
+        ({"moments": Moments.from_rows(np.ones((3, 4)), np.ones(3))}, "put a single one in a list"),
         ({"moments": []}, "no datasets"),
         ({"moments": [1, 2, 3]}, "Moments.from_rows"),
     ],
@@ -69,6 +70,26 @@ def test_unknown_method_and_times_outside_the_path():
     for t in (6, -1, 2.5, [0, 6], "x"):
         with pytest.raises(ParameterError, match="whole numbers from 0 to 5"):
             solve(problem).coef_at(t)
+
+
+def test_float32_weights_are_forgiven_their_rounding():
+    arguments = make_arguments()[1]
+    weights = np.array([1 / 3] * 3, dtype=np.float32) * np.float32(1 + 1e-6)
+    assert RegretProblem(**{**arguments, "weights": weights}).weights.sum() == pytest.approx(1.0, abs=1e-15)
+    with pytest.raises(ParameterError, match="divide them by their sum"):
+        RegretProblem(**{**arguments, "weights": [0.334, 0.334, 0.334]})
+
+
+def test_predict_checks_its_features():
+    solution = solve(make_problem())
+    assert solution.predict(np.ones((2, 4), dtype=np.float32)).dtype == np.float64
+    assert solution.predict([[1, 2, 3, 4]]).shape == (1,)
+    with pytest.raises(DataError, match="did you forget"):
+        solution.predict(np.ones((2, 3)))
+    with pytest.raises(DataError, match="1 values are NaN"):
+        solution.predict([[1.0, 2.0, np.nan, 4.0]])
+    with pytest.raises(ParameterError, match="takes a RegretProblem"):
+        solve([1, 2])
 
 
 def test_given_arrays_are_not_shared():

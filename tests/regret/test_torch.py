@@ -40,6 +40,18 @@ def test_heads_weights_and_descent_on_tensors():
     np.testing.assert_allclose(b.energy_at([3, 50]), a.energy_at([3, 50]))
 
 
+def test_float32_tensors_can_be_predicted_and_weighed():
+    _, there = both()
+    solution = solve(there)
+    features = torch.ones((2, 4), dtype=torch.float32)
+    np.testing.assert_allclose(solution.predict(features).numpy(), np.full(2, float(solution.coef.sum())))
+    with pytest.raises(DataError, match="different libraries"):
+        solution.predict(np.ones((2, 4)))
+    weights = torch.softmax(torch.tensor([0.1, 0.2, 0.3]), dim=0)
+    problem = RegretProblem(moments=there.moments, weights=weights, ridge=1.0, transfer=1, stability=1, horizon=2)
+    assert problem.weights.sum() == pytest.approx(1.0)
+
+
 def test_rank_deficient_tensors():
     U = torch.ones((5, 3), dtype=torch.float64)
     np.testing.assert_allclose(Moments.from_rows(U, torch.ones(5)).head(0.0).numpy(), np.full(3, 1 / 3))

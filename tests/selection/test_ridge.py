@@ -43,6 +43,9 @@ def test_zero_features_and_refusals():
     assert np.array_equal(loo_ridge(np.zeros((5, 2)), np.ones(5), [1.0]).coef, np.zeros(2))
     with pytest.raises(DataError, match="n >= 2"):
         loo_ridge(np.ones((1, 2)), np.ones(1), [1.0])
+    with pytest.raises(DataError, match="1 in U and y"):
+        loo_ridge(np.ones((3, 2)), np.array([1.0, np.nan, 2.0]), [1.0])
+    assert loo_ridge(np.ones((3, 2)), np.ones(3), 1.0).errors.shape == (1,)
     for ridges in ([], [0.0], [-1.0]):
         with pytest.raises(ParameterError, match="ridges"):
             loo_ridge(np.ones((3, 2)), np.ones(3), ridges)

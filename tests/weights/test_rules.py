@@ -190,11 +190,19 @@ def test_equal_and_given():
         GivenWeights([0.1, 0.2, 0.3, 0.5]).weigh(moments=moments)
 
 
+def test_weights_print_on_one_line():
+    weights = WassersteinWeights(1.0).weigh(domains=Domains.from_dict(clouds(), focal="a"))
+    assert repr(weights).startswith("TransportWeights(wasserstein; ")
+    assert len(repr(weights)) < 100
+
+
 def test_what_is_missing_is_named():
     moments = [Moments.from_rows(np.ones((3, 2)), np.ones(3))] * 2
     domains = Domains.from_dict(clouds(), focal="a")
     with pytest.raises(ParameterError, match="needs heads \\(or ridge"):
         PredictiveWeights(1.0).weigh(moments=moments)
+    with pytest.raises(ParameterError, match="needs moments; pass"):
+        PredictiveWeights(1.0).weigh(domains=domains, ridge=1.0)
     with pytest.raises(ParameterError, match="needs domains"):
         WassersteinWeights(1.0).weigh(moments=moments)
     with pytest.raises(ParameterError, match="same number"):

@@ -12,6 +12,7 @@ from rich.markup import escape
 from mixtune._version import __version__
 from mixtune.cli._demo import demo
 from mixtune.cli._price import price_command
+from mixtune.cli._reproduce import reproduce
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command("price")(price_command)
+app.command()(reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -40,7 +40,7 @@ class DemoResult:
         certificate = certify(self.solution)
         return {
             "domains": [
-                {"name": d.name, "rows": d.n_rows, "distance": distance, "error": float(error), "weight": float(weight)}
+                {"name": d.name, "rows": d.n_rows, "distance": distance, "mse": float(error), "weight": float(weight)}
                 for d, distance, error, weight in zip(
                     self.problem.domains,
                     (d.value for d in self.distances.distances),
@@ -49,7 +49,7 @@ class DemoResult:
                 )
             ],
             "sampling_floor": None if floor is None else floor.value,
-            "test_error": self.errors,
+            "test_rmse": self.errors,
             "effective_ridge": self.solution.effective_ridge,
             "loss": self.solution.loss,
             "energy": certificate.energy,
@@ -122,19 +122,19 @@ def _show(console: Console, result: DemoResult) -> None:
     facts = result.as_dict()
     table = Table(title="Which datasets count", title_justify="left")
     table.add_column("domain")
-    for name in ("rows", "W1", "error", "weight"):
+    for name in ("rows", "W1", "MSE", "weight"):
         table.add_column(name, justify="right")
     for domain in facts["domains"]:
         style = "bold" if domain["name"] == result.problem.domains.focal else "dim" if domain["weight"] == 0 else ""
-        cells = (f"{domain['distance']:.3f}", f"{domain['error']:.3f}", f"{domain['weight']:.3f}")
+        cells = (f"{domain['distance']:.3f}", f"{domain['mse']:.3f}", f"{domain['weight']:.3f}")
         table.add_row(domain["name"], str(domain["rows"]), *cells, style=style)
     console.print(table)
     below = len(facts["domains"]) - 1 - int(result.distances.above_floor.sum())
     console.print(
         f"W1: distance to the focal domain, in units of the pooled diameter. Two halves of the focal domain itself are "
-        f"{facts['sampling_floor']:.3f} apart (the sampling floor): {below} of {len(facts['domains']) - 1} sources are "
-        "no farther, so W1 alone cannot tell those from the focal domain at this size.\n"
-        "error: mean squared error of the domain's own head on the focal rows; the weights come from it.\n"
+        f"{facts['sampling_floor']:.3f} apart (the sampling floor): of {len(facts['domains']) - 1} sources, {below} no "
+        "farther, so W1 alone cannot tell those from the focal domain at this size.\n"
+        "MSE: mean squared error of the domain's own head on the focal rows; the weights come from it.\n"
     )
     table = Table(title="Error on 1,000 new rows of the focal domain", title_justify="left")
     table.add_column("method")

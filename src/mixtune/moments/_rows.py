@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import array_api_compat
 import numpy as np
 
 from mixtune._array import Array, as_float64, count_nonfinite, is_numpy, namespace
@@ -17,10 +18,9 @@ BLOCK_BYTES = 64 * 2**20
 
 def check_rows(U: Array, Y: Array) -> tuple[Array, Array, bool]:
     """Shapes only: values are checked from the sums, which costs nothing."""
-    if not hasattr(U, "ndim"):
-        U = as_float64(U, what="U")
-    if not hasattr(Y, "ndim"):
-        Y = as_float64(Y, what="Y")
+    # Lists and data frames become NumPy arrays; arrays stay in their library.
+    U = U if array_api_compat.is_array_api_obj(U) else as_float64(U, what="U")
+    Y = Y if array_api_compat.is_array_api_obj(Y) else as_float64(Y, what="Y")
     for name, array in (("U", U), ("Y", Y)):
         if is_numpy(array) and array.dtype.kind not in "fiub":
             raise DataError(f"{name} holds values of type {array.dtype}; pass numbers")

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+from threadpoolctl import threadpool_limits
 
 from mixtune.errors import MixtuneError
 from mixtune.paper._store import Outcome

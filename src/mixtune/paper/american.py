@@ -70,7 +70,7 @@ class TableSettings:
         models += [self._transfer(PredictiveWeights(eta), f"RO (eta={eta:g})") for eta in self.sharing]
         for gamma in self.temperatures:
             rule = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False)
-            name = f"RO (Wasserstein, gamma={gamma:g})"
+            name = f"RO (W1, gamma={gamma:g})"
             # The authors' Wasserstein runs: lambda = 3, beta = 0.
             models.append(learn.Transfer(rule, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
         return [*models, learn.TunedLocal(0, "LO-1 (ridge tuned)")]
@@ -107,25 +107,27 @@ class RunData:
 def draw_run(settings: TableSettings, seed: int) -> RunData:
     """Everything random in a run; each dataset has a stream of its own."""
     markets = settings.markets()
-    streams = np.random.SeedSequence(seed).spawn(2 + len(markets) + len(settings.more_paths))
-    layer_seed = int(streams[0].generate_state(1)[0])
 
-    def draw(process: Process, rate: float, paths: int, stream: np.random.SeedSequence, name: str) -> learn.PathData:
+    def stream(name: str) -> np.random.SeedSequence:
+        # Keyed by name: adding a dataset or a method leaves the paths of all others as they were.
+        return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
+
+    def draw(process: Process, rate: float, paths: int, name: str) -> learn.PathData:
         return learn.simulate(
             process,
             MaxCall(settings.strike),
             settings.grid(rate),
             paths=paths,
-            rng=np.random.default_rng(stream),
+            rng=np.random.default_rng(stream(name)),
             name=name,
             hidden=False,
         )
 
-    training = [draw(*market, streams[2 + i], f"D{i + 1}") for i, market in enumerate(markets)]
+    training = [draw(*market, f"D{i + 1}") for i, market in enumerate(markets)]
     process, rate, _ = markets[0]
-    evaluation = draw(process, rate, settings.evaluation_paths, streams[1], "evaluation")
-    late = streams[2 + len(markets) :]
-    more = {paths: draw(process, rate, paths, late[k], f"{paths}") for k, paths in enumerate(settings.more_paths)}
+    evaluation = draw(process, rate, settings.evaluation_paths, "evaluation")
+    more = {paths: draw(process, rate, paths, f"D1, {paths} paths") for paths in settings.more_paths}
+    layer_seed = int(stream("layer").generate_state(1)[0])
     state = learn.RandomState(
         width=settings.width, activation="leaky_relu", slope=0.01, standardise=False, seed=layer_seed
     ).fitted(training)

@@ -160,7 +160,9 @@ def heads_weights(weights: np.ndarray[Any, Any], heads: Array) -> Array:
     return match(weights, heads)[:, None, None]
 
 
-def _check_moments(moments: Sequence[Moments]) -> tuple[Moments, ...]:
+def _check_moments(moments: Any) -> tuple[Moments, ...]:
+    if isinstance(moments, Moments):
+        raise DataError("moments must be a list with one entry per dataset; put a single one in a list: [moments]")
     moments = tuple(moments)
     if not moments:
         raise DataError("there are no datasets: moments is empty")

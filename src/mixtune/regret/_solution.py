@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixtune._array import Array, namespace
-from mixtune.errors import ParameterError
+from mixtune._array import Array, all_finite, as_float64, count_nonfinite, namespace
+from mixtune.errors import DataError, ParameterError
 from mixtune.regret._problem import RegretProblem, heads_weights
 
 __all__ = ["Path", "RegretSolution", "StoredPath"]
@@ -125,8 +125,23 @@ class RegretSolution:
         return self._evaluate(t, lambda u: self.path.running_cost(u) + self.path.loss(u))
 
     def predict(self, features: Array) -> Array:
-        """``features @ coef``."""
-        return features @ self.coef
+        """Predictions ``features @ coef`` for features (n, p), in float64 and in the library of the solution.
+
+        Pass what the feature map makes of the inputs, ``phi.transform(X)``, not the inputs themselves.
+        """
+        coef = self.coef
+        if hasattr(features, "to_numpy") and not hasattr(features, "__array_namespace__"):
+            features = features.to_numpy()  # a data frame
+        features = as_float64(features, what="features")
+        namespace(features, coef)
+        if features.ndim != 2 or features.shape[1] != coef.shape[0]:
+            raise DataError(
+                f"features must have shape (n, {coef.shape[0]}), as the feature map gives them; "
+                f"got {tuple(features.shape)}; did you forget phi.transform(X)?"
+            )
+        if not all_finite(features):
+            raise DataError(f"features must be finite; {count_nonfinite(features)} values are NaN or infinite")
+        return features @ coef
 
     def _evaluate(self, t: Any, function: Any) -> Any:
         times = np.asarray(t)

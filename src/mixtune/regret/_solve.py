@@ -48,6 +48,8 @@ def solve(
     >>> bool(np.allclose(solve(problem).coef, solve(problem, method="riccati").coef))
     True
     """
+    if not isinstance(problem, RegretProblem):
+        raise ParameterError(f"solve takes a RegretProblem; got a {type(problem).__name__}")
     if method not in METHODS:
         raise ParameterError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
     return METHODS[method](problem)

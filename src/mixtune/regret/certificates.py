@@ -105,16 +105,26 @@ def transfer_gain(weights: TransportWeights) -> float:
     The change of the bound's first term when w replaces the focal domain alone. Negative means that the bound
     improves, which takes a source large enough for its smaller sampling error to outweigh its distance.
     """
+    _need_distances(weights)
     return float(weights.values @ weights.relevance - weights.relevance[weights.focal])
 
 
 def kl_term(weights: TransportWeights) -> float:
     """``KL(P_w || uniform over the admitted domains) = sum_i w_i log(C_eta w_i)``; infinite if w leaves them."""
+    _need_distances(weights)
     positive = weights.values > 0
     if np.any(positive & ~weights.admitted):
         return math.inf
     w = weights.values[positive]
     return max(float(np.sum(w * np.log(weights.admitted.sum() * w))), 0.0)
+
+
+def _need_distances(weights: TransportWeights) -> None:
+    if not isinstance(weights, TransportWeights):
+        raise ParameterError(
+            "Theorem 1 speaks of transport distances; pass what WassersteinWeights(...).weigh(domains=...) returns, "
+            f"not a {type(weights).__name__}"
+        )
 
 
 @dataclass(frozen=True)
@@ -175,6 +185,7 @@ def generalisation_bound(
         The theorem's C >= 1, which depends on the dimension and is not known explicitly; with the default the result
         compares weightings rather than bounding errors.
     """
+    _need_distances(weights)
     delta = check_positive("delta", delta)
     if delta > 1:
         raise ParameterError(f"delta must be in (0, 1]; got {delta!r}")

@@ -138,7 +138,8 @@ def _curves(axes: Axes, series: Series, first: int, last: int) -> None:
     """Loss and energy of one method, with bands of one standard deviation."""
     if not series.runs:
         return
-    within = (series.iterations >= first) & (series.iterations <= last)
+    within = np.flatnonzero((series.iterations >= first) & (series.iterations <= last))
+    within = within[_enough(len(within))]
     t = series.iterations[within]
     for quantity in ("loss", "energy"):
         mean, std = (getattr(series, f"{quantity}_{part}")[within] for part in ("mean", "std"))
@@ -147,6 +148,13 @@ def _curves(axes: Axes, series: Series, first: int, last: int) -> None:
         # The band must not reach zero, which a log axis cannot show.
         low, alpha = np.maximum(mean - std, 1e-3 * mean), BAND_ALPHA[series.method]
         axes.fill_between(t, low, mean + std, color=line["color"], alpha=alpha, linewidth=0)
+
+
+def _enough(points: int) -> np.ndarray[Any, Any]:
+    """Which of many points to draw: dense at both ends, where curves on log axes and last-moment descents need it."""
+    ends = np.geomspace(1, points, 100) - 1
+    chosen = np.concatenate([np.linspace(0, points - 1, 200), ends, points - 1 - ends])
+    return np.unique(np.rint(chosen).astype(int))
 
 
 def _legend_below(figure: Figure, axes: Axes) -> None:

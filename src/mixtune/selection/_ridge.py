@@ -54,7 +54,10 @@ def loo_ridge(U: Floats, y: Floats, ridges: Sequence[float], *, relative: bool =
     U, y = np.asarray(U, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if U.ndim != 2 or y.shape != (len(U),) or len(U) < 2:
         raise DataError(f"leave-one-out needs U (n, p) and y (n,) with n >= 2; got {U.shape} and {y.shape}")
-    candidates = np.array([check_nonnegative("ridges", r) for r in ridges])
+    bad = int(np.sum(~np.isfinite(U))) + int(np.sum(~np.isfinite(y)))
+    if bad:
+        raise DataError(f"leave-one-out needs finite values; {bad} in U and y are NaN or infinite")
+    candidates = np.array([check_nonnegative("ridges", r) for r in np.atleast_1d(np.asarray(ridges))])
     if len(candidates) == 0 or np.any(candidates == 0):
         raise ParameterError("ridges must be positive candidates, at least one")
     n, p = U.shape

@@ -25,7 +25,7 @@ __all__ = ["DomainWeights", "EqualWeights", "Evidence", "GivenWeights", "WeightR
 Floats = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DomainWeights:
     """Weights on the simplex, and where they came from.
 
@@ -53,6 +53,11 @@ class DomainWeights:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def __repr__(self) -> str:
+        heaviest = sorted(self.as_dict().items(), key=lambda pair: -pair[1])
+        shown = ", ".join(f"{name}: {value:.3g}" for name, value in heaviest[:5])
+        return f"{type(self).__name__}({self.rule}; {shown}{', ...' if len(heaviest) > 5 else ''})"
 
     def as_dict(self) -> dict[str, float]:
         """Weights by domain name."""
@@ -108,7 +113,8 @@ class WeightRule(ABC):
         given = {"domains": domains, "feature_map": feature_map, "moments": moments, "heads": heads}
         missing = [name for name in self.needs if given[name] is None]
         if missing:
-            hint = " (or ridge, to make them)" if "heads" in missing else ""
+            hint = " (or ridge, to make them)" if "heads" in missing and ridge is None else ""
+            missing = [name for name in missing if name != "heads" or ridge is None]
             raise ParameterError(f"{type(self).__name__} needs {' and '.join(missing)}{hint}; pass them to weigh")
         sizes = {name: len(given[name]) for name in ("domains", "moments", "heads") if given[name] is not None}
         if not sizes or len(set(sizes.values())) > 1:

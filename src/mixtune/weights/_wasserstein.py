@@ -30,7 +30,7 @@ Floats = np.ndarray[Any, Any]
 DistanceFunction = Callable[[Floats, Floats], "TransportDistance | float"]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransportWeights(DomainWeights):
     """Weights from transport distances, with all that entered them. Distances are in units of ``diameter``.
 

@@ -1,0 +1,57 @@
+"""Put the results of `mixtune reproduce all` on the reproduction page: python docs/reproduction.py results/
+
+Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->` by the table of NAME.csv, and copies the figures.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).with_name("reproduction.md")
+FIGURES = ("figure1", "figure2", "robustness")
+
+
+def number(text: str) -> str:
+    return f"{float(text):.3f}" if text else ""
+
+
+def interval(row: dict[str, str], prefix: str) -> str:
+    low, high = row[f"{prefix}ci_low"], row[f"{prefix}ci_high"]
+    return f"[{number(low)}, {number(high)}]" if low else ""
+
+
+def table(path: Path) -> str:
+    lines = ["| method | RP | 95% interval | paper | its interval | agrees |", "|---|---|---|---|---|---|"]
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            agrees = {"True": "yes", "False": "**no**", "true": "yes", "false": "**no**", "yes": "yes", "no": "**no**"}
+            cells = (
+                row["method"],
+                number(row["rp"]),
+                interval(row, ""),
+                number(row["paper_rp"]),
+                interval(row, "paper_"),
+                agrees.get(row["agrees"], ""),
+            )
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(results: Path) -> None:
+    text = PAGE.read_text()
+    for name in ("table1", "table2"):
+        block = f"<!-- {name} -->\n\n{table(results / f'{name}.csv')}\n\n<!-- end {name} -->"
+        text = re.sub(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)
+    PAGE.write_text(text)
+    target = PAGE.parent / "results"
+    target.mkdir(exist_ok=True)
+    for name in FIGURES:
+        shutil.copyfile(results / f"{name}.png", target / f"{name}.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
