@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ def measure(n: int = 100_000, p: int = 1024) -> Iterator[Claim]:
     U, y = rng.standard_normal((n, p)), rng.standard_normal(n)
     for domains in (1, 4):
         edges = np.linspace(0, n, domains + 1).astype(int)
-        parts = [slice(a, b) for a, b in zip(edges, edges[1:])]
+        parts = [slice(a, b) for a, b in itertools.pairwise(edges)]
 
         def ours(parts: list[slice] = parts) -> object:
             moments = [Moments.from_rows(U[part], y[part]) for part in parts]

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.timing import Claim
-from mixtune.paper.american import TABLE1, draw_run, run_table
+from mixtune.paper.american import TABLE1, TableSettings, draw_run, run_table
 
 
-def dense_price(seed: int, *, sharing: float = 100.0) -> float:
+def dense_price(seed: int, *, sharing: float = 100.0, settings: TableSettings = TABLE1.settings) -> float:
     """RO (eta = sharing) by loops and dense matrices."""
-    settings = TABLE1.settings
     run = draw_run(settings, seed)
     datasets = [*run.training, run.evaluation]
     values = [d.payoffs[:, -1].copy() for d in datasets]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mixtune.data._arrays import Array
 from mixtune.data._domain import Domain
-from mixtune.errors import DataError
+from mixtune.errors import DataError, ParameterError
 
 __all__ = ["label_codes", "split_by_label"]
 
@@ -26,7 +26,7 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
     Parameters
     ----------
     labels
-        One hashable label per row.
+        One hashable label per row. Space around texts does not count: "x" and "x " are one label.
     focal
         The label of the focal domain.
     where
@@ -45,6 +45,10 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
     (array([0, 1, 0]), ['b', 'a'], 'a')
     """
     rows = labels.tolist() if hasattr(labels, "tolist") else list(labels)
+    try:
+        hash(focal)
+    except TypeError as error:
+        raise ParameterError(f"focal={focal!r} must be one label, such as a text or a number, not several") from error
     if len(rows) != n_rows:
         raise DataError(f"there are {len(rows)} {where} for {n_rows} rows; pass one label per row")
     numbers: dict[Hashable, int] = {}
@@ -60,9 +64,15 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
             f"{where}: {int(lost.sum())} of {n_rows} rows have no label (the first is data row {first}); "
             "label or drop these rows"
         )
-    names = [str(label) for label in numbers]
+    # Each distinct label is stripped once, not each row's.
+    stripped = {label: label.strip() if isinstance(label, str) else label for label in numbers}
+    distinct = {label: number for number, label in enumerate(dict.fromkeys(stripped.values()))}
+    if len(distinct) < len(numbers):
+        codes = np.array([distinct[label] for label in stripped.values()], dtype=np.int64)[codes]
+    names = [str(label) for label in distinct]
+    focal = focal.strip() if isinstance(focal, str) else focal
     # 1 and 1.0 are the same label though not the same text, so the focal label is looked up first.
-    return codes, names, names[numbers[focal]] if focal in numbers else str(focal)
+    return codes, names, names[distinct[focal]] if focal in distinct else str(focal)
 
 
 def _is_missing(label: Hashable) -> bool:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mixtune.data._domain import Domain
 from mixtune.data._grouping import label_codes, split_by_label
-from mixtune.data._readers import read_table
-from mixtune.data._tables import Table, as_names, choose_inputs, to_matrix
+from mixtune.data._readers import CsvFormat, file_label, read_table
+from mixtune.data._tables import LIST_COLUMNS, Table, as_names, choose_inputs, to_matrix
 from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
@@ -43,25 +43,25 @@ def members_of_table(
         raise DataError(f"{where} has no rows; pass at least one")
     labels = table.column(domain).to_pylist()
     codes, names, name = label_codes(labels, focal, f'column "{domain}" of {where}', n_rows=table.num_rows)
-    X, y = to_matrix(table, inputs, where), _target_values(table, target, where)
+    X, y = to_matrix(table, inputs, where, LIST_COLUMNS), _target_values(table, target, where)
     return split_by_label(X, y, inputs, codes, names), name
 
 
 def members_of_files(
-    paths: Sequence[Path], *, target: str | Sequence[str], columns: str | Sequence[str] | None
+    paths: Sequence[Path], *, target: str | Sequence[str], columns: str | Sequence[str] | None, form: CsvFormat
 ) -> tuple[Domain, ...]:
     """Read one domain from each file, with the columns in the order of the first file."""
     targets = as_names(target, "target")
     members: list[Domain] = []
     inputs: tuple[str, ...] = ()
     for path in paths:
-        table, where = read_table(path), f'"{path}"'
+        table, where = read_table(path, form), f'"{path}"'
         found = choose_inputs(table, targets=targets, domain=None, columns=columns, where=where)
         inputs = inputs or found
         if set(found) != set(inputs):
             raise DataError(f'{where} and "{paths[0]}" differ in columns: {column_difference(found, inputs)}')
-        X, y = to_matrix(table, inputs, where), _target_values(table, target, where)
-        members.append(Domain(path.stem, X, y, inputs))
+        X, y = to_matrix(table, inputs, where, LIST_COLUMNS), _target_values(table, target, where)
+        members.append(Domain(file_label(path), X, y, inputs))
     return tuple(members)
 
 
@@ -103,5 +103,5 @@ def column_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _target_values(table: Table, target: str | Sequence[str], where: str) -> NDArray[Any]:
-    values = to_matrix(table, as_names(target, "target"), where)
+    values = to_matrix(table, as_names(target, "target"), f"{where} (a target)")
     return values[:, 0] if isinstance(target, str) else values

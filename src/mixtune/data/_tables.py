@@ -6,8 +6,10 @@ then either turns into floats or is refused with its name, the number of rows co
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +19,20 @@ from numpy.typing import NDArray
 from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["Table", "as_names", "as_table", "choose_inputs", "is_table", "to_matrix"]
+__all__ = ["DECIMAL_COMMA", "LIST_COLUMNS", "Table", "as_names", "as_table", "choose_inputs", "is_table", "to_matrix"]
 
 Table: TypeAlias = Any
 """A ``pyarrow.Table``."""
+
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+"""A number such as 1,5."""
+
+LIST_COLUMNS = ", or list the columns to use with columns=[...]"
+"""What else one can do about an input column; a target cannot be left out."""
+
+# What to_csv, read_csv and to_parquet of pandas call an index that nobody named.
+_INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
+_MARKERS = {"", "?", "-", "--", ".", "*", "na", "n/a", "#n/a", "nan", "null", "none", "nil", "missing", "unknown"}
 
 
 def is_table(value: Any) -> bool:
@@ -36,6 +48,8 @@ def as_table(value: Any, where: str) -> Table:
     >>> as_table({"x": [1, 2], "y": [3.0, 4.0]}, "the table").column_names
     ['x', 'y']
     """
+    if isinstance(value, str | os.PathLike):
+        raise DataError(f"{where} is given as {value!r}; pass a file to Domains.from_files, or read it first")
     if not is_table(value):
         raise DataError(f"{where} has no named columns; pass a data frame, a pyarrow table or a dict of columns")
     try:
@@ -90,6 +104,11 @@ def choose_inputs(
         raise ParameterError(f'domain="{domain}" is also a target; pass the column that names the domains')
     if chosen is None:
         chosen = tuple(name for name in table.column_names if name not in taken)
+        if index := [name for name in chosen if _INDEX.fullmatch(name)]:
+            raise DataError(
+                f"{where} has a column named {quoted(index)}, which looks like row numbers written along; "
+                f"write the table with index=False{LIST_COLUMNS}"
+            )
     if both := [name for name in chosen if name in taken]:
         raise ParameterError(f"columns names {quoted(both)}, which is a target or the domain column; leave it out")
     if not chosen:
@@ -97,52 +116,95 @@ def choose_inputs(
     return chosen
 
 
-def to_matrix(table: Table, names: Sequence[str], where: str) -> NDArray[Any]:
+def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str = "") -> NDArray[Any]:
     """Stack the named columns into a float matrix, refusing whatever is not a number.
+
+    Parameters
+    ----------
+    table, names
+        The table and its columns to take.
+    where
+        How an error names the table.
+    otherwise
+        Ends an error: what else can be done about the columns, such as :data:`LIST_COLUMNS`.
 
     Returns
     -------
     ndarray of shape (rows, len(names))
         float32 if all these columns are, else float64.
 
+    Raises
+    ------
+    DataError
+        About all the columns that cannot be used, not only the first.
+
     Examples
     --------
     >>> to_matrix(as_table({"x": [1, 2], "z": [True, False]}, "the table"), ["x", "z"], "the table")
     array([[1., 1.],
            [2., 0.]])
-    >>> to_matrix(as_table({"x": ["1.5", "?", "2"]}, "the table"), ["x"], "the table")
+    >>> to_matrix(as_table({"x": ["a", "b", "2"]}, "the table"), ["x"], "the table")
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: column "x" of the table holds text: 1 of 3 rows is not a number (the first is "?" in data row 2); encode it as numbers, or leave it out by listing the columns to use
+    mixtune.errors.DataError: column "x" of the table holds text: 2 of 3 rows are not numbers (the first is "a" in data row 1); encode text as numbers
     """  # noqa: E501
     single = all(kinds.is_float32(table.schema.field(name).type) for name in names)
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32 if single else np.float64)
+    faults: dict[str, _Fault] = {}
     for index, name in enumerate(names):
-        matrix[:, index] = _numbers(table.column(name), f'column "{name}" of {where}')
+        values = _numbers(table.column(name))
+        if isinstance(values, _Fault):
+            faults[name] = values
+        else:
+            matrix[:, index] = values
+    if faults:
+        raise DataError(_describe_faults(faults, where) + otherwise)
     return matrix
 
 
-def _numbers(column: Any, label: str) -> NDArray[Any]:
-    """Return one column as an array of finite numbers."""
+class _Fault(NamedTuple):
+    """Why a column cannot be used, and what to do about it."""
+
+    finding: str
+    remedy: str
+
+
+def _describe_faults(faults: dict[str, _Fault], where: str, limit: int = 20) -> str:
+    """Say what is wrong with each column and then what to do, each remedy once."""
+    remedies = ", ".join(dict.fromkeys(fault.remedy for fault in faults.values()))
+    findings = [f'"{name}" {fault.finding}' for name, fault in faults.items()]
+    if len(findings) == 1:
+        name, fault = next(iter(faults.items()))
+        return f'column "{name}" of {where} {fault.finding}; {remedies}'
+    rest = list(faults)[limit:]
+    more = f"; and also {quoted(rest, len(rest))}" if rest else ""
+    return f"{len(faults)} columns of {where} cannot be used: {'; '.join(findings[:limit])}{more}; {remedies}"
+
+
+def _numbers(column: Any) -> NDArray[Any] | _Fault:
+    """Return one column as an array of finite numbers, or why it is not one."""
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     if kinds.is_decimal(kind):
         column = column.cast(pa.float64())
     elif kinds.is_temporal(kind):
-        raise DataError(f"{label} holds dates or times ({kind}); turn it into numbers, such as days since a fixed day")
+        return _Fault(f"holds dates or times ({kind})", "turn dates into numbers, such as days since a fixed day")
     elif _is_text(kind):
-        raise DataError(_describe_text(column, label))
+        return _describe_text(column)
     elif not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)):
-        raise DataError(f"{label} holds {kind}, not numbers; spread it over columns of numbers, or leave it out")
+        return _Fault(f"holds {kind}, not numbers", "spread such values over columns of numbers")
     missing = column.is_null(nan_is_null=True).to_numpy()
     if missing.any():
-        raise DataError(f"{label} has {_count(missing, 'missing value')}; fill or drop these rows")
+        return _Fault(f"has {_count(missing, 'missing value')}", _FILL)
     values: NDArray[Any] = column.to_numpy()
     infinite = ~np.isfinite(values)
     if infinite.any():
-        raise DataError(f"{label} has {_count(infinite, 'infinite value')}; fill or drop these rows")
+        return _Fault(f"has {_count(infinite, 'infinite value')}", _FILL)
     return values
+
+
+_FILL = "fill or drop the rows with missing or infinite values"
 
 
 def _is_text(kind: Any) -> bool:
@@ -163,19 +225,22 @@ def _count(flags: NDArray[np.bool_], noun: str) -> str:
     return f"{count} {noun}{'s' if count > 1 else ''} in {len(flags)} rows (the first in data row {first})"
 
 
-def _describe_text(column: Any, label: str) -> str:
+def _describe_text(column: Any) -> _Fault:
     """Say how many entries of a text column are not numbers, and which comes first."""
     bad = [(row, text) for row, text in enumerate(column.to_pylist(), start=1) if not _is_number(text)]
     if not bad:
-        return f"{label} holds numbers written as text; convert it to a number type first"
+        return _Fault("holds numbers written as text", "convert such text to a number type first")
     row, text = bad[0]
     shown = "missing" if text is None else f'"{text}"'
     verdict = "is not a number" if len(bad) == 1 else "are not numbers"
-    return (
-        f"{label} holds text: {len(bad)} of {len(column)} rows {verdict} "
-        f"(the first is {shown} in data row {row}); "
-        "encode it as numbers, or leave it out by listing the columns to use"
-    )
+    finding = f"holds text: {len(bad)} of {len(column)} rows {verdict} (the first is {shown} in data row {row})"
+    words = {str(text).strip().lower() for _, text in bad if text is not None}
+    if words and all(DECIMAL_COMMA.fullmatch(word) for word in words):
+        return _Fault(finding, 'read decimal commas with decimal=","')
+    if words <= _MARKERS or 2 * len(bad) <= len(column):
+        finding += "; the others are numbers, so these may mark missing values"
+        return _Fault(finding, "fill or drop these rows, or encode text as numbers")
+    return _Fault(finding, "encode text as numbers")
 
 
 def _is_number(text: Any) -> bool:

@@ -1,0 +1,90 @@
+"""Tables 1 and 2 in miniature: the methods, the arithmetic of the table, and a dense twin."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from mixtune.paper import run_study
+from mixtune.paper._published import TABLE_1, TABLE_2, Published
+from mixtune.paper.american import TABLE1, TABLE2, draw_run, run_table
+
+SMALL = {"training_paths": 30, "large_paths": 200, "evaluation_paths": 500, "width": 20, "wasserstein_rows": 50}
+
+
+def small(experiment, **changes):
+    return dataclasses.replace(experiment, settings=dataclasses.replace(experiment.settings, **SMALL, **changes))
+
+
+@pytest.fixture(scope="module")
+def table1(tmp_path_factory):
+    return run_study(small(TABLE1, more_paths=(60,)), out=tmp_path_factory.mktemp("table1"), runs=3)
+
+
+def test_every_published_method_is_priced():
+    assert set(TABLE_1) <= {m.name for m in TABLE1.settings.models()} | {
+        f"LO-1 ({n} paths)" for n in TABLE1.settings.more_paths
+    }
+    assert set(TABLE_2) <= {m.name for m in TABLE2.settings.models()}
+
+
+def test_markets_are_the_papers():
+    markets = TABLE1.settings.markets()
+    facts = [(rate, p.v_vol, p.v_mean, p.v0) for p, rate, _ in markets]
+    assert facts[0] == (0.05, 0.2, 0.01, 0.01)
+    assert facts[1] == (0.05, 0.15, 0.005, 0.005)
+    assert facts[4] == (0.05, 0.2, 0.015, 0.015)
+    assert facts[12] == (0.5, 0.25, 0.015, 0.015)
+    assert [n for _, _, n in TABLE2.settings.markets()] == [100, 50_000, 100]
+    assert all(p.scheme == "paper" for p, _, _ in markets)
+
+
+def test_the_arithmetic_of_the_table(table1):
+    lines = {line["method"]: line for line in table1.as_json()}
+    assert lines["LO-1"]["rp"] == 1.0
+    assert lines["LO-1"]["paper_rp"] == 1.0
+    assert lines["LO-1 (ridge tuned)"]["paper_rp"] is None
+    assert lines["LO-1 (ridge tuned)"]["agrees"] is None
+    keys = {"method", "rp", "ci_low", "ci_high", "paper_rp", "paper_ci_low", "paper_ci_high", "agrees"}
+    assert all(set(line) == keys and line["ci_low"] <= line["rp"] <= line["ci_high"] for line in lines.values())
+    assert len(table1.headline()) == len(lines)
+    assert "published rows agree over 3 runs" in table1.notes()[0]
+
+
+def test_intervals_follow_the_papers_formula(tmp_path):
+    experiment = small(TABLE2)
+    summary = run_study(experiment, out=tmp_path, runs=4)
+    from mixtune.paper import ResultsStore
+
+    with ResultsStore(tmp_path) as store:
+        rows = store.rows("table2", 4)
+    base = np.mean([row["price"] for row in rows["LO-1"]])
+    prices = np.array([row["price"] for row in rows["MLO"]])
+    line = next(line for line in summary.as_json() if line["method"] == "MLO")
+    assert line["rp"] == pytest.approx(prices.mean() / base)
+    assert line["ci_high"] - line["rp"] == pytest.approx(1.96 * prices.std(ddof=1) / base / 2)
+
+
+def test_agreement():
+    published = Published(1.0, 0.99, 1.01)
+    assert published.agrees(1.03, 1.005, 1.055)
+    assert published.agrees(1.014, 1.0135, 1.0145)
+    assert not published.agrees(1.03, 1.02, 1.04)
+
+
+def test_paths_do_not_depend_on_the_methods():
+    with_more, without = (draw_run(small(TABLE1, more_paths=m).settings, 5) for m in ((40,), ()))
+    np.testing.assert_array_equal(with_more.training[3].prices, without.training[3].prices)
+    np.testing.assert_array_equal(with_more.evaluation.prices, without.evaluation.prices)
+    np.testing.assert_array_equal(with_more.state.layer.weights, without.state.layer.weights)
+    assert not np.array_equal(without.training[0].prices, without.evaluation.prices[:30])
+
+
+@pytest.mark.parametrize("sharing", [10.0, 100.0])
+def test_regret_optimal_prices_equal_the_dense_twin(sharing):
+    """The benchmark's straightforward dense implementation prices the same paths to the same number."""
+    from benchmarks.table1_run import dense_price
+
+    settings = small(TABLE1, more_paths=(), temperatures=()).settings
+    ours = run_table(settings, 3).rows[f"RO (eta={sharing:g})"]["price"]
+    assert ours == pytest.approx(dense_price(3, sharing=sharing, settings=settings), rel=1e-9)
