@@ -40,6 +40,8 @@ def test_json_has_what_machines_need():
         ["--model", "heston", "--preset", "paper"],
         ["--model", "black-scholes", "--method", "lsm"],
         ["--model", "black-scholes", "--method", "recurrent"],
+        ["--model", "black-scholes", "--antithetic", "--all-paths"],
+        ["--model", "black-scholes", "--sobol"],
     ],
 )
 def test_every_model(model):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
 
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
@@ -185,3 +186,28 @@ def test_map_replaces_the_inputs():
     assert domains["a"].columns is None
     np.testing.assert_array_equal(domains["b"].X, np.tile([1.0, 1.0, 2.0, 2.0], (3, 1)))
     np.testing.assert_array_equal(domains["b"].y, np.ones(3))
+
+
+def test_map_refuses_what_is_not_a_map():
+    domains = Domains((a_domain("a"),), focal="a")
+    for wrong in (np.tanh, StandardScaler, "relu"):
+        with pytest.raises(ParameterError, match=r"it needs transform\(X\)"):
+            domains.map(wrong)
+
+
+def test_space_around_labels_does_not_count():
+    labels = ["x", " y", "x ", "y", "x"]
+    domains = Domains.from_arrays(np.arange(5.0), np.arange(5.0), labels=labels, focal="y ")
+    assert domains.names == ("x", "y")
+    assert domains.focal == "y"
+    assert domains["x"].y.tolist() == [0, 2, 4]
+    assert domains["y"].y.tolist() == [1, 3]
+
+
+def test_a_focal_label_is_one_label():
+    with pytest.raises(ParameterError, match=r"focal=\['a'\] must be one label"):
+        Domains.from_arrays([[1], [2]], [1, 2], labels=["a", "b"], focal=["a"])
+    with pytest.raises(ParameterError, match="must be one label"):
+        Domains.from_table({"d": ["a"], "x": [1], "y": [2]}, target="y", domain="d", focal=["a"])
+    with pytest.raises(DataError, match="there is no domain"):
+        Domains.from_dict({"a": ([[0.0]], [0])}, focal=["a"])

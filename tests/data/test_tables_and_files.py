@@ -106,7 +106,7 @@ def test_folder_names_add_no_columns(tmp_path):
     [
         (
             "x,y\n1,2\n?,3\n,4\n",
-            r'column "x" of ".*a.csv" holds text: 2 of 3 rows are not numbers .*"\?" in data row 2',
+            r'column "x" of ".*a.csv" holds text: 2 of 3 rows .*"\?" in data row 2\), which may mark missing values',
         ),
         ("x,y\n1,2\n,3\nNA,4\n", r'column "x" of ".*a.csv" has 2 missing values in 3 rows \(the first in data row 2\)'),
         ("x,y\n1,2\n3,\n", r'column "y" of ".*a.csv" has 1 missing value'),
@@ -147,6 +147,19 @@ def test_bad_paths_and_options(tmp_path):
         Domains.from_files(tmp_path / "none.csv", target="y")
     with pytest.raises(DataError, match=r"must end in one of \.csv"):
         Domains.from_files(tmp_path / "a.xlsx", target="y")
+    with pytest.raises(DataError, match=r'is a folder; pass the files in it, such as sorted\(.*glob\("\*\.csv"\)\)'):
+        Domains.from_files(tmp_path, target="y")
+    for wrong in (pd.DataFrame({"x": [1]}), {"x": [1]}, pa.table({"x": [1]})):
+        with pytest.raises(ParameterError, match=r"not files; pass it to Domains\.from_table"):
+            Domains.from_files(wrong, target="y")
+    with pytest.raises(ParameterError, match="holds a DataFrame, not files"):
+        Domains.from_files([pd.DataFrame({"x": [1]})], target="y")
+    for wrong in (None, 3, [3]):
+        with pytest.raises(ParameterError, match="path"):
+            Domains.from_files(wrong, target="y")
+    for wrong in ("a.csv", tmp_path / "a.csv"):
+        with pytest.raises(DataError, match=r"pass a file to Domains\.from_files"):
+            Domains.from_table(wrong, target="y", domain="d", focal="p")
     (tmp_path / "a.parquet").write_text("x")
     with pytest.raises(DataError, match="cannot be read as PARQUET"):
         Domains.from_files(tmp_path / "a.parquet", target="y")
@@ -196,3 +209,48 @@ def test_bad_choices(options, error, message):
 def test_bad_tables(table, message):
     with pytest.raises(DataError, match=message):
         Domains.from_table(table, target="y", domain="d", focal="a")
+
+
+def test_all_unusable_columns_are_named_at_once():
+    table = {
+        "d": ["a", "b", "a"],
+        "street": ["p", "q", "r"],
+        "day": pd.to_datetime(["2020-01-01"] * 3),
+        "size": [1.0, None, 3.0],
+        "fine": [1, 2, 3],
+        "age": ["1", "?", "3"],
+        "y": [1, 2, 3],
+    }
+    with pytest.raises(DataError) as caught:
+        Domains.from_table(table, target="y", domain="d", focal="a")
+    message = str(caught.value)
+    assert message.startswith('4 columns of the table cannot be used: "street" holds text: 3 of 3 rows')
+    for part in ('"day" holds dates', '"size" has 1 missing', '"age" holds text: 1 of 3', "may mark missing values"):
+        assert part in message
+    assert '"fine"' not in message
+    assert message.endswith(", or list the columns to use with columns=[...]")
+    many = {f"c{index}": ["p"] for index in range(30)} | {"d": ["a"], "y": [1]}
+    with pytest.raises(DataError, match=r'30 columns .*; and also "c20", .*"c29"; encode text as numbers'):
+        Domains.from_table(many, target="y", domain="d", focal="a")
+
+
+@pytest.mark.parametrize("target", [["p", "q"], ["1", "?"], [1, None]])
+def test_nobody_is_told_to_leave_the_target_out(target):
+    with pytest.raises(DataError, match='column "y" of the table') as caught:
+        Domains.from_table({"d": ["a", "b"], "x": [1, 2], "y": target}, target="y", domain="d", focal="a")
+    assert "columns=" not in str(caught.value)
+    assert "leave" not in str(caught.value)
+
+
+def test_a_written_index_is_not_an_input(tmp_path):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    frame.to_csv(tmp_path / "a.csv")
+    with pytest.raises(DataError, match=r'a column named "", .*index=False, or list the columns.*columns='):
+        Domains.from_files(tmp_path / "a.csv", target="y")
+    assert Domains.from_files(tmp_path / "a.csv", target="y", columns="x")["a"].n_columns == 1
+    assert Domains.from_files(tmp_path / "a.csv", target="y", columns=["", "x"])["a"].n_columns == 2
+    with pytest.raises(DataError, match='a column named "Unnamed: 0"'):
+        Domains.from_table(pd.read_csv(tmp_path / "a.csv"), target="y", domain="x", focal=1.0)
+    frame.set_index(pd.Index(["p", "q"])).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="__index_level_0__"):
+        Domains.from_files(tmp_path / "a.parquet", target="y")

@@ -64,8 +64,24 @@ def test_transformers_fitted_on_frames():
     np.testing.assert_array_equal(features.transform(X), features.transform(frame))
     by_name = SklearnFeatures(make_column_transformer((StandardScaler(), ["u", "w"])).fit(frame))
     assert by_name.transform(frame).shape == (20, 2)
-    with pytest.raises(DataError, match="ColumnTransformer cannot transform X"):
+    assert by_name.input_names == ("u", "v", "w")
+    assert SklearnFeatures(StandardScaler().fit(X)).input_names is None
+    with pytest.raises(DataError, match=r"ColumnTransformer cannot transform X.*pass a data frame"):
         by_name.transform(X)
+
+
+def test_named_columns_in_another_order():
+    frame = pd.DataFrame(X, columns=["u", "v", "w"])
+    scaler = StandardScaler().fit(frame)
+    features = SklearnFeatures(scaler)
+    swapped = X[:, [2, 0, 1]]
+    np.testing.assert_array_equal(features.transform_named(swapped, ["w", "u", "v"]), scaler.transform(frame))
+    U = features.transform_named(torch.tensor(swapped), ["w", "u", "v"])
+    np.testing.assert_array_equal(U.numpy(), scaler.transform(frame))
+    with pytest.raises(DataError, match='columns that the data lack: "v"'):
+        features.transform_named(swapped, ["w", "u", "z"])
+    nameless = SklearnFeatures(StandardScaler().fit(X))
+    np.testing.assert_array_equal(nameless.transform_named(X, ["w", "u", "v"]), nameless.transform(X))
 
 
 @pytest.mark.parametrize("transformer", [PCA(2), make_pipeline(StandardScaler(), PCA(2))])

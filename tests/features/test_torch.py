@@ -140,7 +140,9 @@ def test_copies_work_like_the_original():
     ("module", "options", "message"),
     [
         (nn.Linear(4, 2), {"cut": "head"}, "cut='head' is not a layer"),
-        (Network(), {"cut": "heat"}, "it has head"),
+        (Network(), {"cut": "heat"}, r'did you mean "head"\? its layers are "first", "norm", .*"head"$'),
+        (Network(), {"cut": "zz"}, r'not a layer of the module; its layers are "first", .*"head"$'),
+        (Network(), {"device": "no such"}, 'cannot be copied to device="no such"'),
         (Network(), {"batch_size": 0}, "batch_size=0"),
         (Network(), {"dtype": "int8"}, "dtype='int8'"),
         (nn.Conv2d(1, 1, 1), {}, "no linear layer to cut at"),
@@ -153,6 +155,12 @@ def test_copies_work_like_the_original():
 def test_bad_options(module, options, message):
     with pytest.raises(ParameterError, match=message):
         TorchFeatures(module, **options)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+def test_a_device_that_is_not_there():
+    with pytest.raises(ParameterError, match=r'device="cuda" .*use device="cpu"'):
+        TorchFeatures(Network(), device="cuda")
 
 
 def test_bad_rows_and_surprising_modules():

@@ -60,6 +60,11 @@ def price_command(
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
+    sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
+    all_paths: Annotated[
+        bool, typer.Option("--all-paths", help="Regress on all paths, not only those in the money.")
+    ] = False,
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
     greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta and vega.")] = False,
     config: Annotated[
@@ -153,7 +158,10 @@ def _process(settings: dict[str, Any]) -> Process:
 
 def _simulated(settings: dict[str, Any], progress: Any) -> PriceResult:
     grid = TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
-    kept = {name: settings[name] for name in ("method", "preset", "paths", "upper", "greeks", "seed")}
+    kept = {
+        name: settings[name] for name in ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
+    }
+    kept["in_the_money"] = not settings["all_paths"]
     return price(
         _process(settings), payoff_from_name(settings["payoff"], settings["strike"]), grid, progress=progress, **kept
     )

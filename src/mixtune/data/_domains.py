@@ -10,14 +10,19 @@ import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from array_api_compat import is_torch_array
+from numpy.typing import NDArray
 
 from mixtune.data._arrays import Array
 from mixtune.data._domain import Domain, check_pair
 from mixtune.data._grouping import label_codes, split_by_label
+from mixtune.data._holdout import pooled_scaling, split_rows
 from mixtune.data._members import check_alike, members_of_files, members_of_table
-from mixtune.data._readers import read_table
+from mixtune.data._naming import arrange
+from mixtune.data._readers import CsvFormat, as_paths, read_table
 from mixtune.data._tables import as_table
 from mixtune.data._words import counted, nearest, quoted
 from mixtune.errors import DataError, ParameterError
@@ -95,6 +100,7 @@ class Domains:
             All rows, as for :class:`Domain`.
         labels
             One label per row, of any hashable kind; written as text, they are the names. None may be missing.
+            Space around texts does not count: "x" and "x " are one domain.
         focal
             Label of the focal domain.
 
@@ -127,7 +133,7 @@ class Domains:
         target
             The column to predict, or several.
         domain
-            The column of domain labels.
+            The column of domain labels; space around texts does not count.
         focal
             Label of the focal domain.
         columns
@@ -159,25 +165,33 @@ class Domains:
         focal: str | None = None,
         domain: str | None = None,
         columns: str | Sequence[str] | None = None,
+        encoding: str = "utf-8",
+        separator: str | None = None,
+        decimal: str = ".",
     ) -> Domains:
         """Build from CSV or Parquet files: one file with a domain column, or one file a domain.
 
         Parameters
         ----------
         paths
-            The file, or the files; without ``domain`` each is one domain, named after its file.
+            The file, or the files; without ``domain`` each is one domain, named after its file. CSV may be
+            compressed (.csv.gz).
         target
             The column to predict, or several.
         focal
             Name of the focal domain; the first file by default. With ``domain`` it must be given.
         domain
-            The column of domain labels, if all domains are in one file.
+            The column of domain labels, if all domains are in one file; space around texts does not count.
         columns
             The input columns; all the others by default, which must then be the same in every file.
+        encoding, separator, decimal
+            How CSV files are written: the text encoding, such as "latin-1"; the character between columns, by
+            default a comma, and a tab for .tsv; and "." or "," before the decimals. Parquet needs none of them.
 
         Examples
         --------
         >>> import tempfile
+        >>> from pathlib import Path
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     files = [Path(folder, "north.csv"), Path(folder, "south.csv")]
         ...     _ = files[0].write_text("size,price\\n1,10\\n2,20\\n")
@@ -185,11 +199,10 @@ class Domains:
         ...     Domains.from_files(files, target="price")["south"].X
         array([[3.]])
         """
-        files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-        if not files:
-            raise ParameterError("paths is empty; pass at least one file")
+        files = as_paths(paths)
+        form = CsvFormat(encoding, separator, decimal)
         if domain is None:
-            members = members_of_files(files, target=target, columns=columns)
+            members = members_of_files(files, target=target, columns=columns, form=form)
             return cls(members, focal=members[0].name if focal is None else focal)
         if len(files) > 1:
             raise ParameterError(
@@ -198,7 +211,7 @@ class Domains:
         if focal is None:
             raise ParameterError("focal is not given; name the focal domain, or use one file a domain")
         members, name = members_of_table(
-            read_table(files[0]),
+            read_table(files[0], form),
             target=target,
             domain=domain,
             focal=focal,
@@ -260,8 +273,57 @@ class Domains:
         """Return the domains with the focal one in front and the sources in their order."""
         return Domains((self.focal_domain, *self.sources), focal=self.focal)
 
+    def split_focal(self, test_size: float | int, *, seed: int) -> tuple[Domains, Domain]:
+        """Hold out some of the focal rows, drawn at random, to measure errors on; the sources stay.
+
+        Parameters
+        ----------
+        test_size
+            A share of the focal rows, between 0 and 1, or a number of them; at least one row stays on each side.
+        seed
+            Fixes which rows they are.
+
+        Returns
+        -------
+        tuple
+            The domains without these rows, and these rows as a domain of the same name.
+
+        Examples
+        --------
+        >>> data = {"a": ([[0.0], [1.0], [2.0], [3.0]], [0, 1, 2, 3]), "b": ([[1.0]], [1])}
+        >>> train, test = Domains.from_dict(data, focal="a").split_focal(0.25, seed=0)
+        >>> train["a"].n_rows, train["b"].n_rows, test
+        (3, 1, Domain('a', 1 row, 1 column, 1 output))
+        """
+        kept, test = split_rows(self.focal_domain, test_size, seed)
+        members = tuple(kept if domain.name == self.focal else domain for domain in self.members)
+        return Domains(members, focal=self.focal), test
+
+    def input_scaling(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean and standard deviation of each input column over the rows of all domains.
+
+        They go to ``RandomFeatures(input_shift=mean, input_scale=spread)``. A constant column has spread 1.
+
+        Examples
+        --------
+        >>> Domains.from_dict({"a": ([[0.0, 7.0]], [0]), "b": ([[4.0, 7.0]], [1])}, focal="a").input_scaling()
+        (array([2., 7.]), array([2., 1.]))
+        """
+        return pooled_scaling(self.members)
+
     def map(self, feature_map: Transform) -> Domains:
-        """Return the domains with ``feature_map.transform(X)`` in place of ``X``, without column names.
+        """Return the domains with the features of ``X`` in place of ``X``, without column names.
+
+        Parameters
+        ----------
+        feature_map
+            Anything with ``transform(X)``. Where it was fitted on named columns and the columns here have names,
+            it is handed its columns by name, whatever their order here; further columns are left out.
+
+        Raises
+        ------
+        DataError
+            If columns that the map was fitted on are missing.
 
         Examples
         --------
@@ -270,8 +332,25 @@ class Domains:
         >>> domains.map(PolynomialFeatures(2).fit([[0.0]]))["b"].X
         array([[1., 3., 9.]])
         """
-        mapped = (Domain(domain.name, feature_map.transform(domain.X), domain.y) for domain in self.members)
+        if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
+            raise ParameterError(
+                f"{feature_map!r} is not a feature map: it needs transform(X), which gives a row of features for "
+                "each row; wrap a function as SklearnFeatures(FunctionTransformer(function).fit(X))"
+            )
+        mapped = (Domain(domain.name, self._features(domain, feature_map), domain.y) for domain in self.members)
         return Domains(tuple(mapped), focal=self.focal)
+
+    def _features(self, domain: Domain, feature_map: Any) -> Array:
+        """Compute the features of one domain, by name where both sides know names."""
+        # A domain without names has its columns in the order of the others, as everywhere.
+        known = (member.columns for member in (domain, self.focal_domain, *self.members))
+        columns = next((names for names in known if names is not None), None)
+        if columns is not None and hasattr(feature_map, "transform_named"):
+            return feature_map.transform_named(domain.X, columns)
+        wanted = getattr(feature_map, "feature_names_in_", None)
+        if columns is None or wanted is None or is_torch_array(domain.X):
+            return feature_map.transform(domain.X)
+        return feature_map.transform(arrange(domain.X, columns, list(wanted), type(feature_map).__name__))
 
     def __len__(self) -> int:
         return len(self.members)
@@ -291,6 +370,6 @@ class Domains:
         return f"Domains({counted((len(self), 'domain'))}, focal={self.focal!r}, {size})"
 
     def _position(self, name: str) -> int:
-        if name not in self._positions:
+        if not isinstance(name, str) or name not in self._positions:
             raise DataError(f'there is no domain "{name}"; {nearest(str(name), self.names)}')
         return self._positions[name]

@@ -103,5 +103,5 @@ def column_difference(found: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def _target_values(table: Table, target: str | Sequence[str], where: str) -> NDArray[Any]:
-    values = to_matrix(table, as_names(target, "target"), f"{where} (a target)")
+    values = to_matrix(table, as_names(target, "target"), where)
     return values[:, 0] if isinstance(target, str) else values

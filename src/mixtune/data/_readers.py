@@ -60,7 +60,9 @@ class CsvFormat:
                 f'encoding={self.encoding!r} is unknown; use one such as "utf-8", "latin-1" or "cp1252"'
             ) from error
         mark = self.separator
-        if mark is not None and not (isinstance(mark, str) and len(mark) == 1 and mark.isascii() and mark not in '\r\n"'):
+        if mark is not None and not (
+            isinstance(mark, str) and len(mark) == 1 and mark.isascii() and mark not in '\r\n"'
+        ):
             raise ParameterError(f'separator={mark!r} must be one character, such as "," or ";" or "\\t"')
         if self.decimal not in (".", ","):
             raise ParameterError(f'decimal={self.decimal!r} must be "." or ","')
@@ -107,7 +109,8 @@ def file_label(path: Path) -> str:
     >>> file_label(Path("data/north.csv")), file_label(Path("data/south.csv.gz"))
     ('north', 'south')
     """
-    return path.name.removesuffix(_ending(path)) if _ending(path) == path.name[-len(_ending(path)) :] else path.stem
+    ending = _ending(path)
+    return path.name[: -len(ending)] if ending else path.stem
 
 
 def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8) -> Table:
@@ -159,7 +162,9 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8) -> Table:
 def _ending(path: Path) -> str:
     """The ending that says the kind of file, in small letters, or an empty text for an unknown one."""
     # The longest comes first, so that .csv.gz is not taken for another kind.
-    return next((ending for ending in sorted(_ENDINGS, key=len, reverse=True) if path.name.lower().endswith(ending)), "")
+    return next(
+        (ending for ending in sorted(_ENDINGS, key=len, reverse=True) if path.name.lower().endswith(ending)), ""
+    )
 
 
 def _read_csv(path: Path, ending: str, form: CsvFormat) -> Table:
@@ -168,6 +173,8 @@ def _read_csv(path: Path, ending: str, form: CsvFormat) -> Table:
         raise ParameterError(
             f'decimal="{form.decimal}" is also what separates the columns of "{path}"; pass separator, such as ";"'
         )
+    if form.encoding == "utf-8" and _is_utf16(path):
+        raise DataError(_describe_encoding(path, form, "it starts with the mark of UTF-16"))
     source: Any = path
     size = path.stat().st_size
     if ending.endswith(".gz"):
@@ -187,7 +194,8 @@ def _read_csv(path: Path, ending: str, form: CsvFormat) -> Table:
         if hint := _other_separator(path, form, separator):
             raise DataError(hint) from error
         raise
-    if table.num_columns == 1 and (hint := _other_separator(path, form, separator)):
+    # Names that are not UTF-8 are found out when they are asked for.
+    if len(table.column_names) == 1 and (hint := _other_separator(path, form, separator)):
         raise DataError(hint)
     # Arrow hands over as bytes what is not UTF-8.
     if foreign := [field.name for field in table.schema if kinds.is_binary(field.type)]:
@@ -207,10 +215,13 @@ def _head(path: Path) -> bytes:
         return file.read(1 << 16)
 
 
+def _is_utf16(path: Path) -> bool:
+    return _head(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
 def _describe_encoding(path: Path, form: CsvFormat, detail: str) -> str:
     """Say that a file is written in another encoding, and which one to try."""
-    utf16 = _head(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    other = "utf-16" if utf16 and form.encoding != "utf-16" else "latin-1" if form.encoding == "utf-8" else "utf-8"
+    other = "utf-16" if _is_utf16(path) else "latin-1" if form.encoding == "utf-8" else "utf-8"
     return (
         f'"{path}" is not written in {form.encoding} ({detail}); pass encoding="{other}", '
         "or whichever the file was written in"

@@ -167,11 +167,13 @@ class _Fault(NamedTuple):
 
     finding: str
     remedy: str
+    alternative: str = ""
 
 
 def _describe_faults(faults: dict[str, _Fault], where: str, limit: int = 20) -> str:
     """Say what is wrong with each column and then what to do, each remedy once."""
-    remedies = ", ".join(dict.fromkeys(fault.remedy for fault in faults.values()))
+    advice = [words for fault in faults.values() for words in (fault.remedy, fault.alternative) if words]
+    remedies = ", ".join(dict.fromkeys(advice))
     findings = [f'"{name}" {fault.finding}' for name, fault in faults.items()]
     if len(findings) == 1:
         name, fault = next(iter(faults.items()))
@@ -238,8 +240,7 @@ def _describe_text(column: Any) -> _Fault:
     if words and all(DECIMAL_COMMA.fullmatch(word) for word in words):
         return _Fault(finding, 'read decimal commas with decimal=","')
     if words <= _MARKERS or 2 * len(bad) <= len(column):
-        finding += "; the others are numbers, so these may mark missing values"
-        return _Fault(finding, "fill or drop these rows, or encode text as numbers")
+        return _Fault(f"{finding}, which may mark missing values", _FILL, "encode text as numbers")
     return _Fault(finding, "encode text as numbers")
 
 

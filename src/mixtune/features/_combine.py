@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from array_api_compat import array_namespace, device
 
@@ -101,5 +102,23 @@ class Concatenate:
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of every map, in their order."""
-        parts = [part.transform(X) for part in self.maps]
+        return self._join([part.transform(X) for part in self.maps])
+
+    def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
+        """Compute the features of rows whose columns have names; maps that know names pick theirs by name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Concatenate([Identity(2)]).transform_named(np.array([[3.0, 4.0]]), ["u", "v"])
+        array([[3., 4.]])
+        """
+        return self._join([self._named(part, X, columns) for part in self.maps])
+
+    @staticmethod
+    def _named(part: Any, X: Array, columns: Sequence[str]) -> Array:
+        return part.transform_named(X, columns) if hasattr(part, "transform_named") else part.transform(X)
+
+    @staticmethod
+    def _join(parts: list[Array]) -> Array:
         return array_namespace(*parts).concat(parts, axis=1)

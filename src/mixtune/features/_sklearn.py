@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ from array_api_compat import is_torch_array
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune.data._naming import arrange
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._protocol import Array, as_rows, back_to, check_finite
 
@@ -31,6 +33,8 @@ class SklearnFeatures:
     ----------
     n_inputs : int or None
         Number of columns of ``X``, where the transformer knows it.
+    input_names : tuple of str or None
+        Names of the columns of ``X``, where the transformer was fitted on a data frame.
     n_features_out : int
         Number of features.
 
@@ -51,6 +55,7 @@ class SklearnFeatures:
 
     transformer: Any
     n_inputs: int | None = field(init=False)
+    input_names: tuple[str, ...] | None = field(init=False)
     n_features_out: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -64,6 +69,8 @@ class SklearnFeatures:
         object.__setattr__(self, "transformer", copy.deepcopy(self.transformer))
         n_inputs = getattr(self.transformer, "n_features_in_", None)
         object.__setattr__(self, "n_inputs", None if n_inputs is None else int(n_inputs))
+        names = getattr(self.transformer, "feature_names_in_", None)
+        object.__setattr__(self, "input_names", None if names is None else tuple(map(str, names)))
         object.__setattr__(self, "n_features_out", self._count_features(name))
 
     def _count_features(self, name: str) -> int:
@@ -84,7 +91,8 @@ class SklearnFeatures:
         Parameters
         ----------
         X
-            Array, tensor, or (for transformers that choose columns by name) a data frame.
+            Array, tensor, or (for transformers that choose columns by name) a data frame. The columns of an array
+            or a tensor are taken to be in the order in which the transformer was fitted.
 
         Returns
         -------
@@ -96,21 +104,55 @@ class SklearnFeatures:
         else:
             rows = as_rows(X, self.n_inputs)
             features = self._dense(np.asarray(rows.cpu()) if is_torch_array(rows) else rows)
+        return back_to(X, self._check(features))
+
+    def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
+        """Compute the features of rows whose columns have names, in whatever order.
+
+        Parameters
+        ----------
+        X
+            Array or tensor.
+        columns
+            The names of its columns. The transformer gets those it was fitted on, in its order, as a pandas frame
+            if pandas is installed; a transformer fitted without names gets them all as they come.
+
+        Raises
+        ------
+        DataError
+            If columns that the transformer was fitted on are missing.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from sklearn.preprocessing import MaxAbsScaler
+        >>> features = SklearnFeatures(MaxAbsScaler().fit(pd.DataFrame({"u": [1.0], "v": [10.0]})))
+        >>> features.transform_named(np.array([[10.0, 1.0]]), ["v", "u"])
+        array([[1., 1.]])
+        """
+        if self.input_names is None:
+            return self.transform(X)
+        rows = arrange(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
+        return back_to(X, self._check(self._dense(rows)))
+
+    def _check(self, features: Any) -> Any:
         if features.ndim != 2 or features.shape[1] != self.n_features_out:
             raise DataError(
                 f"the transformer gave features of shape {features.shape}, not {self.n_features_out} columns; "
                 "wrap one whose output has a fixed width"
             )
         check_finite(features, "the features")
-        return back_to(X, features)
+        return features
 
     def _dense(self, X: Any) -> Any:
         with warnings.catch_warnings():
-            # Columns are compared by number here and by name where domains are made.
+            # Columns of arrays are compared by number here, and by name in transform_named.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             try:
                 features = self.transformer.transform(X)
             except (TypeError, ValueError) as error:
-                raise DataError(f"{type(self.transformer).__name__} cannot transform X: {error}") from error
+                named = self.input_names is not None and not hasattr(X, "columns")
+                advice = "; if it chooses columns by name, pass a data frame or install pandas" if named else ""
+                raise DataError(f"{type(self.transformer).__name__} cannot transform X: {error}{advice}") from error
         features = np.asarray(features.toarray() if hasattr(features, "toarray") else features)
         return features if features.dtype == np.float32 else features.astype(np.float64)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
+from mixtune.data._words import quoted
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.features._protocol import DTYPES, Array, check_finite, count
 
@@ -87,8 +88,12 @@ class TorchFeatures:
             n_features_out = _guess_width(torch, module, cut)
         try:
             frozen = copy.deepcopy(module).eval().to(device=device, dtype=getattr(torch, dtype))
-        except RuntimeError as error:
-            raise ParameterError(f"the module cannot be copied to {device} as {dtype}: {error}") from error
+        except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+            # PyTorch built without CUDA says so with an AssertionError.
+            raise ParameterError(
+                f'the module cannot be copied to device="{device}" as {dtype}: {error}; use device="cpu" '
+                "where there is no such device"
+            ) from error
         if cut is not None:
             frozen.get_submodule(cut).register_forward_pre_hook(_stop, with_kwargs=True)
         values = (frozen, cut, count(batch_size, "batch_size"), str(device), dtype)
@@ -188,8 +193,11 @@ def _find_cut(torch: Any, module: Any) -> str:
 def _check_name(module: Any, cut: str) -> None:
     names = [name for name, _ in module.named_modules() if name]
     if cut not in names:
-        close = get_close_matches(cut, names) or names[-3:]
-        raise ParameterError(f"cut={cut!r} is not a layer of the module; it has {', '.join(close)}, ...")
+        if not names:
+            raise ParameterError(f"cut={cut!r} is not a layer of the module, which has none inside; pass cut=None")
+        close = get_close_matches(str(cut), names)
+        guess = f"did you mean {quoted(close)}? " if close else ""
+        raise ParameterError(f"cut={cut!r} is not a layer of the module; {guess}its layers are {quoted(names, 20)}")
 
 
 def _guess_width(torch: Any, module: Any, cut: str | None) -> int:

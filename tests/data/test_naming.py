@@ -1,0 +1,83 @@
+"""Feature maps fitted on named columns get their columns by name, whatever the order in the domains."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.compose import make_column_transformer
+from sklearn.preprocessing import StandardScaler
+
+from mixtune.data import Domain, Domains
+from mixtune.errors import DataError
+from mixtune.features import Concatenate, Identity, SklearnFeatures
+
+
+def hide_pandas(monkeypatch):
+    def refuse(name):
+        raise ImportError(name)
+
+    # Only from mixtune: scikit-learn does not bear a pandas that was there before.
+    monkeypatch.setattr("mixtune.data._naming.import_module", refuse)
+
+
+def swapped_columns():
+    frame = pd.DataFrame({"u": [1.0, 2.0, 3.0, 4.0], "v": [10.0, 30.0, 50.0, 70.0], "w": [0.0, 1.0, 0.0, 5.0]})
+    parts = {"a": (frame[:2], [1, 2]), "b": (frame[2:], [3, 4])}
+    return frame, Domains.from_dict(parts, focal="a")
+
+
+@pytest.mark.parametrize("wrap", [SklearnFeatures, lambda scaler: scaler], ids=["wrapped", "bare"])
+@pytest.mark.parametrize("order", [["w", "u", "v"], ["v", "u"]], ids=" ".join)
+@pytest.mark.parametrize("with_pandas", [True, False])
+def test_map_hands_over_columns_by_name(monkeypatch, wrap, order, with_pandas):
+    frame, domains = swapped_columns()
+    scaler = StandardScaler().fit(frame[order])
+    expected = scaler.transform(frame[order])
+    if not with_pandas:
+        hide_pandas(monkeypatch)
+    with warnings.catch_warnings():
+        # A bare transformer says that an array has no names; the order is right all the same.
+        if not with_pandas:
+            warnings.simplefilter("ignore")
+        mapped = domains.map(wrap(scaler))
+    np.testing.assert_allclose(np.vstack([mapped["a"].X, mapped["b"].X]), expected)
+
+
+def test_map_by_name_with_tensors_and_joined_maps():
+    frame, domains = swapped_columns()
+    scaler = StandardScaler().fit(frame[["v", "u", "w"]])
+    joint = Concatenate([Identity(3), SklearnFeatures(scaler)])
+    expected = np.hstack([frame, scaler.transform(frame[["v", "u", "w"]])])[:2]
+    np.testing.assert_allclose(domains.map(joint)["a"].X, expected)
+    tensors = tuple(Domain(d.name, torch.tensor(d.X.copy()), torch.tensor(d.y.copy()), d.columns) for d in domains)
+    U = Domains(tensors, focal="a").map(joint)["a"].X
+    assert isinstance(U, torch.Tensor)
+    np.testing.assert_allclose(U.numpy(), expected)
+
+
+def test_map_uses_the_names_of_the_others_for_a_domain_without():
+    frame, domains = swapped_columns()
+    scaler = StandardScaler().fit(frame[["w", "v", "u"]])
+    bare = Domain("a", domains["a"].X, domains["a"].y)
+    mapped = Domains((bare, domains["b"]), focal="a").map(SklearnFeatures(scaler))
+    np.testing.assert_allclose(mapped["a"].X, scaler.transform(frame[["w", "v", "u"]])[:2])
+
+
+def test_map_names_the_missing_columns():
+    frame, domains = swapped_columns()
+    scaler = StandardScaler().fit(frame.rename(columns={"u": "size", "w": "age"}))
+    for feature_map in (SklearnFeatures(scaler), scaler):
+        with pytest.raises(DataError, match='StandardScaler was fitted on columns that the data lack: "size", "age"'):
+            domains.map(feature_map)
+
+
+def test_map_with_columns_chosen_by_name(monkeypatch):
+    frame, domains = swapped_columns()
+    chooser = make_column_transformer((StandardScaler(), ["w"]), ("passthrough", ["u"])).fit(frame[["v", "w", "u"]])
+    features = SklearnFeatures(chooser)
+    np.testing.assert_allclose(domains.map(features)["b"].X, chooser.transform(frame[["v", "w", "u"]])[2:])
+    hide_pandas(monkeypatch)
+    with pytest.raises(DataError, match=r"ColumnTransformer cannot transform X.*install pandas"):
+        domains.map(features)
