@@ -30,7 +30,7 @@ ROOMS = [
     "report",
     "cli",
 ]
-OPTIONAL = {"torch": {"_array", "features"}, "cupyx": {"_array"}, "ot": {"weights"}}
+OPTIONAL = {"torch": {"_array", "features"}, "cupyx": {"_array"}, "ot": {"weights"}, "matplotlib": {"report"}, "pandas": {"data", "features"}}
 
 
 def room_of(path: Path) -> str:

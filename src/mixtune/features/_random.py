@@ -148,13 +148,15 @@ class RandomFeatures:
         """Number of features: the width, and one more with the constant."""
         return self.width + int(self.constant)
 
-    def transform(self, X: Array, /) -> Array:
+    def transform(self, X: Array, /, *, out: Array | None = None) -> Array:
         """Compute the features of the rows of ``X``.
 
         Parameters
         ----------
         X
             Array or tensor of shape (n, n_inputs).
+        out
+            Where to write the features, to save the allocation when the same map is applied again and again.
 
         Returns
         -------
@@ -169,11 +171,14 @@ class RandomFeatures:
         rows = as_rows(X, self.n_inputs)
         xp = array_namespace(rows)
         layer = self._layer(xp, device(rows))
-        U = xp.empty((rows.shape[0], self.n_features_out), dtype=layer[0].dtype, device=device(rows))
+        shape = (rows.shape[0], self.n_features_out)
+        U = xp.empty(shape, dtype=layer[0].dtype, device=device(rows)) if out is None else out
+        if tuple(U.shape) != shape or U.dtype != layer[0].dtype:
+            raise ParameterError(f"out must have shape {shape} and dtype {self.dtype}; got {tuple(U.shape)}, {U.dtype}")
         if self.constant:
             U[:, -1] = 1
         # Blocks keep the temporaries small: in the cache for NumPy, large enough to keep a GPU busy otherwise.
-        step = max(1, (1 << 18 if is_numpy_array(rows) else 1 << 22) // self.width)
+        step = max(1, (1 << 17 if is_numpy_array(rows) else 1 << 22) // self.width)
         for start in range(0, rows.shape[0], step):
             with np.errstate(over="ignore", invalid="ignore"):
                 block = xp.astype(rows[start : start + step, :], U.dtype)

@@ -14,7 +14,7 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, freeze, is_numpy, match, namespace
+from mixtune._array import Array, all_finite, as_float64, column_gram, freeze, is_numpy, match, namespace
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments._rows import check_rows, float64_blocks, nonfinite_error
@@ -111,7 +111,7 @@ class Moments:
         gram = cross = None
         with np.errstate(all="ignore"):  # non-finite sums are diagnosed below
             for block, targets in float64_blocks(U, Y):
-                g, c = block.T @ block, block.T @ targets
+                g, c = column_gram(block), block.T @ targets
                 s = xp.sum(targets**2, axis=0)
                 if gram is None:
                     gram, cross, square = g, c, s
@@ -169,7 +169,7 @@ class Moments:
         """``U'U``, shape (p, p)."""
         assert self._rows is not None
         U = self._rows[0]
-        return freeze(U.T @ U)
+        return freeze(column_gram(U))
 
     @property
     def cross(self) -> Array:
@@ -303,7 +303,7 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
     unsummed = [(m._rows[0], m._rows[1], w) for m, w in active if m._rows is not None and "gram" not in m.__dict__]
     for group in _groups(unsummed, 4 * first.n_features):
         U, _ = _stack(xp, group)
-        gram += U.T @ U
+        gram += column_gram(U)
     return GramSystem(gram, cross, square)
 
 
@@ -339,7 +339,7 @@ def _merge(moments: Sequence[Moments]) -> Moments:
     gram = sum(m.gram for m in moments if m._rows is None)
     if kept:
         U = xp.concat([pair[0] for pair in kept])
-        gram = gram + U.T @ U
+        gram = gram + column_gram(U)
     return Moments._make(count, single, gram=gram, cross=cross, square=square, rows=None)
 
 

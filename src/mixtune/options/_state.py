@@ -35,7 +35,7 @@ class StateMap(Protocol):
         """Features (paths, p) at ``date``."""
 
     def backward(self, data: PathData) -> Iterator[tuple[int, Floats]]:
-        """``(date, features)`` from the last date before maturity down to 1."""
+        """``(date, features)`` from the last date before maturity down to 1; use each before asking for the next."""
 
 
 class DateByDate(ABC):
@@ -127,9 +127,16 @@ class RandomState(DateByDate):
             layer=layer,
         )
 
-    def transform(self, X: Floats, date: int) -> Floats:
+    def transform(self, X: Floats, date: int, *, out: Floats | None = None) -> Floats:
         assert self.layer is not None, "fit the state map first"
-        return self.layer.transform(X if self.scaling is None else self.scaling.apply(X, date))
+        return self.layer.transform(X if self.scaling is None else self.scaling.apply(X, date), out=out)
+
+    def backward(self, data: PathData) -> Iterator[tuple[int, Floats]]:
+        """As for all maps; the features of one date are overwritten by those of the next."""
+        assert self.layer is not None, "fit the state map first"
+        buffer = np.empty((len(data), self.layer.n_features_out))
+        for date in range(data.n_dates - 1, 0, -1):
+            yield date, self.transform(inputs(data, date), date, out=buffer)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from mixtune._array import to_numpy
 from mixtune._checks import check_choice, check_nonnegative
-from mixtune.data import Domain, Domains
+from mixtune.data import Domains
 from mixtune.errors import ParameterError
 from mixtune.features import FeatureMap
 from mixtune.weights._rule import DomainWeights, Evidence, WeightRule, normalise
@@ -162,11 +162,9 @@ class WassersteinWeights(WeightRule):
         if self.on == "features" and feature_map is None:
             raise ParameterError('WassersteinWeights(on="features") needs feature_map; pass it to weigh')
 
-        def cloud(domain: Domain) -> Floats:
-            inputs = domain.X if self.on == "inputs" or feature_map is None else feature_map.transform(domain.X)
-            return np.hstack([to_numpy(inputs), to_numpy(domain.targets)]).astype(np.float64)
-
-        return [cloud(domain) for domain in domains]
+        if self.on == "features" and feature_map is not None:
+            domains = domains.map(feature_map)
+        return [np.hstack([to_numpy(d.X), to_numpy(d.targets)]).astype(np.float64) for d in domains]
 
     def _distances(
         self, clouds: Sequence[Floats], focal: int
