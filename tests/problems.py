@@ -75,7 +75,7 @@ def problem_options(draw, *, max_horizon=50):
         "transfer": transfer,
         "stability": stability,
         "horizon": draw(st.integers(0, max_horizon)),
-        "ridge": draw(st.sampled_from([0.1, 1.0, 10.0])),
+        "ridge": draw(st.sampled_from([0.0, 0.1, 1.0, 10.0])),
         "zero_weight": draw(st.booleans()),
         "start": draw(kinds),
         "reference": draw(kinds),

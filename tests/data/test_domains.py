@@ -211,3 +211,9 @@ def test_a_focal_label_is_one_label():
         Domains.from_table({"d": ["a"], "x": [1], "y": [2]}, target="y", domain="d", focal=["a"])
     with pytest.raises(DataError, match="there is no domain"):
         Domains.from_dict({"a": ([[0.0]], [0])}, focal=["a"])
+
+
+def test_vectors_and_matrices_of_targets_do_not_mix():
+    X = [[1.0], [2.0]]
+    with pytest.raises(DataError, match="all of them as"):
+        Domains.from_dict({"a": (X, [1.0, 2.0]), "b": (X, [[1.0], [2.0]])}, focal="a")

@@ -23,7 +23,7 @@ def test_latin_1(tmp_path, name):
         Domains.from_files(header, target="y")
     assert Domains.from_files(header, target="y", encoding="latin-1")["a"].columns == ("größe",)
     labels = write(tmp_path, "x,y,city\n1,2,Köln\n", "latin-1", name)
-    with pytest.raises(DataError, match=r'a.csv.* \(in column "city"\); pass encoding="latin-1"'):
+    with pytest.raises(DataError, match=r'a.csv.*pass encoding="latin-1"'):
         Domains.from_files(labels, target="y", domain="city", focal="Köln")
     domains = Domains.from_files(labels, target="y", domain="city", focal="Köln", encoding="latin-1")
     assert domains.names == ("Köln",)
@@ -112,3 +112,17 @@ def test_bad_options(tmp_path, options, message):
     path = write(tmp_path, "x,y\n1,2\n")
     with pytest.raises(ParameterError, match=message):
         Domains.from_files(path, target="y", **options)
+
+
+def test_labels_are_read_as_they_are_written(tmp_path):
+    file = tmp_path / "shops.csv"
+    file.write_text("x,y,shop\n1,1,007\n2,2,7\n3,3,1.50\n4,4,1.5\n5,5,true\n")
+    domains = Domains.from_files(file, target="y", domain="shop", focal="007")
+    assert domains.names == ("007", "7", "1.50", "1.5", "true")
+
+
+def test_empty_labels_are_missing(tmp_path):
+    file = tmp_path / "shops.csv"
+    file.write_text("x,y,shop\n1,1,a\n2,2,\n")
+    with pytest.raises(DataError, match="shop"):
+        Domains.from_files(file, target="y", domain="shop", focal="a")

@@ -180,7 +180,7 @@ def test_bad_rows_and_surprising_modules():
         def forward(self, x):
             return self.hidden(x)
 
-    with pytest.raises(ParameterError, match='never calls its layer "head"'):
+    with pytest.raises(ParameterError, match="last linear layer that runs"):
         TorchFeatures(Unused()).transform(X)
 
     class Exploding(nn.Module):

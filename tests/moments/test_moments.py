@@ -170,6 +170,29 @@ def test_memory_mapped_rows_stream(tmp_path):
     same(streamed, Moments.from_rows(np.asarray(U), y), 1e-10)
 
 
+@pytest.mark.parametrize("p", [10, 3])
+def test_forgetting_a_large_site_restores_the_small_one(p):
+    """What is left after subtraction carries the rounding of what was summed; the minimum norm must not follow it."""
+    rng = np.random.default_rng(0)
+    small, large = (Moments.from_rows(*make_rows(rng, n, p, None)) for n in (5, 100_000))
+    left = (small + large) - large
+    for ridge in (0.0, 1.0):
+        np.testing.assert_allclose(left.head(ridge), small.head(ridge), atol=1e-6)
+
+
+def test_given_sums_are_copies_and_checked():
+    gram = np.eye(2)
+    moments = Moments(3, gram, np.ones(2), 1.0)
+    gram[0, 0] = 7.0
+    assert moments.gram[0, 0] == 1.0
+    with pytest.raises(AttributeError):
+        moments.count = 99
+    with pytest.raises(DataError, match="symmetric"):
+        Moments(3, [[1.0, 2.0], [0.0, 1.0]], np.ones(2), 1.0)
+    with pytest.raises(DataError, match="negative"):
+        Moments(3, -np.eye(2), np.ones(2), 1.0)
+
+
 def test_kept_rows_are_copies():
     U, y = np.ones((2, 5)), np.ones(2)
     moments = Moments.from_rows(U, y)

@@ -3,7 +3,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from mixtune import Moments
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.regret import joint_head, joint_subset_head, local_head, mean_local_head
 from problems import make_rows
 
@@ -26,6 +26,14 @@ def test_against_scikit_learn(rows):
     np.testing.assert_allclose(joint_head(moments, ridge=2.0), ridge(rows))
     np.testing.assert_allclose(joint_subset_head(moments, [0, 2], ridge=2.0), ridge([rows[0], rows[2]]))
     np.testing.assert_allclose(mean_local_head(moments, ridge=2.0), np.mean([ridge([r]) for r in rows], axis=0))
+
+
+def test_means_need_like_datasets():
+    unlike = [Moments.from_rows(np.ones((3, p)), np.ones(3)) for p in (2, 3)]
+    with pytest.raises(DataError, match="same feature map"):
+        mean_local_head(unlike, ridge=1.0)
+    with pytest.raises(ParameterError, match="no datasets"):
+        mean_local_head([], ridge=1.0)
 
 
 @pytest.mark.parametrize("subset", [[], [0, 0], [3], [-1]])

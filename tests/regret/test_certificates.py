@@ -40,8 +40,8 @@ def test_terms_of_theorem_1(domains, temperature, threshold):
     bound = generalisation_bound(weights, delta=0.1, loss_lipschitz=2.0, model_lipschitz=3.0, constant=1.5)
     penalty = kl / temperature if temperature else 0.0
     assert bound.objective == pytest.approx(w @ relevance + penalty)
-    assert bound.pac == pytest.approx(math.sqrt(6 * math.log(2 * 3 / 0.1)) / math.sqrt(2 * 60))
-    assert bound.pac_from_proof == pytest.approx(6 * math.sqrt(math.log(2 * 3 / 0.1) / (2 * 20)))
+    assert bound.pac_as_printed == pytest.approx(math.sqrt(6 * math.log(2 * 3 / 0.1)) / math.sqrt(2 * 60))
+    assert bound.pac == pytest.approx(6 * math.sqrt(math.log(2 * 3 / 0.1) / (2 * 20)))
     assert bound.total == pytest.approx(6 * 1.5 * bound.objective + bound.pac)
 
 
@@ -70,6 +70,18 @@ def test_other_weights_are_refused_by_name(domains):
             function(weights)
     with pytest.raises(ParameterError, match="WassersteinWeights"):
         generalisation_bound(weights, delta=0.1, loss_lipschitz=1.0, model_lipschitz=1.0)
+
+
+def test_sliced_distances_certify_nothing(domains):
+    weights = WassersteinWeights(1.0, distance="sliced").weigh(domains=domains)
+    with pytest.raises(ParameterError, match="Wasserstein distances themselves"):
+        generalisation_bound(weights, delta=0.1, loss_lipschitz=1.0, model_lipschitz=1.0)
+
+
+@pytest.mark.parametrize("transfer", [0.0, 0.5])
+def test_descent_is_compared_over_its_own_steps(transfer):
+    problem = make_problem(0, transfer=transfer, horizon=1)
+    assert certify(descend(problem, learning_rate=1e-3, steps=1000)).suboptimality > 0
 
 
 def test_certify_ranks_algorithms():

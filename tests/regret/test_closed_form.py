@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from scipy.optimize import minimize
 from sklearn.linear_model import Ridge
 
-from mixtune import EqualWeights, Moments, PredictiveWeights, RegretProblem, solve
+from mixtune import Domains, EqualWeights, Moments, PredictiveWeights, RegretProblem, WassersteinWeights, solve
+from mixtune.errors import ParameterError
 from mixtune.regret import certify, joint_head, optimal_cost
 from mixtune.regret.reference import value_functions
 from problems import condition, make_arguments, make_problem, problem_options
@@ -32,6 +33,36 @@ def test_equals_riccati_everywhere_on_the_path(options):
         assert close(fast.controls_at(t[:-1]), slow.controls_at(t[:-1]), tolerance)
         assert fast.effective_ridge == pytest.approx(slow.effective_ridge)
     assert close(fast.regret, slow.regret, tolerance, scale=max(1.0, slow.energy))
+
+
+@pytest.mark.parametrize("start", [None, "own"])
+@pytest.mark.parametrize(("transfer", "stability"), [(2.0, 0.05), (0.0, 1.0), (1.0, 0.0), (1e-6, 1.0)])
+def test_controls_keep_their_digits(transfer, stability, start):
+    """Far from the end controls are tiny; summed up they must still lead from the start to the end."""
+    problem = make_problem(1, transfer=transfer, stability=stability, horizon=20, start=start)
+    solution = solve(problem)
+    controls = solution.controls_at(np.arange(20))
+    assert close(solution.heads - problem.start, controls.sum(axis=0), 1e-12)
+    if start is None and transfer == 2.0:
+        growth = controls[1:10] / controls[:9]
+        expected = np.cosh(1.5 * solution.path.schedule.omega) / np.cosh(0.5 * solution.path.schedule.omega)
+        np.testing.assert_allclose(growth[0], expected, rtol=1e-9)
+        assert np.all(controls[0] != 0)
+    with pytest.raises(ParameterError, match="from 0 to 19"):
+        solution.controls_at(20)
+
+
+@pytest.mark.parametrize("rule", ["temperature", "threshold"])
+def test_wasserstein_limits_reach_the_focal_head(rule):
+    rng = np.random.default_rng(0)
+    data = {n: (rng.standard_normal((12, 2)) + k, rng.standard_normal(12)) for k, n in enumerate("abc")}
+    domains = Domains.from_dict(data, focal="a")
+    weigher = WassersteinWeights(1e9) if rule == "temperature" else WassersteinWeights(1.0, 0.0)
+    moments = [Moments.from_rows(d.X, d.y) for d in domains]
+    problem = RegretProblem(
+        moments=moments, weights=weigher.weigh(domains=domains), ridge=0.0, transfer=1.0, stability=1.0, horizon=3
+    )
+    assert close(solve(problem).coef, moments[0].head(0.0))
 
 
 @settings(max_examples=60)
@@ -203,6 +234,14 @@ def test_least_squares_limit(sizes):
     assert solution.energy == pytest.approx(solution.ideal_loss, abs=1e-9)
     almost = solve(RegretProblem(**{**arguments, "stability": 1e-9}))
     assert close(solution.coef, almost.coef, 1e-6)
+
+
+def test_least_squares_forgets_given_heads():
+    rows, arguments = make_arguments(6, sizes=(3, 2), p=8, transfer=0.0, stability=0.0, horizon=3)
+    problem = RegretProblem(**{**arguments, "ridge": None, "heads": np.ones((2, 8))})
+    X = np.vstack([np.sqrt(w) * U for w, (U, _) in zip(problem.weights, rows)])
+    y = np.concatenate([np.sqrt(w) * y for w, (_, y) in zip(problem.weights, rows)])
+    assert close(solve(problem).coef, np.linalg.lstsq(X, y, rcond=None)[0], 1e-8)
 
 
 def test_horizon_zero_stays_at_the_start():

@@ -73,6 +73,15 @@ def test_the_attack_keeps_to_its_budget(monkeypatch):
         assert np.linalg.norm(dY, axis=1).max() <= 0.01 * (1 + 1e-12)
 
 
+def test_worst_is_monotone_and_beats_random_at_any_scale():
+    study = adversarial_sensitivity(
+        rows(), **SETTINGS, epsilons=[0.1, 1.0, 3.0], shares=[0.1, 0.29, 1.0], trials=4, seed=2
+    )
+    assert np.all(np.diff(study.worst, axis=0) >= 0)
+    assert np.all(np.diff(study.worst, axis=1) >= 0)
+    assert np.all(study.worst >= study.random.max(axis=-1))
+
+
 def test_refused():
     for change in ({"epsilons": [0.0]}, {"epsilons": []}, {"shares": [1.5]}, {"trials": 0}):
         arguments = {"epsilons": [0.1], "shares": [0.5], **change}

@@ -57,6 +57,23 @@ def test_rank_deficient_tensors():
     np.testing.assert_allclose(Moments.from_rows(U, torch.ones(5)).head(0.0).numpy(), np.full(3, 1 / 3))
 
 
+def test_gradients_stay_outside():
+    U = torch.ones((5, 2), dtype=torch.float64, requires_grad=True)
+    assert not Moments.from_rows(U, torch.ones(5)).gram.requires_grad
+
+
+def test_sensitivity_takes_tensors():
+    from mixtune.regret import adversarial_sensitivity
+
+    rng = np.random.default_rng(0)
+    rows = [(torch.asarray(rng.standard_normal((9, 2))), torch.asarray(rng.standard_normal(9))) for _ in range(2)]
+    options = {"weights": [0.5, 0.5], "ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 1}
+    study = adversarial_sensitivity(rows, **options, epsilons=[0.1], shares=[0.5], trials=1, seed=0)
+    assert study.worst[0, 0] > 0
+
+
 def test_mixing_libraries_is_refused():
+    with pytest.raises(DataError, match="different libraries"):
+        Moments.from_rows(np.ones((5, 3)), np.ones(5)).loss(torch.ones(3))
     with pytest.raises(DataError, match="different libraries"):
         Moments.from_rows(torch.ones((5, 3)), np.ones(5))

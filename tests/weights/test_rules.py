@@ -15,7 +15,7 @@ from mixtune import (
     WassersteinWeights,
     wasserstein_distance,
 )
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.weights import GivenWeights
 from mixtune.weights._predictive import predictive_shares
 from mixtune.weights._rule import normalise
@@ -126,6 +126,15 @@ def test_rescaling_makes_settings_unit_free(scale):
     np.testing.assert_allclose(here.values, there.values, rtol=1e-7)
 
 
+def test_screening_changes_no_weight():
+    domains = Domains.from_dict(clouds(shifts=(0.0, 0.5, 9.0)), focal="a")
+    full, quick = (WassersteinWeights(5.0, 0.4, screen=s).weigh(domains=domains) for s in (False, True))
+    np.testing.assert_array_equal(full.values, quick.values)
+    assert quick.distances[2].method == "screened"
+    assert quick.distances[2].lower <= full.distances[2].value
+    assert quick.distances[1] == full.distances[1]
+
+
 def test_permuting_the_sources_changes_nothing_else():
     data = clouds()
     turned = dict(reversed(data.items()))
@@ -190,6 +199,27 @@ def test_equal_and_given():
         GivenWeights([0.1, 0.2, 0.3, 0.5]).weigh(moments=moments)
 
 
+def test_heads_that_are_not_numbers_are_refused_and_wild_ones_cut_off():
+    moments = [Moments.from_rows(np.ones((3, 1)), np.full(3, level)) for level in (1.0, 2.0)]
+    with pytest.raises(DataError, match=r"heads\[0\] holds NaN"):
+        PredictiveWeights(1.0).weigh(moments=moments, heads=[[np.nan], [1.0]])
+    wild = PredictiveWeights(1.0).weigh(moments=moments, heads=[[1.0], [1e200]])
+    np.testing.assert_allclose(wild.values, [1.0, 0.0])
+    with pytest.raises(DataError, match="from_rows"):
+        PredictiveWeights(1.0).weigh(moments=[1, 2], ridge=1.0)
+    with pytest.raises(ParameterError, match="focal must be"):
+        EqualWeights().weigh(moments=moments, focal=1.5)
+
+
+def test_clouds_given_directly_are_checked():
+    points = [np.random.default_rng(k).standard_normal((6, 2)).tolist() for k in range(3)]
+    rule = WassersteinWeights(1.0)
+    assert on_simplex(rule.weigh_clouds(points).values, 0)
+    for wrong in ({"focal": 3}, {"focal": -1}, {"counts": [1, 2]}, {"counts": [0, 1, 2]}, {"names": ("a",)}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            rule.weigh_clouds(points, **wrong)
+
+
 def test_weights_print_on_one_line():
     weights = WassersteinWeights(1.0).weigh(domains=Domains.from_dict(clouds(), focal="a"))
     assert repr(weights).startswith("TransportWeights(wasserstein; ")
@@ -225,6 +255,7 @@ def test_what_is_missing_is_named():
         lambda: WassersteinWeights(float("inf")),
         lambda: WassersteinWeights(1.0, -0.1),
         lambda: WassersteinWeights(1.0, float("nan")),
+        lambda: WassersteinWeights(1.0, seed=-1),
         lambda: WassersteinWeights(1.0, on="pictures"),
         lambda: WassersteinWeights(1.0, distance="taxi"),
     ],

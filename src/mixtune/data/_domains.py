@@ -211,7 +211,7 @@ class Domains:
         if focal is None:
             raise ParameterError("focal is not given; name the focal domain, or use one file a domain")
         members, name = members_of_table(
-            read_table(files[0], form),
+            read_table(files[0], form, text=[domain]),
             target=target,
             domain=domain,
             focal=focal,

@@ -74,6 +74,11 @@ def check_alike(domain: Domain, focal: Domain) -> None:
                 f'domain "{domain.name}" has {count} {what}, the focal domain "{focal.name}" has {wanted}; '
                 f"pass the same {what}"
             )
+    if domain.y.ndim != focal.y.ndim:
+        raise DataError(
+            f'domain "{domain.name}" has targets of shape {tuple(domain.y.shape)}, the focal domain "{focal.name}" of '
+            f"{tuple(focal.y.shape)}; pass all of them as (n,) or all as (n, outputs)"
+        )
     names = f'domain "{domain.name}" and the focal domain "{focal.name}"'
     if domain.columns is not None and focal.columns is not None and domain.columns != focal.columns:
         raise DataError(f"{names} differ in columns: {column_difference(domain.columns, focal.columns)}")

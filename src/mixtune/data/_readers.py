@@ -7,6 +7,7 @@ import gzip
 import os
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def file_label(path: Path) -> str:
     return path.name[: -len(ending)] if ending else path.stem
 
 
-def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8) -> Table:
+def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Sequence[str] = ()) -> Table:
     """Read one CSV, TSV or Parquet file; the ending of its name says which, and .gz that it is compressed.
 
     Parameters
@@ -122,6 +123,8 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8) -> Table:
         The file. CSV has a header line.
     form
         How CSV is written; Parquet needs none of it.
+    text
+        Columns of a CSV file to read as they are written: labels such as 007 and 7 are not the same.
 
     Returns
     -------
@@ -148,7 +151,7 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8) -> Table:
     if not path.is_file():
         raise DataError(f'"{path}" is not a file; check the path')
     try:
-        table = _read_parquet(path) if ending in _PARQUET else _read_csv(path, ending, form)
+        table = _read_parquet(path) if ending in _PARQUET else _read_csv(path, ending, form, text)
     except UnicodeError as error:
         raise DataError(_describe_encoding(path, form, str(error))) from error
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
@@ -167,7 +170,7 @@ def _ending(path: Path) -> str:
     )
 
 
-def _read_csv(path: Path, ending: str, form: CsvFormat) -> Table:
+def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> Table:
     separator = form.separator or _SEPARATORS[ending.removesuffix(".gz")]
     if separator == form.decimal:
         raise ParameterError(
@@ -188,9 +191,13 @@ def _read_csv(path: Path, ending: str, form: CsvFormat) -> Table:
             source,
             read_options=csv.ReadOptions(block_size=min(max(size, 1 << 20), 1 << 30), encoding=form.encoding),
             parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(decimal_point=form.decimal),
+            convert_options=csv.ConvertOptions(
+                decimal_point=form.decimal, column_types=dict.fromkeys(text, pa.string())
+            ),
         )
     except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise DataError(_describe_encoding(path, form, str(error))) from error
         if hint := _other_separator(path, form, separator):
             raise DataError(hint) from error
         raise

@@ -177,12 +177,14 @@ class RandomFeatures:
             raise ParameterError(f"out must have shape {shape} and dtype {self.dtype}; got {tuple(U.shape)}, {U.dtype}")
         if self.constant:
             U[:, -1] = 1
+        check_finite(rows, "X")
         # Blocks keep the temporaries small: in the cache for NumPy, large enough to keep a GPU busy otherwise.
         step = max(1, (1 << 17 if is_numpy_array(rows) else 1 << 22) // self.width)
         for start in range(0, rows.shape[0], step):
             with np.errstate(over="ignore", invalid="ignore"):
                 block = xp.astype(rows[start : start + step, :], U.dtype)
-                check_finite(block, "X", start)
+                if U.dtype != rows.dtype:  # float32 may not hold what float64 did
+                    check_finite(block, "X", start)
                 hidden = U[start : start + step, : self.width]
                 if is_numpy_array(rows):
                     self._hidden_in_place(hidden, block, *layer)

@@ -65,6 +65,7 @@ class TorchFeatures:
     device: str
     dtype: str
     n_features_out: int
+    found_cut: bool = field(repr=False)
 
     def __init__(
         self,
@@ -81,7 +82,8 @@ class TorchFeatures:
             raise ParameterError(f"module is a {type(module).__name__}; pass a torch.nn.Module")
         if dtype not in DTYPES:
             raise ParameterError(f"dtype={dtype!r} is unknown; use one of {', '.join(DTYPES)}")
-        cut = _find_cut(torch, module) if cut == "auto" else cut
+        found_cut = cut == "auto"
+        cut = _find_cut(torch, module) if found_cut else cut
         if cut is not None:
             _check_name(module, cut)
         if n_features_out is None:
@@ -100,6 +102,7 @@ class TorchFeatures:
         for name, value in zip(("module", "cut", "batch_size", "device", "dtype"), values, strict=True):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "n_features_out", count(n_features_out, "n_features_out"))
+        object.__setattr__(self, "found_cut", found_cut)
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X``, batch by batch and without gradients.
@@ -126,14 +129,46 @@ class TorchFeatures:
             batch: Array = rows[start : start + self.batch_size]
             if not is_torch_array(batch):
                 # PyTorch does not take read-only NumPy memory, hence the copy.
-                batch = torch.from_numpy(np.array(batch, dtype=self.dtype))
-            batch = batch.to(device=self.device, dtype=dtype)
+                batch = torch.from_numpy(np.array(batch))
+            # Whole numbers stay whole: they are tokens for an embedding, or the module refuses them with its own words.
+            whole = not (batch.is_floating_point() or batch.dtype == torch.bool) and self._takes_tokens
+            batch = batch.to(device=self.device, dtype=torch.int64 if whole else dtype)
             check_finite(batch.reshape(batch.shape[0], -1), "X", start)
             with torch.inference_mode():
+                if start == 0 and self.found_cut:
+                    self._check_cut(torch, batch[:1])
                 features = self._forward(batch)
             check_finite(features, "the features", start)
             U[start : start + self.batch_size] = features
         return U if is_torch_array(X) else U.numpy()
+
+    @property
+    def _takes_tokens(self) -> bool:
+        torch = _import_torch()
+        return any(isinstance(layer, torch.nn.Embedding | torch.nn.EmbeddingBag) for layer in self.module.modules())
+
+    def _check_cut(self, torch: Any, row: Array) -> None:
+        """A layer found by its place in the module must also be the last linear one to run."""
+        ran: list[str] = []
+        linear = [(n, m) for n, m in self.module.named_modules() if isinstance(m, torch.nn.Linear)]
+        handles = [m.register_forward_pre_hook(lambda *_, name=n: ran.append(name)) for n, m in linear]
+        stop = self.module.get_submodule(self.cut)._forward_pre_hooks
+        kept = dict(stop)
+        for key in [key for key, hook in kept.items() if hook is _stop]:
+            del stop[key]
+        try:
+            self.module(row)
+        except RuntimeError:
+            return  # what the module cannot take is reported by the real pass
+        finally:
+            for handle in handles:
+                handle.remove()
+            stop.clear()
+            stop.update(kept)
+        if ran and ran[-1] != self.cut and not isinstance(self.module, torch.nn.Sequential):
+            raise ParameterError(
+                f'the last linear layer that runs is "{ran[-1]}", not "{self.cut}"; pass cut="{ran[-1]}" to cut there'
+            )
 
     def _forward(self, batch: Array) -> Array:
         """Run one batch up to the cut and flatten what is there."""

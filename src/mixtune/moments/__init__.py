@@ -1,6 +1,6 @@
 """Moments(count, gram, cross, square) of a domain's features; they add, subtract, stream; local heads."""
 
-from mixtune.moments._moments import Moments, weighted_system
+from mixtune.moments._moments import Moments, check_alike, weighted_system
 from mixtune.moments._system import Eigenbasis, GramSystem, RowSystem, System
 
-__all__ = ["Eigenbasis", "GramSystem", "Moments", "RowSystem", "System", "weighted_system"]
+__all__ = ["Eigenbasis", "GramSystem", "Moments", "RowSystem", "System", "check_alike", "weighted_system"]

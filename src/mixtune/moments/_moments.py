@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, SupportsFloat
 
+import array_api_compat
 import numpy as np
 
 from mixtune._array import Array, all_finite, as_float64, column_gram, freeze, is_numpy, match, namespace
@@ -20,7 +21,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.moments._rows import check_rows, float64_blocks, nonfinite_error
 from mixtune.moments._system import EPSILON, GramSystem, RowSystem, System
 
-__all__ = ["Moments", "weighted_system"]
+__all__ = ["Moments", "check_alike", "weighted_system"]
 
 
 class Moments:
@@ -54,8 +55,8 @@ class Moments:
     """
 
     def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
-        gram = as_float64(gram, what="gram")
-        cross = as_float64(cross, what="cross")
+        gram = as_float64(gram, what="gram", copy=True)
+        cross = as_float64(cross, what="cross", copy=True)
         single = cross.ndim == 1
         cross = cross[:, None] if single else cross
         xp = namespace(gram)
@@ -70,6 +71,12 @@ class Moments:
             raise DataError(f"count must be a whole number >= 0; got {count!r}")
         if not (all_finite(gram) and all_finite(cross) and all_finite(square)):
             raise DataError("moments must be finite; these hold NaN or infinity")
+        diagonal = xp.linalg.diagonal(gram)
+        if bool(xp.any(diagonal < 0)) or bool(xp.any(square < 0)):
+            raise DataError("gram's diagonal and square are sums of squares; these hold negative numbers")
+        largest = float(xp.max(xp.abs(gram)))
+        if float(xp.max(xp.abs(gram - gram.T))) > 1e-9 * largest:
+            raise DataError("gram must be symmetric, as U'U is")
         self._fill(int(count), single, gram=gram, cross=cross, square=square, rows=None)
 
     def _fill(
@@ -81,12 +88,15 @@ class Moments:
         cross: Array,
         square: Array,
         rows: tuple[Array, Array] | None,
+        summed: float = 0.0,
     ) -> None:
-        self.count = count
+        self._count = count
         self._single = single
         self._cross = freeze(cross)
         self._square = freeze(square)
         self._rows = rows
+        # The largest diagonal that was ever summed: subtraction leaves rounding of that size behind.
+        self._summed = summed
         if gram is not None:
             self.__dict__["gram"] = freeze(gram)
 
@@ -172,6 +182,11 @@ class Moments:
         return freeze(column_gram(U))
 
     @property
+    def count(self) -> int:
+        """Number of rows."""
+        return self._count
+
+    @property
     def cross(self) -> Array:
         """``U'Y``, shape (p,) or (p, D) like the targets."""
         return self._cross[:, 0] if self._single else self._cross
@@ -204,11 +219,12 @@ class Moments:
         one = slice(index, index + 1)
         rows = None if self._rows is None else (self._rows[0], self._rows[1][:, one])
         parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
-        return self._make(self.count, True, gram=self.__dict__.get("gram"), **parts)
+        return self._make(self.count, True, gram=self.__dict__.get("gram"), summed=self._summed, **parts)
 
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""
-        return self._make(self.count, self._single, gram=self.gram, cross=self._cross, square=self._square, rows=None)
+        parts = {"gram": self.gram, "cross": self._cross, "square": self._square, "rows": None}
+        return self._make(self.count, self._single, summed=self._summed, **parts)
 
     def __repr__(self) -> str:
         kept = ", rows kept" if self._rows else ""
@@ -228,7 +244,7 @@ class Moments:
     def __sub__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        _check_alike([self, other])
+        check_alike([self, other])
         xp = namespace(self._cross)
         count = self.count - other.count
         gram, square = self.gram - other.gram, self._square - other._square
@@ -245,7 +261,8 @@ class Moments:
                 "they were never part of them; subtract only what was added"
             )
         parts = {"gram": gram, "cross": self._cross - other._cross, "square": xp.maximum(square, xp.zeros_like(square))}
-        return self._make(count, self._single, rows=None, **parts)
+        summed = max(self._summed, other._summed, float(xp.max(xp.linalg.diagonal(self.gram))))
+        return self._make(count, self._single, rows=None, summed=summed, **parts)
 
     # --- use ----------------------------------------------------------------------------------------------------
 
@@ -258,7 +275,8 @@ class Moments:
         """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).
 
         ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. The n x n dual
-        is used while the rows are kept.
+        is used while the rows are kept. Sums know features only through U'U, whose condition number is the square of
+        U's: without rows, directions weaker than about 1e-7 of the strongest are lost to rounding.
         """
         ridge = check_nonnegative("ridge", ridge)
         theta = self.system.step(namespace(self._cross).zeros_like(self._cross), ridge)
@@ -273,6 +291,8 @@ class Moments:
         return np.array([self.loss(theta) for theta in heads])
 
     def _check_theta(self, theta: Array) -> Array:
+        if array_api_compat.is_array_api_obj(theta):
+            namespace(theta, self._cross)
         theta = as_float64(theta if is_numpy(self._cross) else match(theta, self._cross), what="theta")
         expected = (self.n_features,) if self._single else tuple(self._cross.shape)
         if tuple(theta.shape) != expected:
@@ -285,7 +305,7 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
 
     The dual form is chosen while all rows with positive weight are at hand and fewer than the features.
     """
-    _check_alike(moments)
+    check_alike(moments)
     active = [(m, float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
     if not active:
         raise ParameterError("all weights are zero; at least one dataset must count")
@@ -304,7 +324,7 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
     for group in _groups(unsummed, 4 * first.n_features):
         U, _ = _stack(xp, group)
         gram += column_gram(U)
-    return GramSystem(gram, cross, square)
+    return GramSystem(gram, cross, square, max(w * m._summed for m, w in active))
 
 
 def _stack(xp: Any, rows: Sequence[tuple[Array, Array, float]]) -> tuple[Array, Array]:
@@ -327,7 +347,7 @@ def _groups(rows: list[tuple[Array, Array, float]], size: int) -> Iterator[list[
 
 def _merge(moments: Sequence[Moments]) -> Moments:
     """The sum of several moments, by one product over all rows that are still kept."""
-    _check_alike(moments)
+    check_alike(moments)
     first = moments[0]
     xp = namespace(first._cross)
     count, single = sum(m.count for m in moments), first._single
@@ -340,10 +360,12 @@ def _merge(moments: Sequence[Moments]) -> Moments:
     if kept:
         U = xp.concat([pair[0] for pair in kept])
         gram = gram + column_gram(U)
-    return Moments._make(count, single, gram=gram, cross=cross, square=square, rows=None)
+    summed = max(m._summed for m in moments)
+    return Moments._make(count, single, gram=gram, cross=cross, square=square, rows=None, summed=summed)
 
 
-def _check_alike(moments: Sequence[Moments]) -> None:
+def check_alike(moments: Sequence[Moments]) -> None:
+    """Refuse moments over different features, outputs or array libraries."""
     first = moments[0]
     for index, m in enumerate(moments[1:], start=1):
         if m.n_features != first.n_features:

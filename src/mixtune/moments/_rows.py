@@ -39,7 +39,7 @@ def float64_blocks(U: Array, Y: Array) -> Iterator[tuple[Array, Array]]:
     """The rows as float64: all at once where they are already, else block by block to bound the copy."""
     xp = namespace(U)
     if U.dtype == xp.float64 and not isinstance(U, np.memmap):
-        yield U, as_float64(Y, what="Y")
+        yield as_float64(U, what="U"), as_float64(Y, what="Y")
         return
     step = max(U.shape[1], BLOCK_BYTES // (8 * U.shape[1]))
     for begin in range(0, U.shape[0], step):

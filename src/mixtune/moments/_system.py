@@ -81,11 +81,16 @@ class System(ABC):
 
 @dataclass(frozen=True, eq=False)
 class GramSystem(System):
-    """``gram`` (p, p), ``cross`` (p, D), ``square`` (D,)."""
+    """``gram`` (p, p), ``cross`` (p, D), ``square`` (D,).
+
+    ``summed`` is the largest diagonal that was ever summed on the way to ``gram``, where larger than what is left:
+    rounding of that size remains after subtraction, and no direction below it can be told from zero.
+    """
 
     gram: Array
     cross: Array
     square: Array
+    summed: float = 0.0
 
     @property
     def zero(self) -> Array:
@@ -105,14 +110,14 @@ class GramSystem(System):
 
     def step(self, theta: Array, shift: float) -> Array:
         rhs = self.gradient(theta)
-        solved = _solve_definite(self.gram, shift, rhs)
+        solved = _solve_definite(self.gram, shift, rhs, self.summed)
         return solved if solved is not None else self.eigenbasis().solve(shift, rhs)
 
     @cached_property
     def _eigenbasis(self) -> Eigenbasis:
         xp = namespace(self.gram)
         values, vectors = xp.linalg.eigh(self.gram)
-        keep = values > values.shape[0] * EPSILON * max(float(values[-1]), 0.0)
+        keep = values > values.shape[0] * EPSILON * max(float(values[-1]), self.summed)
         return Eigenbasis(values[keep], vectors[:, keep])
 
     def eigenbasis(self) -> Eigenbasis:
@@ -163,7 +168,7 @@ class RowSystem(System):
         return Eigenbasis(singular**2, right.T)
 
 
-def _solve_definite(matrix: Array, shift: float, rhs: Array) -> Array | None:
+def _solve_definite(matrix: Array, shift: float, rhs: Array, summed: float = 0.0) -> Array | None:
     """``(matrix + shift I)^{-1} rhs`` by Cholesky, or None where rounding leaves the matrix singular.
 
     Only the lower triangle of ``matrix`` is read.
@@ -174,6 +179,7 @@ def _solve_definite(matrix: Array, shift: float, rhs: Array) -> Array | None:
     if factor is None:
         return None
     # A shift well above rounding settles it; otherwise ask how close to singular the matrix is.
-    if shift <= noise * scale and reciprocal_condition(one_norm(matrix) + shift, factor) < noise:
+    blur = max(summed / scale, 1.0) if scale > 0 else 1.0
+    if shift <= noise * blur * scale and reciprocal_condition(one_norm(matrix) + shift, factor) < noise * blur:
         return None
     return cholesky_solve(factor, rhs)

@@ -63,7 +63,7 @@ class Policy:
             for date, U in self.state.backward(part):
                 stop = exercises(part.payoffs[:, date, None], U @ self.coefs[date], self.only_positive)
                 np.copyto(flow, part.payoffs[:, date, None], where=stop)
-                when[stop] = date
+                np.copyto(when, np.int16(date), where=stop)
             flows[rows], dates[rows] = flow, when
         return flows, dates
 

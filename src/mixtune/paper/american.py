@@ -69,7 +69,7 @@ class TableSettings:
             models.append(learn.Joint(self.ridge, tuple(range(7)), "JSO-{1..7}"))
         models += [self._transfer(PredictiveWeights(eta), f"RO (eta={eta:g})") for eta in self.sharing]
         for gamma in self.temperatures:
-            rule = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False)
+            rule = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False, screen=True)
             name = f"RO (W1, gamma={gamma:g})"
             # The authors' Wasserstein runs: lambda = 3, beta = 0.
             models.append(learn.Transfer(rule, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))

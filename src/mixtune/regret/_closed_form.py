@@ -42,7 +42,10 @@ def closed_form(problem: RegretProblem) -> RegretSolution:
         delta = namespace(anchor).zeros_like(anchor)
     else:
         prior = anchor if offset_mix is None else anchor + schedule.pull * offset_mix
-        delta = problem.system.step(prior, effective_ridge)
+        if effective_ridge > 0:
+            delta = problem.system.step(prior, effective_ridge)
+        else:  # nothing holds the heads back: the minimum-norm least-squares solution, wherever they started
+            delta = problem.system.step(namespace(prior).zeros_like(prior), 0.0) - prior
     path = ClosedFormPath(problem, schedule, anchor, delta, offset, offset_mix)
     return RegretSolution(problem, path, "closed-form", effective_ridge)
 
@@ -81,6 +84,14 @@ class ClosedFormPath:
         shares = heads_weights(self.problem.weights / self.problem.weight_square, self.delta)
         heads = self.problem.as_matrices(self.problem.reference) + walked * (shares * self.delta)
         return heads if self.offset is None else heads + kept * self.offset
+
+    def controls(self, t: Floats) -> Array:
+        """``Theta(t+1) - Theta(t)`` from the differences of the shares, which do not cancel."""
+        walked = self.schedule.end_step(t)
+        kept = self.schedule.start_step(t) + self.schedule.pull * walked
+        shares = heads_weights(self.problem.weights / self.problem.weight_square, self.delta)
+        controls = _outer(walked, self.delta)[:, None] * (shares * self.delta)
+        return controls if self.offset is None else controls + _outer(kept, self.delta)[:, None] * self.offset
 
     def loss(self, t: Floats) -> Floats:
         kept, walked = self._shares(t)

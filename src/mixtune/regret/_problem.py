@@ -25,6 +25,8 @@ from mixtune.moments import Moments, System, weighted_system
 
 __all__ = ["RegretProblem"]
 
+MOST_STEPS = 2**53
+
 _assign = object.__setattr__  # how a frozen dataclass fills its own fields
 
 
@@ -83,7 +85,7 @@ class RegretProblem:
         _assign(self, "weights", check_simplex(self.weights, len(moments)))
         _assign(self, "transfer", check_nonnegative("transfer", self.transfer))
         _assign(self, "stability", check_nonnegative("stability", self.stability))
-        _assign(self, "horizon", check_whole("horizon", self.horizon))
+        _assign(self, "horizon", _check_horizon(self.horizon))
         if (self.heads is None) == (self.ridge is None):
             raise ParameterError("give either heads (the pre-trained ones) or ridge (to make them), and not both")
         ridges = None if self.ridge is None else _check_ridges(self.ridge, len(moments))
@@ -139,6 +141,8 @@ class RegretProblem:
         like = self.moments[0].cross
         xp = namespace(like)
         if isinstance(heads, list | tuple) and heads and hasattr(heads[0], "ndim"):
+            if len({tuple(head.shape) for head in heads}) > 1:
+                raise DataError(f"{name} must all have the same shape; got {sorted({tuple(h.shape) for h in heads})}")
             heads = namespace(*heads).stack(list(heads))
         if not is_numpy(like):
             heads = match(heads, like)
@@ -171,11 +175,18 @@ def _check_moments(moments: Any) -> tuple[Moments, ...]:
             raise DataError(f"moments[{index}] is a {type(m).__name__}; build it with Moments.from_rows(U, Y)")
         if m.count == 0:
             raise DataError(f"moments[{index}] is empty: it has no rows; leave that dataset out")
-    weighted_shapes = {(m.n_features, m.n_outputs, m.single_output) for m in moments}
-    if len(weighted_shapes) > 1:
+    shapes = {(m.n_features, m.n_outputs, m.single_output) for m in moments}
+    if len(shapes) > 1:
         sizes = ", ".join(f"{m.n_features} x {m.n_outputs}" for m in moments[:6])
         raise DataError(f"moments have unequal features x outputs ({sizes}); use one feature map and the same targets")
     return moments
+
+
+def _check_horizon(value: int) -> int:
+    horizon = check_whole("horizon", value)
+    if horizon > MOST_STEPS:
+        raise ParameterError(f"horizon must be at most 2**53, where steps stop being whole in float64; got {value!r}")
+    return horizon
 
 
 def _check_ridges(ridge: float | Sequence[float], count: int) -> list[float]:

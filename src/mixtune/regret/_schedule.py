@@ -78,6 +78,22 @@ class Schedule:
             return self.stability
         return self.stability * math.expm1(-omega) * (1 + math.exp(-(2 * T - 1) * omega)) / math.expm1(-2 * T * omega)
 
+    def end_step(self, t: Floats) -> Floats:
+        """``end_share(t + 1) - end_share(t)`` without cancellation, for 0 <= t < T."""
+        omega, T = self.omega, self.horizon
+        t = np.asarray(t, dtype=np.float64)
+        if omega == 0:
+            return np.full(t.shape, 1.0 / T)
+        if math.isinf(omega):
+            return np.where(t == T - 1, 1.0, 0.0)
+        with np.errstate(under="ignore"):
+            grown = np.exp((t + 1 - T) * omega) * (1 + np.exp(-(2 * t + 1) * omega))
+        return grown * math.expm1(-omega) / math.expm1(-2 * T * omega)
+
+    def start_step(self, t: Floats) -> Floats:
+        """``start_share(t + 1) - start_share(t)``."""
+        return -self.end_step(self.horizon - 1 - np.asarray(t))
+
     def start_share(self, t: Floats) -> Floats:
         """``sinh((T-t) omega)/sinh(T omega)``: the share of ``z(0)`` left at step t."""
         if self.horizon == 0:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, count_nonfinite, namespace
+from mixtune._array import Array, all_finite, as_float64, count_nonfinite, freeze, namespace
 from mixtune.errors import DataError, ParameterError
 from mixtune.regret._problem import RegretProblem, heads_weights
 
@@ -28,6 +28,9 @@ class Path(Protocol):
 
     def heads(self, t: Floats) -> Array:
         """``Theta(t)``, (len(t), N, p, D)."""
+
+    def controls(self, t: Floats) -> Array:
+        """``Theta(t+1) - Theta(t)``, (len(t), N, p, D)."""
 
     def loss(self, t: Floats) -> Floats:
         """Weighted loss of ``theta^w(t)``."""
@@ -69,20 +72,19 @@ class RegretSolution:
     def is_least_squares(self) -> bool:
         """Whether nothing held the heads back (transfer = stability = 0): plain weighted least squares.
 
-        The step taken is then the shortest one from the mixed heads, so that ``coef`` is the minimum-norm weighted
-        least-squares solution whenever the heads came from ridge fits.
+        ``coef`` is then the minimum-norm weighted least-squares solution, whatever the heads were.
         """
         return self.effective_ridge == 0
 
     @cached_property
     def coef(self) -> Array:
         """``theta^w(T)``, (p,) or (p, D): predict with ``features @ coef``."""
-        return self.coef_at(self.steps)
+        return freeze(self.coef_at(self.steps))
 
     @cached_property
     def heads(self) -> Array:
         """``Theta(T)``, (N, p) or (N, p, D)."""
-        return self.heads_at(self.steps)
+        return freeze(self.heads_at(self.steps))
 
     @cached_property
     def loss(self) -> float:
@@ -101,8 +103,8 @@ class RegretSolution:
 
     @property
     def regret(self) -> float:
-        """``R = L - l*``."""
-        return self.energy - self.ideal_loss
+        """``R = L - l*``; never negative (rounding below zero is cut off)."""
+        return max(self.energy - self.ideal_loss, 0.0)
 
     def coef_at(self, t: Any) -> Array:
         """``theta^w(t)``; an array of t puts time on the first axes."""
@@ -114,7 +116,7 @@ class RegretSolution:
 
     def controls_at(self, t: Any) -> Array:
         """``alpha(t) = Theta(t+1) - Theta(t)`` for 0 <= t < T."""
-        return self.heads_at(np.asarray(t) + 1) - self.heads_at(t)
+        return self._evaluate(t, lambda u: self.problem.as_given(self.path.controls(u)), last=self.steps - 1)
 
     def loss_at(self, t: Any) -> Any:
         """Weighted loss of the iterate at t."""
@@ -143,11 +145,12 @@ class RegretSolution:
             raise DataError(f"features must be finite; {count_nonfinite(features)} values are NaN or infinite")
         return features @ coef
 
-    def _evaluate(self, t: Any, function: Any) -> Any:
+    def _evaluate(self, t: Any, function: Any, last: int | None = None) -> Any:
+        last = self.steps if last is None else last
         times = np.asarray(t)
         whole = times.dtype.kind in "iu" or (times.dtype.kind == "f" and bool(np.all(times == np.floor(times))))
-        if not whole or np.any(times < 0) or np.any(times > self.steps):
-            raise ParameterError(f"t must be whole numbers from 0 to {self.steps}; got {t!r}")
+        if not whole or np.any(times < 0) or np.any(times > last):
+            raise ParameterError(f"t must be whole numbers from 0 to {last}; got {t!r}")
         values = function(times.reshape(-1).astype(np.float64))
         if times.ndim == 1:
             return values
@@ -168,6 +171,9 @@ class StoredPath:
     def heads(self, t: Floats) -> Array:
         xp = namespace(self.theta)
         return xp.stack([self.theta[int(u), ...] for u in t])
+
+    def controls(self, t: Floats) -> Array:
+        return self.heads(t + 1) - self.heads(t)
 
     def coef(self, t: Floats) -> Array:
         heads = self.heads(t)

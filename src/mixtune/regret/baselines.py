@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mixtune._array import Array, namespace
 from mixtune.errors import ParameterError
-from mixtune.moments import Moments
+from mixtune.moments import Moments, check_alike
 
 __all__ = ["joint_head", "joint_subset_head", "local_head", "mean_local_head"]
 
@@ -18,6 +18,9 @@ def local_head(moments: Sequence[Moments], index: int, *, ridge: float) -> Array
 
 def mean_local_head(moments: Sequence[Moments], *, ridge: float) -> Array:
     """MLO: the plain mean of all local heads."""
+    if not moments:
+        raise ParameterError("there are no datasets to average over")
+    check_alike(moments)
     heads = [m.head(ridge) for m in moments]
     return namespace(*heads).mean(namespace(*heads).stack(heads), axis=0)
 

@@ -53,7 +53,7 @@ class Certificate:
 
     @property
     def regret(self) -> float:
-        return self.energy - self.ideal_loss
+        return max(self.energy - self.ideal_loss, 0.0)
 
     @property
     def suboptimality(self) -> float:
@@ -77,7 +77,10 @@ def certify(solution: RegretSolution) -> Certificate:
     >>> bool(abs(exact.suboptimality) < 1e-9 < heuristic.suboptimality)
     True
     """
-    return Certificate(solution.energy, optimal_cost(solution.problem), solution.ideal_loss)
+    problem = solution.problem
+    if solution.steps != problem.horizon:  # gradient descent may take more steps: compare like with like
+        problem = replace_horizon(problem, solution.steps)
+    return Certificate(solution.energy, optimal_cost(problem), solution.ideal_loss)
 
 
 def optimal_cost(problem: RegretProblem) -> float:
@@ -97,6 +100,20 @@ def optimal_cost(problem: RegretProblem) -> float:
     gained = xp.sum(problem.system.gradient(prior) * problem.system.step(prior, schedule.rho / problem.weight_square))
     held = (schedule.rho - schedule.transfer) - schedule.pull * schedule.sigma
     return problem.system.loss(prior) - float(gained) + held * float(xp.sum(offset**2))
+
+
+def replace_horizon(problem: RegretProblem, horizon: int) -> RegretProblem:
+    """The same problem with another number of steps."""
+    return RegretProblem(
+        moments=problem.moments,
+        weights=problem.weights,
+        heads=problem.heads,
+        transfer=problem.transfer,
+        stability=problem.stability,
+        horizon=horizon,
+        start=problem.start,
+        reference=problem.reference,
+    )
 
 
 def transfer_gain(weights: TransportWeights) -> float:
@@ -140,27 +157,23 @@ class GeneralisationBound:
     objective : float
         ``power + kl/gamma``: what the Wasserstein weights minimise.
     pac : float
-        The high-probability term as Theorem 1 prints it: ``sqrt(Lbar ln(2N/delta)/(2 max_i n_i))``.
-    pac_from_proof : float
-        What the proof's union bound supports: ``Lbar sqrt(ln(2N/delta)/(2 min_i n_i))``.
-    total, total_from_proof : float
-        ``Lbar C objective`` plus either PAC term.
+        The high-probability term that the proof supports: ``Lbar sqrt(ln(2N/delta)/(2 min_i n_i))``.
+    pac_as_printed : float
+        The same as Theorem 1 prints it: ``sqrt(Lbar ln(2N/delta)/(2 max_i n_i))``.
+    total : float
+        ``Lbar C objective + pac``: the bound as the proof gives it.
     """
 
     power: float
     kl: float
     objective: float
     pac: float
-    pac_from_proof: float
+    pac_as_printed: float
     scale: float
 
     @property
     def total(self) -> float:
         return self.scale * self.objective + self.pac
-
-    @property
-    def total_from_proof(self) -> float:
-        return self.scale * self.objective + self.pac_from_proof
 
 
 def generalisation_bound(
@@ -186,6 +199,10 @@ def generalisation_bound(
         compares weightings rather than bounding errors.
     """
     _need_distances(weights)
+    if any(d.method in ("sliced", "given", "screened") for d in weights.distances):
+        raise ParameterError(
+            "Theorem 1 needs the Wasserstein distances themselves; weigh with distance='auto' and screen=False"
+        )
     delta = check_positive("delta", delta)
     if delta > 1:
         raise ParameterError(f"delta must be in (0, 1]; got {delta!r}")
@@ -202,7 +219,7 @@ def generalisation_bound(
         power=power,
         kl=kl,
         objective=power + penalty,
-        pac=math.sqrt(lipschitz * chance / int(weights.counts.max())),
-        pac_from_proof=lipschitz * math.sqrt(chance / int(weights.counts.min())),
+        pac=lipschitz * math.sqrt(chance / int(weights.counts.min())),
+        pac_as_printed=math.sqrt(lipschitz * chance / int(weights.counts.max())),
         scale=lipschitz * constant,
     )

@@ -132,6 +132,14 @@ class DescentPath:
         shares = heads_weights(self.problem.weights / self.problem.weight_square, moved)
         return self.problem.as_matrices(self.problem.start) + shares * moved[:, None]
 
+    def controls(self, t: Floats) -> Array:
+        values, vectors, gradient = self._basis
+        share = self._power(t) * (self._drop / values)
+        if not np.all(np.isfinite(share)):
+            raise ConvergenceError(f"gradient descent overflowed before step {int(t.max())}; ask for fewer steps")
+        moved = vectors @ (match(share, gradient)[:, :, None] * gradient)
+        return heads_weights(self.problem.weights / self.problem.weight_square, moved) * moved[:, None]
+
     def loss(self, t: Floats) -> Floats:
         excess = self._per_eigenvalue(self._basis[2]) / self._basis[0]
         floor = max(self.problem.system.loss(self._start_mix) - float(excess.sum()), 0.0)

@@ -44,7 +44,7 @@ class Sensitivity:
     random : array (E, Q, trials)
         Changes under random perturbations on the budget's boundary.
     worst : array (E, Q)
-        Changes under gradient-directed perturbations, the larger of pushing up and down.
+        The largest change found: gradient-directed pushes up and down, random ones, and those of smaller budgets.
     """
 
     epsilons: Floats
@@ -127,16 +127,20 @@ def adversarial_sensitivity(
         raise ParameterError(f"shares must be in (0, 1]; got {parts.tolist()}")
     trials, refinements = check_whole("trials", trials, least=1), check_whole("refinements", refinements)
     settings = {"weights": weights, "transfer": transfer, "stability": stability, "horizon": horizon}
-    clean = RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in rows], ridge=ridge, **settings)
-    attack = _Attack([(to_numpy(U), to_numpy(Y)) for U, Y in rows], clean)
+    arrays = [(to_numpy(U), to_numpy(Y)) for U, Y in rows]
+    clean = RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in arrays], ridge=ridge, **settings)
+    attack = _Attack(arrays, clean)
     rng = np.random.default_rng(seed)
     random, worst = np.empty((len(levels), len(parts), trials)), np.empty((len(levels), len(parts)))
     for j, share in enumerate(parts):
-        budget = max(1, int(np.floor(share * attack.total_rows)))
+        budget = max(1, int(np.floor(share * attack.total_rows + 1e-9)))
         directions = [attack.random_direction(rng, budget) for _ in range(trials)]
         for i, epsilon in enumerate(levels):
             random[i, j] = [abs(attack.change(epsilon, d)) for d in directions]
-            worst[i, j] = max(attack.worst_change(epsilon, budget, sign, refinements) for sign in (1.0, -1.0))
+            directed = max(attack.worst_change(epsilon, budget, sign, refinements) for sign in (1.0, -1.0))
+            # Smaller attacks and random ones are within the budget too: the worst is the worst of all found.
+            found = [directed, *random[i, j], worst[i - 1, j] if i else 0.0, worst[i, j - 1] if j else 0.0]
+            worst[i, j] = max(found)
     return Sensitivity(levels, parts, attack.energy, random, worst)
 
 

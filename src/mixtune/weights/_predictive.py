@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._checks import check_nonnegative
+from mixtune.errors import DataError
 from mixtune.weights._rule import DomainWeights, Evidence, WeightRule, normalise
 
 __all__ = ["PredictiveWeights"]
@@ -47,7 +48,12 @@ class PredictiveWeights(WeightRule):
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         assert evidence.moments is not None
         focal = evidence.moments[evidence.focal]
-        scores = focal.losses(evidence.heads) / (focal.count * focal.n_outputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = focal.losses(evidence.heads)
+        # Heads so far off that their error overflows are infinitely bad, not unknown.
+        scores = np.where(np.isnan(losses), np.inf, losses) / (focal.count * focal.n_outputs)
+        if not np.isfinite(scores[evidence.focal]):
+            raise DataError("the focal head's error on its own rows overflows; rescale features and targets")
         raw = predictive_shares(scores, evidence.focal, self.sharing)
         return DomainWeights(normalise(raw, evidence.focal), evidence.names, evidence.focal, "predictive", scores)
 

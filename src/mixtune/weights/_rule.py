@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import Array
+from mixtune._array import Array, all_finite, as_float64
 from mixtune._checks import check_simplex
 from mixtune.data import Domains
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap
 from mixtune.moments import Moments
 
@@ -108,8 +108,14 @@ class WeightRule(ABC):
         focal : int or str, optional
             Index or name of the focal domain; by default that of ``domains``, else 0.
         """
+        for index, m in enumerate(moments or ()):
+            if not isinstance(m, Moments):
+                raise DataError(f"moments[{index}] is a {type(m).__name__}; build it with Moments.from_rows(U, Y)")
         if heads is None and ridge is not None and moments is not None:
             heads = [m.head(ridge) for m in moments]
+        for index, head in enumerate(heads if heads is not None else ()):
+            if not all_finite(as_float64(head, what="heads")):
+                raise DataError(f"heads[{index}] holds NaN or infinite values")
         given = {"domains": domains, "feature_map": feature_map, "moments": moments, "heads": heads}
         missing = [name for name in self.needs if given[name] is None]
         if missing:
@@ -179,6 +185,7 @@ def _focal_index(focal: int | str | None, names: tuple[str, ...], domains: Domai
         if focal not in names:
             raise ParameterError(f"there is no domain {focal!r}; the domains are {', '.join(names[:8])}")
         return names.index(focal)
-    if isinstance(focal, bool) or not 0 <= focal < len(names):
+    whole = isinstance(focal, int | np.integer) and not isinstance(focal, bool)
+    if not whole or not 0 <= focal < len(names):
         raise ParameterError(f"focal must be a domain's name or an index from 0 to {len(names) - 1}; got {focal!r}")
     return int(focal)

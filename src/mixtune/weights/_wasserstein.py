@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._array import to_numpy
-from mixtune._checks import check_choice, check_nonnegative
+from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.data import Domains
 from mixtune.errors import ParameterError
 from mixtune.features import FeatureMap
@@ -88,6 +88,9 @@ class WassersteinWeights(WeightRule):
         For the random parts: subsamples, directions, the halves of the floor.
     floor : bool
         Report the sampling floor, at the cost of one more distance.
+    screen : bool
+        Leave domains out without solving for their distance where a lower bound, the distance of the means, already
+        exceeds the threshold. The weights are the same; such distances are reported as that bound, method "screened".
 
     Examples
     --------
@@ -107,12 +110,14 @@ class WassersteinWeights(WeightRule):
     on: str = field(default="inputs", kw_only=True)
     seed: int = field(default=0, kw_only=True)
     floor: bool = field(default=True, kw_only=True)
+    screen: bool = field(default=False, kw_only=True)
     needs: ClassVar[tuple[str, ...]] = ("domains",)
 
     def __post_init__(self) -> None:
         check_nonnegative("temperature", self.temperature)
         check_nonnegative("threshold", self.threshold, allow_infinite=True)
         check_choice("on", self.on, ("inputs", "features"))
+        check_whole("seed", self.seed)
         if not callable(self.distance):
             check_choice("distance", self.distance, ("auto", "exact", "line", "sliced", "bracket"))
 
@@ -133,6 +138,15 @@ class WassersteinWeights(WeightRule):
 
         ``counts`` are the datasets' numbers of rows where the points are only samples of them.
         """
+        clouds = [np.asarray(cloud, dtype=np.float64) for cloud in clouds]
+        focal = check_whole("focal", focal)
+        if focal >= len(clouds):
+            raise ParameterError(f"focal must be an index from 0 to {len(clouds) - 1}; got {focal}")
+        for what, given in (("counts", counts), ("names", names)):
+            if given is not None and len(given) != len(clouds):
+                raise ParameterError(f"{what} must have one entry per dataset, {len(clouds)}; got {len(given)}")
+        if counts is not None:
+            counts = [check_whole("counts", n, least=1) for n in counts]
         distances, floor, diameter = self._distances(clouds, focal)
         sizes = np.array([len(cloud) for cloud in clouds] if counts is None else counts)
         dimension = clouds[focal].shape[1]
@@ -175,16 +189,33 @@ class WassersteinWeights(WeightRule):
         here = clouds[focal]
         if callable(self.distance):
             function = self.distance
-            found = [_as_distance(function(here, cloud), here, cloud) for cloud in clouds]
+            found: list[TransportDistance | None] = [
+                _as_distance(function(here, cloud), here, cloud) for cloud in clouds
+            ]
+            found[focal] = _zero(len(here))
             half = np.random.default_rng(self.seed).permutation(len(here))
             left, right = here[half[: len(here) // 2]], here[half[len(here) // 2 :]]
             floor = _as_distance(function(left, right), left, right) if self._wants_floor(here) else None
         else:
-            others = [cloud for i, cloud in enumerate(clouds) if i != focal]
-            found = distances_to(here, others, method=self.distance, seed=self.seed)
-            found.insert(focal, _zero(len(here)))
+            found = [self._screened(here, cloud) if i != focal else _zero(len(here)) for i, cloud in enumerate(clouds)]
+            open_ = [i for i, known in enumerate(found) if known is None]
+            solved = distances_to(here, [clouds[i] for i in open_], method=self.distance, seed=self.seed)
+            for i, distance in zip(open_, solved):
+                found[i] = distance
             floor = sampling_floor(here, method=self.distance, seed=self.seed) if self._wants_floor(here) else None
-        return tuple(found), floor, diameter
+        return tuple(d for d in found if d is not None), floor, diameter
+
+    def _screened(self, focal: Floats, cloud: Floats) -> TransportDistance | None:
+        """A bound that decides, or None: W1 is at least the distance of the means (not true of sliced distances)."""
+        if not self.screen or self.distance == "sliced":
+            return None
+        least = float(np.linalg.norm(focal.mean(axis=0) - cloud.mean(axis=0)))
+        if least <= self.threshold:
+            return None
+        rows = (len(focal), len(cloud))
+        return TransportDistance(
+            value=least, lower=least, upper=float("inf"), method="screened", certified=True, rows=rows
+        )
 
     def _wants_floor(self, focal: Floats) -> bool:
         return self.floor and len(focal) > 1

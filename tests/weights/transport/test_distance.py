@@ -76,6 +76,13 @@ class TestInputs:
         with pytest.raises(ParameterError, match="use 'bracket', or raise max_exact_entries"):
             wasserstein_distance(A, A, method="exact")
 
+    def test_outliers_beyond_rounding_are_not_called_exact(self, rng):
+        """A point 1e13 times farther than the clusters are wide: floating point cannot tell the optimum."""
+        A, B = (np.vstack([1e-7 * rng.standard_normal((300, 2)), [[1e6, 0.0]]]) for _ in range(2))
+        found = wasserstein_distance(A, B, method="exact")
+        assert found.method == "bracket"
+        assert found.lower <= found.value <= found.upper
+
     def test_exact_by_name_ignores_the_limit_of_auto(self, rng):
         A = rng.standard_normal((100, 2))
         assert wasserstein_distance(A, A + 1, method="exact", max_exact_entries=9999).method == "exact"

@@ -245,6 +245,8 @@ def _distance(A: Rows, B: Rows, settings: _Settings) -> TransportDistance:
     elif method == "exact":
         plan = solve_samples(X, Y, seed=settings.seed, subsample=settings.subsample)
         value, lower, upper = plan.cost, plan.lower, plan.cost
+        if upper - lower > 1e-6 * upper:  # outliers far beyond the distance: rounding leaves only bounds
+            method, value = "bracket", lower + (upper - lower) / 2.0
     else:
         lower, upper = bracket(X, Y, seed=settings.seed, subsample=settings.subsample, rtol=settings.rtol)
         value = lower + (upper - lower) / 2.0
