@@ -26,5 +26,5 @@ def measure(n: int = 100_000, p: int = 1024) -> Iterator[Claim]:
             )
             return solve(problem).coef
 
-        mine, bare = best_of(ours, lambda parts=parts: [U[part].T @ U[part] for part in parts], rounds=4)
+        mine, bare = best_of(ours, lambda parts=parts: [U[part].T @ U[part] for part in parts], rounds=6)
         yield Claim(f"moments + solve / bare U'U, n = {n}, p = {p}, N = {domains}", mine, bare, 1.15)

@@ -10,17 +10,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Claim:
-    """One measured line: ``ratio`` = seconds / other_seconds, against its limit."""
+    """One measured line: ``ratio`` = ours / other, against its limit. Times in seconds, memory in megabytes."""
 
     name: str
-    seconds: float
-    other_seconds: float
+    ours: float
+    other: float
     limit: float
     note: str = ""
+    unit: str = "s"
 
     @property
     def ratio(self) -> float:
-        return self.seconds / self.other_seconds
+        return self.ours / self.other
 
     @property
     def holds(self) -> bool:
@@ -28,10 +29,8 @@ class Claim:
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else "MISSED"
-        return (
-            f"{verdict:6}  {self.name}: ratio {self.ratio:.4g} (limit {self.limit:.4g}); "
-            f"{self.seconds * 1e3:.4g} ms against {self.other_seconds * 1e3:.4g} ms{self.note}"
-        )
+        sides = f"{self.ours:.4g} {self.unit} against {self.other:.4g} {self.unit}"
+        return f"{verdict:6}  {self.name}: ratio {self.ratio:.4g} (limit {self.limit:.4g}); {sides}{self.note}"
 
 
 def best_of(ours: Callable[[], object], other: Callable[[], object], *, rounds: int) -> tuple[float, float]:

@@ -29,6 +29,7 @@ ROOMS = [
     "paper",
     "report",
     "cli",
+    "__main__",
 ]
 OPTIONAL = {
     "torch": {"_array", "features"},

@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import is_torch_array
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
 from mixtune.data._naming import arrange
 from mixtune.errors import DataError, ParameterError
@@ -59,6 +57,10 @@ class SklearnFeatures:
     n_features_out: int = field(init=False)
 
     def __post_init__(self) -> None:
+        # Imported here, because scikit-learn takes longer to import than all the rest together.
+        from sklearn.exceptions import NotFittedError
+        from sklearn.utils.validation import check_is_fitted
+
         name = type(self.transformer).__name__
         if isinstance(self.transformer, type) or not hasattr(self.transformer, "transform"):
             raise ParameterError(f"{self.transformer!r} has no transform; pass a fitted scikit-learn transformer")
@@ -77,7 +79,7 @@ class SklearnFeatures:
         """Ask the transformer for the number of its features, or else try it on one row of ones."""
         try:
             return len(self.transformer.get_feature_names_out())
-        except (AttributeError, ValueError, NotFittedError) as error:
+        except (AttributeError, ValueError) as error:  # what NotFittedError derives from
             if self.n_inputs is None:
                 raise ParameterError(
                     f"{name} does not tell its number of columns; fit it on some rows first"

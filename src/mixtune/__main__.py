@@ -1,0 +1,5 @@
+"""``python -m mixtune`` is the command line."""
+
+from mixtune.cli import main
+
+main()
