@@ -1,6 +1,7 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
 from mixtune.options._boundary import ExerciseRegion, exercise_region
+from mixtune.options._estimate import Estimate
 from mixtune.options._greeks import Greek
 from mixtune.options._grid import TimeGrid
 from mixtune.options._observed import observed_folder, observed_paths
@@ -16,7 +17,7 @@ from mixtune.options._payoffs import (
     payoff_from_name,
 )
 from mixtune.options._pricer import price, price_observed, simulate
-from mixtune.options._result import Estimate, PriceResult
+from mixtune.options._result import PriceResult
 from mixtune.options._upper import UpperBound, upper_bound
 from mixtune.options.processes import (
     BlackScholes,

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mixtune.options._estimate import Estimate
 from mixtune.options._induction import Policy
 from mixtune.options._paths import PathData
 from mixtune.options.processes import Process
@@ -32,18 +33,18 @@ class Greek:
     standard_error: Floats
 
 
-def delta(policy: Policy, process: Process, simulate: Simulate, *, bump: float = 0.01) -> Greek:
+def delta(policy: Policy, process: Process, simulate: Simulate, *, drawn: str, bump: float = 0.01) -> Greek:
     """Change of the price per unit of each asset's spot, by central differences of relative size ``bump``."""
     spot = np.broadcast_to(np.asarray(process.spot, dtype=np.float64), (process.n_assets,))
     found = []
     for asset in range(process.n_assets):
         width = bump * spot[asset]
         up, down = (_changed(process, spot=_moved(spot, asset, sign * width)) for sign in (1, -1))
-        found.append(_difference(policy, simulate, up, down, 2 * width))
+        found.append(_difference(policy, simulate, up, down, 2 * width, drawn))
     return Greek(np.array([value for value, _ in found]), np.array([error for _, error in found]))
 
 
-def vega(policy: Policy, process: Process, simulate: Simulate, *, bump: float = 0.01) -> Greek:
+def vega(policy: Policy, process: Process, simulate: Simulate, *, drawn: str, bump: float = 0.01) -> Greek:
     """Change of the price per unit of volatility, all assets together.
 
     For Black-Scholes the volatility itself; for stochastic volatility a common factor on sqrt(v0) and sqrt(v_mean),
@@ -59,7 +60,7 @@ def vega(policy: Policy, process: Process, simulate: Simulate, *, bump: float = 
         up, down = (
             _changed(process, v0=v0 * factor, v_mean=v_mean * factor) for factor in ((1 + bump) ** 2, (1 - bump) ** 2)
         )
-    value, error = _difference(policy, simulate, up, down, 2 * bump * level)
+    value, error = _difference(policy, simulate, up, down, 2 * bump * level, drawn)
     return Greek(np.array([value]), np.array([error]))
 
 
@@ -68,10 +69,12 @@ def _changed(process: Process, **changes: Any) -> Process:
     return dataclasses.replace(process, **changes)  # type: ignore[type-var]
 
 
-def _difference(policy: Policy, simulate: Simulate, up: Process, down: Process, width: float) -> tuple[float, float]:
+def _difference(
+    policy: Policy, simulate: Simulate, up: Process, down: Process, width: float, drawn: str
+) -> tuple[float, float]:
     flows = [policy.cash_flows(simulate(market))[0][:, 0] for market in (up, down)]
-    paired = (flows[0] - flows[1]) / width
-    return float(paired.mean()), float(paired.std(ddof=1)) / math.sqrt(len(paired))
+    found = Estimate.of((flows[0] - flows[1]) / width, drawn=drawn)
+    return found.value, found.standard_error
 
 
 def _moved(spot: Floats, asset: int, change: float) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +63,13 @@ class PathData:
         if payoffs.shape != prices.shape[:2] or not np.all(np.isfinite(payoffs)):
             raise DataError(f'the payoff of paths "{name}" must be one finite number per path and date')
         return cls(name, prices, payoffs, hidden)
+
+    @classmethod
+    def joined(cls, parts: Sequence[PathData]) -> PathData:
+        """Several sets of paths of one market as one."""
+        hidden = None if parts[0].hidden is None else np.concatenate([p.hidden for p in parts if p.hidden is not None])
+        prices, payoffs = (np.concatenate([getattr(p, name) for p in parts]) for name in ("prices", "payoffs"))
+        return cls(parts[0].name, prices, payoffs, hidden)
 
     def __len__(self) -> int:
         return len(self.prices)

@@ -17,12 +17,13 @@ import numpy as np
 from mixtune._checks import check_choice, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.options._boundary import exercise_region
+from mixtune.options._estimate import SCRAMBLINGS, Estimate
 from mixtune.options._greeks import delta, vega
 from mixtune.options._grid import TimeGrid
 from mixtune.options._induction import Policy, train
 from mixtune.options._models import ContinuationModel, Local, Transfer, TunedLocal
 from mixtune.options._paths import PathData
-from mixtune.options._result import Estimate, PriceResult
+from mixtune.options._result import PriceResult
 from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
 from mixtune.options._upper import upper_bound
 from mixtune.options.processes import Process
@@ -79,7 +80,8 @@ def price(
     observe_hidden : bool
         Let the exercise decision see the model's variance, as the American price under that model assumes.
     antithetic, sobol : bool
-        How evaluation paths are drawn.
+        How evaluation paths are drawn. Standard errors take note of it: from antithetic pairs, or from 32 independent
+        scramblings of the Sobol points.
     upper, upper_paths, inner_paths
         Whether to compute the dual upper bound, and with how many outer and inner paths.
     greeks : bool
@@ -105,8 +107,13 @@ def price(
         check_choice("preset", preset, ("paper",))
     paths = check_whole("paths", paths, least=2)
     training_paths = paths if training_paths is None else check_whole("training_paths", training_paths, least=2)
+    if sobol and paths < 2 * SCRAMBLINGS:
+        raise ParameterError(f"sobol needs at least {2 * SCRAMBLINGS} paths for its standard error; got {paths}")
+    if sobol and antithetic:
+        raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
     paper = preset == "paper"
     observe_hidden = observe_hidden and not paper
+    drawn = "antithetic" if antithetic else "sobol" if sobol else "independent"
     clock = _Clock(progress)
     train_seed, price_seed, upper_seed = np.random.SeedSequence(check_whole("seed", seed)).spawn(3)
 
@@ -124,9 +131,17 @@ def price(
             sobol=sobol,
         )
 
+    def fresh(market: Process) -> PathData:
+        """Evaluation paths; the same normals whatever the market, for Greeks."""
+        if not sobol:
+            return draw(market, paths, price_seed, antithetic)
+        counts = [len(part) for part in np.array_split(np.empty(paths), SCRAMBLINGS)]
+        streams = np.random.SeedSequence(entropy=price_seed.entropy, spawn_key=price_seed.spawn_key).spawn(SCRAMBLINGS)
+        return PathData.joined([draw(market, n, s, sobol=True) for n, s in zip(counts, streams)])
+
     with clock("simulate"):
         training = draw(process, training_paths, train_seed)
-        evaluation = draw(process, paths, price_seed, antithetic, sobol)
+        evaluation = fresh(process)
     with clock("train"):
         model: ContinuationModel = Local(0, 2.0, "LO-1") if paper else TunedLocal(0, method)
         state = _state_map(method, paper, width, degree, seed).fitted([training])
@@ -154,11 +169,10 @@ def price(
     sensitivities = {}
     if greeks:
         with clock("greeks"):
-
-            def again(market: Process) -> PathData:
-                return draw(market, paths, price_seed, antithetic, sobol)
-
-            sensitivities = {"delta": delta(policy, process, again), "vega": vega(policy, process, again)}
+            sensitivities = {
+                "delta": delta(policy, process, fresh, drawn=drawn),
+                "vega": vega(policy, process, fresh, drawn=drawn),
+            }
     settings = {
         "method": method,
         "preset": preset,
@@ -172,7 +186,7 @@ def price(
     }
     region = exercise_region(policy, training, grid=grid, payoff=payoff)
     return _result(
-        evaluation, flows[:, 0], dates[:, 0], policy, antithetic, bound, region, sensitivities, clock.seconds, settings
+        evaluation, flows[:, 0], dates[:, 0], policy, drawn, bound, region, sensitivities, clock.seconds, settings
     )
 
 
@@ -240,7 +254,7 @@ def price_observed(
         "seed": seed,
     }
     region = exercise_region(policy, here, grid=grid, payoff=payoff)
-    return _result(here, flows, dates, policy, False, None, region, {}, clock.seconds, settings)
+    return _result(here, flows, dates, policy, "independent", None, region, {}, clock.seconds, settings)
 
 
 def simulate(
@@ -275,27 +289,21 @@ def _result(
     flows: Floats,
     dates: Floats,
     policy: Policy,
-    antithetic: bool,
+    drawn: str,
     bound: Any,
     region: Any,
     greeks: Any,
     seconds: dict[str, float],
     settings: dict[str, Any],
 ) -> PriceResult:
-    def estimate(samples: Floats) -> Estimate:
-        if antithetic:  # pairs are dependent: their means are the independent samples
-            half = len(samples) // 2
-            samples = (samples[:half] + samples[half : 2 * half]) / 2
-        return Estimate.of(samples)
-
-    found, now = estimate(flows), float(evaluation.payoffs[:, 0].max())
+    found, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[:, 0].max())
     exercised = dates[flows > 0]
     shares = np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows)
     stop_now = now > found.value
     return PriceResult(
         price=now if stop_now else found.value,
         standard_error=0.0 if stop_now else found.standard_error,
-        european=estimate(evaluation.payoffs[:, -1]),
+        european=Estimate.of(evaluation.payoffs[:, -1], drawn=drawn),
         exercise_probability=shares,
         policy=policy,
         upper=bound,

@@ -9,32 +9,12 @@ from typing import Any
 import numpy as np
 
 from mixtune.options._boundary import ExerciseRegion
+from mixtune.options._estimate import Estimate
 from mixtune.options._greeks import Greek
 from mixtune.options._induction import Policy
 from mixtune.options._upper import UpperBound
 
-__all__ = ["Estimate", "PriceResult"]
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A Monte Carlo mean with its standard error."""
-
-    value: float
-    standard_error: float
-
-    @classmethod
-    def of(cls, samples: np.ndarray[Any, Any]) -> Estimate:
-        error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
-        return cls(float(samples.mean()), error)
-
-    @property
-    def ci_low(self) -> float:
-        return self.value - 1.96 * self.standard_error
-
-    @property
-    def ci_high(self) -> float:
-        return self.value + 1.96 * self.standard_error
+__all__ = ["PriceResult"]
 
 
 @dataclass(frozen=True, eq=False)
