@@ -88,7 +88,7 @@ def _write(name: str, summary: Summary, out: Path) -> list[Path]:
 
 def _show(console: Console, name: str, summary: Summary) -> None:
     rows: Table = summary.headline()
-    table = RichTable(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table = RichTable(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, value in rows[0].items():
         words = column.split("_")
         justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
