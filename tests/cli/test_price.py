@@ -42,6 +42,7 @@ def test_json_has_what_machines_need():
         ["--model", "black-scholes", "--method", "recurrent"],
         ["--model", "black-scholes", "--antithetic", "--all-paths"],
         ["--model", "black-scholes", "--sobol"],
+        ["--model", "heston", "--scheme", "log-euler", "--substeps", "3"],
     ],
 )
 def test_every_model(model):
@@ -78,6 +79,8 @@ def test_folder_of_observed_paths(tmp_path):
     assert isinstance(run(*arguments).exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "nowhere").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)
+    assert isinstance(run(*arguments, "--focal", "today", "--dates", "9").exception, MixtuneError)
+    assert isinstance(run(*arguments, "--focal", "today", "--model", "heston").exception, MixtuneError)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,10 @@ def test_folder_of_observed_paths(tmp_path):
         (["--dates", "0"], "dates"),
         (["--maturity", "-1"], "maturity"),
         (["--hurst", "0.1"], "hurst"),
+        (["--model", "heston", "--correlation", "0.5"], "has no correlation"),
+        (["--scheme", "qe"], "has no scheme"),
+        (["--plot", "/nonexistent/x.png"], "no folder"),
+        (["--plot", "x.png", "--assets", "3", "--payoff", "max-call"], "one or two assets"),
         (["--model", "heston", "--hurst", "0.1"], "rough-heston"),
         (["--focal", "x"], "--data"),
         (["--method", "magic"], "method"),
@@ -104,6 +111,12 @@ def test_refused(arguments, message):
     assert message in str(done.exception)
 
 
+def test_a_worthless_option_and_a_picture(tmp_path):
+    done = run("--payoff", "call", "--strike", "100000", "--upper", "--plot", str(tmp_path / "r.PNG"), *FAST)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "r.PNG").stat().st_size > 1000
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -111,6 +124,8 @@ def test_refused(arguments, message):
         ("a.json", "[1]", "one table"),
         ("a.json", '{"spto": 1}', "unknown settings spto"),
         ("a.toml", 'spot = "high"', "spot must be a float"),
+        ("a.toml", "data = 7", "data must be a str"),
+        ("a.toml", "v0 = true", "v0 must be a float"),
     ],
 )
 def test_refused_files(tmp_path, name, text, message):

@@ -9,6 +9,8 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.options import (
     BlackScholes,
     Call,
+    CustomPayoff,
+    FractionalBrownianMotion,
     Heston,
     MaxCall,
     Put,
@@ -165,9 +167,26 @@ def test_same_seed_same_price_other_seed_other_price():
 
 def test_immediate_exercise():
     market, grid = BlackScholes(spot=10.0, volatility=0.01), TimeGrid(maturity=1, dates=3, rate=0.5)
-    result = price(market, Put(40.0), grid, paths=500, width=5, seed=0)
+    result = price(market, Put(40.0), grid, paths=500, width=5, seed=0, greeks=True)
     assert result.price == 30.0
     assert result.standard_error == 0.0
+    assert result.exercise_probability.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert result.greeks["delta"].value == pytest.approx([-1.0])
+    assert result.greeks["vega"].value.tolist() == [0.0]
+
+
+def test_greeks_of_a_process_that_starts_at_zero():
+    market = FractionalBrownianMotion(hurst=0.3)
+    result = price(
+        market,
+        CustomPayoff(lambda P: np.maximum(P[..., 0], 0)),
+        TimeGrid(maturity=1, dates=2),
+        paths=500,
+        width=10,
+        greeks=True,
+        seed=0,
+    )
+    assert np.all(np.isfinite(result.greeks["delta"].value))
 
 
 def test_a_single_date_is_european():
@@ -266,6 +285,11 @@ def test_refused():
     broken["here"][0, 2] = np.nan
     with pytest.raises(DataError, match="1 values are NaN"):
         price_observed(broken, Put(40.0), grid, focal="here", seed=0)
+    apart = paths["here"] * np.linspace(0.8, 1.2, 60)[:, None, None]
+    with pytest.raises(DataError, match="divide each path by"):
+        price_observed({"here": apart}, Put(40.0), grid, focal="here", seed=0)
+    with pytest.raises(DataError, match="nobody has to exercise"):
+        price_observed(paths, CustomPayoff(lambda P: 40 - P[..., 0]), grid, focal="here", seed=0)
     with pytest.raises(DataError, match="folds"):
         price_observed({"here": paths["here"][:6]}, Put(40.0), grid, focal="here", seed=0)
     market = BlackScholes(spot=36.0, volatility=0.2)

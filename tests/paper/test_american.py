@@ -65,6 +65,11 @@ def test_intervals_follow_the_papers_formula(tmp_path):
     assert line["ci_high"] - line["rp"] == pytest.approx(1.96 * prices.std(ddof=1) / base / 2)
 
 
+def test_one_run_has_no_interval(tmp_path):
+    lines = run_study(small(TABLE2, temperatures=()), out=tmp_path, runs=1).as_json()
+    assert all(line["ci_low"] is None and line["agrees"] is None for line in lines)
+
+
 def test_agreement():
     published = Published(1.0, 0.99, 1.01)
     assert published.agrees(1.03, 1.005, 1.055)

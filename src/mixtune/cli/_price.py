@@ -32,6 +32,14 @@ from mixtune.report.files import write_atomically
 __all__ = ["price_command"]
 
 MODELS = ("black-scholes", "heston", "rough-heston")
+#: What may be said about observed paths.
+OBSERVED = {"data", "focal", "payoff", "strike", "rate", "maturity", "dates", "seed"}
+#: Kinds of the settings whose default is None.
+OPTIONAL_KINDS: dict[str, type] = {
+    **dict.fromkeys(("v0", "v_mean", "v_speed", "v_vol", "rho", "hurst"), float),
+    **dict.fromkeys(("preset", "scheme", "focal", "data"), str),
+    "substeps": int,
+}
 #: Settings that only a stochastic-volatility model has, and their values where the user gives none.
 VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
 
@@ -60,6 +68,10 @@ def price_command(
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    scheme: Annotated[
+        str | None, typer.Option(help="Simulation scheme: paper, log-euler, qe (Heston); volterra, markovian (rough).")
+    ] = None,
+    substeps: Annotated[int | None, typer.Option(help="Simulation steps per exercise date (Heston models).")] = None,
     antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
     all_paths: Annotated[
@@ -85,31 +97,30 @@ def price_command(
     mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
     """
     given = {name: value for name, value in locals().items() if name not in ("context", "config", "plot", "as_json")}
-    settings = _with_file(given, config, context)
+    settings, explicit = _with_file(given, config, context)
     if plot is not None:
-        if plot.suffix not in (".png", ".svg"):
-            raise ParameterError(f"--plot writes .png or .svg; got {plot}")
-        require_matplotlib()
+        _check_plot(plot, settings)
     console = Console(stderr=True, highlight=False)
     if settings["data"] is not None:
-        result = _observed(settings)
+        result = _observed(settings, explicit)
     else:
         if settings["focal"] is not None:
             raise ParameterError("--focal names a market of --data; pass the folder too")
         with console.status("Pricing") as status:
-            result = _simulated(settings, lambda stage: status.update(f"Pricing: {stage}"))
+            result = _simulated(settings, explicit, lambda stage: status.update(f"Pricing: {stage}"))
     if plot is not None:
         _plot(result, plot)
     if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2))
+        typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     else:
         _show(Console(highlight=False), settings, result)
 
 
-def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> dict[str, Any]:
-    """Settings from the file where the command line does not give them."""
+def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> tuple[dict[str, Any], set[str]]:
+    """Settings from the file where the command line does not give them, and the names that either gives."""
+    explicit = {name for name in given if context.get_parameter_source(name).name == "COMMANDLINE"}  # type: ignore[union-attr]
     if config is None:
-        return given
+        return given, explicit
     try:
         text = config.read_text(encoding="utf-8")
         found = json.loads(text) if config.suffix == ".json" else tomllib.loads(text)
@@ -126,21 +137,24 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
         known = ", ".join(sorted(given))
         raise ParameterError(f"{config} has unknown settings {', '.join(unknown)}; known are {known}")
     for name, value in found.items():
-        if context.get_parameter_source(name).name == "COMMANDLINE":  # type: ignore[union-attr]
+        if name in explicit:
             continue
-        expected = type(given[name]) if given[name] is not None else None
+        expected = OPTIONAL_KINDS.get(name) or type(given[name])
         if expected is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
-        if expected is not None and not isinstance(value, expected):
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise ParameterError(f"{config}: {name} must be a {expected.__name__}; got {value!r}")
-        given[name] = Path(value) if name == "data" else value
-    return given
+        given[name] = Path(str(value)) if name == "data" else value
+    return given, explicit | set(found)
 
 
-def _process(settings: dict[str, Any]) -> Process:
+def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
     model = settings["model"]
     if model not in MODELS:
         raise ParameterError(f"unknown model {model!r}; choose from {', '.join(MODELS)}")
+    foreign = explicit & ({"scheme", "substeps"} if model == "black-scholes" else {"volatility", "correlation"})
+    if foreign:
+        raise ParameterError(f"{model} has no {', '.join(sorted(foreign))}; leave it out or choose another model")
     common = {"spot": settings["spot"], "dividend": settings["dividend"], "n_assets": settings["assets"]}
     stochastic = {name: settings[name] for name in (*VARIANCE, "hurst") if settings[name] is not None}
     if model == "black-scholes":
@@ -151,39 +165,61 @@ def _process(settings: dict[str, Any]) -> Process:
     if model == "heston":
         if "hurst" in stochastic:
             raise ParameterError("heston has no hurst; use --model rough-heston")
-        return Heston(**{**VARIANCE, **stochastic}, **common, scheme="paper" if paper else "qe")
+        steps = {"scheme": settings["scheme"] or ("paper" if paper else "qe"), "substeps": settings["substeps"]}
+        return Heston(**{**VARIANCE, **stochastic}, **common, **steps)
     stochastic = {"hurst": 0.1, **VARIANCE, **stochastic}
-    return RoughHeston(**stochastic, **common, scheme="volterra" if paper else "markovian")
+    steps = {
+        "scheme": settings["scheme"] or ("volterra" if paper else "markovian"),
+        "substeps": settings["substeps"] or 10,
+    }
+    return RoughHeston(**stochastic, **common, **steps)
 
 
-def _simulated(settings: dict[str, Any], progress: Any) -> PriceResult:
+def _simulated(settings: dict[str, Any], explicit: set[str], progress: Any) -> PriceResult:
     grid = TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
     kept = {
         name: settings[name] for name in ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
     }
     kept["in_the_money"] = not settings["all_paths"]
     return price(
-        _process(settings), payoff_from_name(settings["payoff"], settings["strike"]), grid, progress=progress, **kept
+        _process(settings, explicit),
+        payoff_from_name(settings["payoff"], settings["strike"]),
+        grid,
+        progress=progress,
+        **kept,
     )
 
 
-def _observed(settings: dict[str, Any]) -> PriceResult:
+def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     if settings["focal"] is None:
         raise ParameterError("--data needs --focal, the name of the market to price")
-    if settings["upper"] or settings["greeks"]:
-        raise ParameterError("--upper and --greeks need a model to simulate; leave them out with --data")
-    data = observed_folder(settings["data"])
+    foreign = explicit - OBSERVED
+    if foreign:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(foreign))
+        raise ParameterError(f"{names}: for a model to simulate; leave out with --data, which prices observed paths")
+    data = observed_folder(settings["data"], dates=settings["dates"] if "dates" in explicit else None)
     dates = next(iter(data.values())).shape[1] - 1
     grid = TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
     payoff = payoff_from_name(settings["payoff"], settings["strike"])
     return price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
 
 
+def _check_plot(path: Path, settings: dict[str, Any]) -> None:
+    """What would stop the picture is said before the work, not after it."""
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise ParameterError(f"--plot writes .png or .svg; got {path}")
+    if not path.parent.is_dir():
+        raise ParameterError(f"--plot: there is no folder {path.parent}")
+    if settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent":
+        raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
+    require_matplotlib()
+
+
 def _plot(result: PriceResult, path: Path) -> None:
     if result.region is None:
         raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
     buffer = io.BytesIO()
-    draw_exercise_region(result.region).savefig(buffer, format=path.suffix[1:], dpi=160)
+    draw_exercise_region(result.region).savefig(buffer, format=path.suffix[1:].lower(), dpi=160)
     write_atomically(path, buffer.getvalue())
 
 
@@ -204,7 +240,10 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
         values = ", ".join(f"{v:.4f} ± {1.96 * e:.4f}" for v, e in zip(greek.value, greek.standard_error))
         console.print(f"{name}: {values}")
     if result.gap is not None:
-        console.print(f"gap between the bounds: {result.gap:.4f} ({100 * result.gap / result.price:.2f}% of the price)")
+        share = f" ({100 * result.gap / result.price:.2f}% of the price)" if result.price > 0 else ""
+        console.print(f"gap between the bounds: {result.gap:.4f}{share}")
+    if result.below_european:
+        console.print("below the European price on the same paths: within noise, or the policy needs more paths")
     early = 100 * float(result.exercise_probability[:-1].sum())
     console.print(f"exercised before maturity: {early:.1f}% of paths")
     spent = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items())

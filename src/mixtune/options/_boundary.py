@@ -63,7 +63,7 @@ def exercise_region(
         if data.hidden is not None:  # unobserved on the grid: held at its mean
             hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
         U = policy.state.transform(stack_inputs(mesh, discounted, hidden), date)
-        stop = exercises(discounted, U @ policy.coefs[date][:, 0], only_positive=True)
+        stop = exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
         lowest, highest = np.quantile(data.prices[:, date], [0.001, 0.999])
         seen = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
         stops.append(stop.reshape([points] * data.n_assets))

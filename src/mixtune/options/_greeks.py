@@ -33,18 +33,25 @@ class Greek:
     standard_error: Floats
 
 
-def delta(policy: Policy, process: Process, simulate: Simulate, *, drawn: str, bump: float = 0.01) -> Greek:
-    """Change of the price per unit of each asset's spot, by central differences of relative size ``bump``."""
+def delta(
+    policy: Policy, process: Process, simulate: Simulate, *, drawn: str, immediate: bool, bump: float = 0.01
+) -> Greek:
+    """Change of the price per unit of each asset's spot, by central differences of relative size ``bump``.
+
+    ``drawn`` says how the simulated paths were drawn, ``immediate`` that the option is exercised today.
+    """
     spot = np.broadcast_to(np.asarray(process.spot, dtype=np.float64), (process.n_assets,))
     found = []
     for asset in range(process.n_assets):
-        width = bump * spot[asset]
+        width = bump * (abs(spot[asset]) or 1.0)
         up, down = (_changed(process, spot=_moved(spot, asset, sign * width)) for sign in (1, -1))
-        found.append(_difference(policy, simulate, up, down, 2 * width, drawn))
+        found.append(_difference(policy, simulate, up, down, 2 * width, drawn, immediate))
     return Greek(np.array([value for value, _ in found]), np.array([error for _, error in found]))
 
 
-def vega(policy: Policy, process: Process, simulate: Simulate, *, drawn: str, bump: float = 0.01) -> Greek:
+def vega(
+    policy: Policy, process: Process, simulate: Simulate, *, drawn: str, immediate: bool, bump: float = 0.01
+) -> Greek:
     """Change of the price per unit of volatility, all assets together.
 
     For Black-Scholes the volatility itself; for stochastic volatility a common factor on sqrt(v0) and sqrt(v_mean),
@@ -60,7 +67,7 @@ def vega(policy: Policy, process: Process, simulate: Simulate, *, drawn: str, bu
         up, down = (
             _changed(process, v0=v0 * factor, v_mean=v_mean * factor) for factor in ((1 + bump) ** 2, (1 - bump) ** 2)
         )
-    value, error = _difference(policy, simulate, up, down, 2 * bump * level, drawn)
+    value, error = _difference(policy, simulate, up, down, 2 * bump * level, drawn, immediate)
     return Greek(np.array([value]), np.array([error]))
 
 
@@ -70,9 +77,13 @@ def _changed(process: Process, **changes: Any) -> Process:
 
 
 def _difference(
-    policy: Policy, simulate: Simulate, up: Process, down: Process, width: float, drawn: str
+    policy: Policy, simulate: Simulate, up: Process, down: Process, width: float, drawn: str, immediate: bool
 ) -> tuple[float, float]:
-    flows = [policy.cash_flows(simulate(market))[0][:, 0] for market in (up, down)]
+    """Paired difference of cash flows; those of exercising today where that is what the price says."""
+    flows = [
+        paths.payoffs[:, 0] if immediate else policy.cash_flows(paths)[0][:, 0]
+        for paths in (simulate(market) for market in (up, down))
+    ]
     found = Estimate.of((flows[0] - flows[1]) / width, drawn=drawn)
     return found.value, found.standard_error
 

@@ -62,6 +62,11 @@ class PathData:
         payoffs = np.asarray(payoff(prices), dtype=np.float64) * grid.discount
         if payoffs.shape != prices.shape[:2] or not np.all(np.isfinite(payoffs)):
             raise DataError(f'the payoff of paths "{name}" must be one finite number per path and date')
+        if payoffs.min() < 0:
+            raise DataError(
+                f'the payoff of paths "{name}" is negative at {int(np.sum(payoffs < 0))} points; '
+                "nobody has to exercise, so return max(payoff, 0)"
+            )
         return cls(name, prices, payoffs, hidden)
 
     @classmethod

@@ -25,6 +25,7 @@ from mixtune.options._models import ContinuationModel, Local, Transfer, TunedLoc
 from mixtune.options._paths import PathData
 from mixtune.options._result import PriceResult
 from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
+from mixtune.options._threads import one_thread
 from mixtune.options._upper import upper_bound
 from mixtune.options.processes import Process
 from mixtune.weights import PredictiveWeights
@@ -35,6 +36,7 @@ Floats = np.ndarray[Any, Any]
 METHODS = ("rlsm", "lsm", "recurrent")
 
 
+@one_thread
 def price(
     process: Process,
     payoff: Callable[[Floats], Floats],
@@ -58,6 +60,9 @@ def price(
     progress: Callable[[str], None] | None = None,
 ) -> PriceResult:
     """Price a Bermudan option on the dates of ``grid`` by (randomised) least-squares Monte Carlo.
+
+    Linear algebra runs on one thread while pricing: the matrices are small, and threads waiting for each other cost
+    more than they bring (measured on busy cores: ten times as much).
 
     Parameters
     ----------
@@ -150,6 +155,7 @@ def price(
         )
     with clock("evaluate"):
         flows, dates = policy.cash_flows(evaluation)
+        immediate = float(evaluation.payoffs[0, 0]) > float(flows.mean())
     bound = None
     if upper:
         with clock("upper bound"):
@@ -170,8 +176,8 @@ def price(
     if greeks:
         with clock("greeks"):
             sensitivities = {
-                "delta": delta(policy, process, fresh, drawn=drawn),
-                "vega": vega(policy, process, fresh, drawn=drawn),
+                "delta": delta(policy, process, fresh, drawn=drawn, immediate=immediate),
+                "vega": vega(policy, process, fresh, drawn=drawn, immediate=immediate),
             }
     settings = {
         "method": method,
@@ -183,6 +189,15 @@ def price(
         "payoff": repr(payoff),
         "maturity": float(grid.times[-1]),
         "dates": grid.n_dates,
+        "rates": sorted({float(rate) for rate in grid.rates}),
+        "width": width,
+        "degree": degree,
+        "in_the_money": in_the_money,
+        "observe_hidden": observe_hidden,
+        "antithetic": antithetic,
+        "sobol": sobol,
+        "upper_paths": upper_paths if upper else None,
+        "inner_paths": inner_paths if upper else None,
     }
     region = exercise_region(policy, training, grid=grid, payoff=payoff)
     return _result(
@@ -190,6 +205,7 @@ def price(
     )
 
 
+@one_thread
 def price_observed(
     data: Mapping[str, Floats],
     payoff: Callable[[Floats], Floats],
@@ -207,7 +223,8 @@ def price_observed(
     """Price on observed paths of the focal regime, with transfer from the paths of others.
 
     Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
-    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out.
+    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out. The
+    result's ``policy`` and ``region`` are those of the last fold.
 
     Parameters
     ----------
@@ -226,6 +243,11 @@ def price_observed(
     clock = _Clock(None)
     built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
     here, others = built.pop(focal), list(built.values())
+    if not np.all(here.prices[:, 0] == here.prices[0, 0]):
+        raise DataError(
+            f'the paths of "{focal}" start at different prices, but an option is priced from one; divide each path by '
+            "its first price and multiply by today's"
+        )
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
     level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
@@ -296,10 +318,10 @@ def _result(
     seconds: dict[str, float],
     settings: dict[str, Any],
 ) -> PriceResult:
-    found, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[:, 0].max())
-    exercised = dates[flows > 0]
-    shares = np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows)
+    found, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[0, 0])
     stop_now = now > found.value
+    exercised = np.zeros(len(flows), dtype=np.int16) if stop_now else dates[flows > 0]
+    shares = np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows)
     return PriceResult(
         price=now if stop_now else found.value,
         standard_error=0.0 if stop_now else found.standard_error,

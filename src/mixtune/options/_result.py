@@ -62,6 +62,11 @@ class PriceResult:
         return self.price + 1.96 * self.standard_error
 
     @property
+    def below_european(self) -> bool:
+        """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
+        return self.price < self.european.value
+
+    @property
     def gap(self) -> float | None:
         """Upper bound less price: what better policies and martingales could still gain."""
         return None if self.upper is None else self.upper.price - self.price
@@ -76,6 +81,7 @@ class PriceResult:
             "european": self.european.value,
             "european_ci_low": self.european.ci_low,
             "european_ci_high": self.european.ci_high,
+            "below_european": self.below_european,
             "exercise_probability": self.exercise_probability.tolist(),
         }
         if self.upper is not None:

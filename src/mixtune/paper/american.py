@@ -193,19 +193,22 @@ def summarise_table(settings: TableSettings, results: Results, published: Mappin
     for method in results.methods:
         prices = results.values(method, "price")
         rp = float(prices.mean()) / base
-        spread = float(prices.std(ddof=1)) if results.runs > 1 else 0.0
-        half = 1.96 * spread / base / float(np.sqrt(results.runs))
         theirs = published.get(method)
+        low = high = None
+        if results.runs > 1:  # one run has no interval
+            half = 1.96 * float(prices.std(ddof=1)) / base / float(np.sqrt(results.runs))
+            low, high = rp - half, rp + half
+        agrees = None if theirs is None or low is None or high is None else theirs.agrees(rp, low, high)
         lines.append(
             {
                 "method": method,
                 "rp": rp,
-                "ci_low": rp - half,
-                "ci_high": rp + half,
+                "ci_low": low,
+                "ci_high": high,
                 "paper_rp": None if theirs is None else theirs.rp,
                 "paper_ci_low": None if theirs is None else theirs.ci_low,
                 "paper_ci_high": None if theirs is None else theirs.ci_high,
-                "agrees": None if theirs is None else theirs.agrees(rp, rp - half, rp + half),
+                "agrees": agrees,
             }
         )
     return TableSummary(results.experiment, results.runs, lines)
