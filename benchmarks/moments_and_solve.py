@@ -1,4 +1,7 @@
-"""Claim: from n = 100,000 rows at p = 1024, moments + solve cost at most 1.15 times the bare product U'U."""
+"""Claim: from n = 100,000 rows at p = 1024, moments + solve cost at most 1.15 times the bare product U'U.
+
+Split into four domains the same rows also need four heads, five factorisations instead of two: at most 1.3 times.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from mixtune import EqualWeights, Moments, RegretProblem, solve
 def measure(n: int = 100_000, p: int = 1024) -> Iterator[Claim]:
     rng = np.random.default_rng(0)
     U, y = rng.standard_normal((n, p)), rng.standard_normal(n)
-    for domains in (1, 4):
+    for domains, limit in ((1, 1.15), (4, 1.3)):
         edges = np.linspace(0, n, domains + 1).astype(int)
         parts = [slice(a, b) for a, b in itertools.pairwise(edges)]
 
@@ -27,4 +30,4 @@ def measure(n: int = 100_000, p: int = 1024) -> Iterator[Claim]:
             return solve(problem).coef
 
         mine, bare = best_of(ours, lambda parts=parts: [U[part].T @ U[part] for part in parts], rounds=6)
-        yield Claim(f"moments + solve / bare U'U, n = {n}, p = {p}, N = {domains}", mine, bare, 1.15)
+        yield Claim(f"moments + solve / bare U'U, n = {n}, p = {p}, N = {domains}", mine, bare, limit)

@@ -35,8 +35,10 @@ __all__ = [
 
 Array = Any
 
-#: Below this width SciPy's rank-k update is faster than NumPy's product of a tall matrix with itself (measured at 301
-#: columns: 0.6 of the time; at 1024 columns they are level).
+#: NumPy and SciPy bring a BLAS library each, and the two taking turns cost dearly: the threads of one still wait for
+#: work while the other computes (measured: 3 to 30 times the time of a small product, 3 times that of a factorisation
+#: of 1024 columns). So what belongs together uses one of them: SciPy's below this size, where its rank-k update is also
+#: faster (0.6 of the time at 301 columns), NumPy's from there on.
 NARROW = 512
 
 
@@ -112,12 +114,8 @@ def all_finite(array: Array) -> bool:
 
 
 def row_gram(rows: Array) -> Array:
-    """``X X'``; with NumPy only its lower triangle is filled, which is all that :func:`cholesky` reads.
-
-    SciPy's BLAS rather than NumPy's: the factorisation that follows is SciPy's, and two BLAS libraries taking turns
-    spend more time waking and parking their threads than on a small product (measured: 3 to 30 times as long).
-    """
-    if is_numpy(rows):
+    """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
+    if is_numpy(rows) and rows.shape[0] < NARROW:
         return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
     return rows @ rows.T
 
@@ -134,8 +132,8 @@ def column_gram(rows: Array) -> Array:
 def add_to_diagonal(matrix: Array, shift: float) -> Array:
     """A copy of ``matrix`` with ``shift`` added on the diagonal."""
     if is_numpy(matrix):
-        shifted = np.array(matrix, order="F")
-        shifted.reshape(-1, order="F")[:: len(shifted) + 1] += shift
+        shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F")
+        shifted.reshape(-1, order="A")[:: len(shifted) + 1] += shift
         return shifted
     xp = namespace(matrix)
     return matrix + shift * xp.eye(matrix.shape[0], dtype=matrix.dtype, device=matrix.device)
@@ -143,6 +141,11 @@ def add_to_diagonal(matrix: Array, shift: float) -> Array:
 
 def cholesky(matrix: Array, *, overwrite: bool = False) -> Array | None:
     """Lower Cholesky factor, or None where the matrix is not positive definite (the libraries raise differently)."""
+    if is_numpy(matrix) and len(matrix) >= NARROW:
+        try:
+            return np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            return None
     if is_numpy(matrix):
         # The transpose of a full symmetric C-ordered matrix is itself in Fortran order: LAPACK needs no second copy.
         fortran = matrix if matrix.flags.f_contiguous else matrix.T
@@ -160,7 +163,9 @@ def cholesky(matrix: Array, *, overwrite: bool = False) -> Array | None:
 def cholesky_solve(factor: Array, rhs: Array) -> Array:
     """Solve ``(L L') x = rhs`` for the lower factor L from :func:`cholesky`."""
     if is_numpy(factor):
-        solution, info = scipy.linalg.lapack.dpotrs(factor, rhs, lower=1)
+        # A C-ordered lower factor is, to LAPACK, the upper one.
+        lower = factor.flags.f_contiguous
+        solution, info = scipy.linalg.lapack.dpotrs(factor if lower else factor.T, rhs, lower=int(lower))
         if info != 0:  # pragma: no cover - dpotrs fails only on malformed arguments
             raise DataError(f"triangular solve failed (LAPACK info {info})")
         return solution
@@ -184,7 +189,8 @@ def one_norm(matrix: Array) -> float:
 def reciprocal_condition(norm: float, factor: Array) -> float:
     """Estimate of 1/cond of a matrix from its 1-norm and Cholesky factor, at a fraction of the factorisation's cost."""
     if is_numpy(factor):
-        rcond, _ = scipy.linalg.lapack.dpocon(factor, norm, uplo="L")
+        lower = factor.flags.f_contiguous
+        rcond, _ = scipy.linalg.lapack.dpocon(factor if lower else factor.T, norm, uplo="L" if lower else "U")
         return float(rcond)
     xp = namespace(factor)
     diagonal = xp.abs(xp.linalg.diagonal(factor))

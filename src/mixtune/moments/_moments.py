@@ -314,6 +314,8 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
     stacked = [(m._rows[0], m._rows[1], w) for m, w in active if m._rows is not None]
     if len(stacked) == len(active) and sum(m.count for m, _ in active) < first.n_features:
         return RowSystem(*_stack(xp, stacked))
+    if len(active) == 1 and active[0][1] == 1.0:  # nothing to add up, nothing to copy
+        return GramSystem(first.gram, first._cross, first._square, first._summed)
     cross = sum(w * m._cross for m, w in active)
     square = sum(w * m._square for m, w in active)
     gram = xp.zeros((first.n_features,) * 2, dtype=xp.float64, device=first._cross.device)

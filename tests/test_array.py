@@ -1,0 +1,47 @@
+"""The quirks of array libraries in one place: small and large matrices take different routes to the same numbers."""
+
+import numpy as np
+import pytest
+
+from mixtune._array import (
+    NARROW,
+    add_to_diagonal,
+    cholesky,
+    cholesky_solve,
+    column_gram,
+    match,
+    namespace,
+    one_norm,
+    reciprocal_condition,
+    row_gram,
+)
+from mixtune.errors import DataError
+
+
+@pytest.mark.parametrize("size", [3, NARROW - 1, NARROW, NARROW + 40])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_factor_and_solve(size, library):
+    rng = np.random.default_rng(size)
+    X, rhs = rng.standard_normal((size, size + 20)), rng.standard_normal((size, 2))
+    full = X @ X.T
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        X, rhs = torch.asarray(X), torch.asarray(rhs)
+    gram = row_gram(X)
+    np.testing.assert_allclose(np.asarray(column_gram(X.T)), full, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(np.tril(np.asarray(gram)), np.tril(full), rtol=1e-10, atol=1e-10)
+    assert one_norm(gram) == pytest.approx(np.linalg.norm(full, 1))
+    factor = cholesky(add_to_diagonal(gram, 2.0), overwrite=True)
+    np.testing.assert_allclose(
+        (full + 2 * np.eye(size)) @ np.asarray(cholesky_solve(factor, rhs)), np.asarray(rhs), atol=1e-9
+    )
+    estimate = reciprocal_condition(one_norm(gram) + 2, factor)
+    assert 0.05 < estimate * np.linalg.cond(full + 2 * np.eye(size)) < 50
+    assert cholesky(add_to_diagonal(gram, -1e6)) is None
+
+
+def test_libraries_do_not_mix():
+    torch = pytest.importorskip("torch")
+    with pytest.raises(DataError, match="different libraries"):
+        namespace(np.ones(2), torch.ones(2))
+    assert match(np.arange(3), torch.ones(1)).dtype == torch.float64
