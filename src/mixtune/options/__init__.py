@@ -5,6 +5,7 @@ from mixtune.options._estimate import Estimate
 from mixtune.options._greeks import Greek
 from mixtune.options._grid import TimeGrid
 from mixtune.options._observed import observed_folder, observed_paths
+from mixtune.options._observed_price import price_observed
 from mixtune.options._payoffs import (
     BasketCall,
     BasketPut,
@@ -16,7 +17,7 @@ from mixtune.options._payoffs import (
     Put,
     payoff_from_name,
 )
-from mixtune.options._pricer import price, price_observed, simulate
+from mixtune.options._pricer import price, simulate
 from mixtune.options._result import PriceResult
 from mixtune.options._upper import UpperBound, upper_bound
 from mixtune.options.processes import (

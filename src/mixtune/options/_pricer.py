@@ -7,30 +7,28 @@ settings of the paper's tables instead.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from mixtune._checks import check_choice, check_whole
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import ParameterError
+from mixtune.options._assemble import Clock, assemble
 from mixtune.options._boundary import exercise_region
-from mixtune.options._estimate import SCRAMBLINGS, Estimate
+from mixtune.options._estimate import SCRAMBLINGS
 from mixtune.options._greeks import delta, vega
 from mixtune.options._grid import TimeGrid
-from mixtune.options._induction import Policy, train
-from mixtune.options._models import ContinuationModel, Local, Transfer, TunedLocal
+from mixtune.options._induction import train
+from mixtune.options._models import ContinuationModel, Local, TunedLocal
 from mixtune.options._paths import PathData
 from mixtune.options._result import PriceResult
 from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
 from mixtune.options._threads import one_thread
 from mixtune.options._upper import upper_bound
 from mixtune.options.processes import Process
-from mixtune.weights import PredictiveWeights
 
-__all__ = ["METHODS", "price", "price_observed", "simulate"]
+__all__ = ["METHODS", "price", "simulate"]
 
 Floats = np.ndarray[Any, Any]
 METHODS = ("rlsm", "lsm", "recurrent")
@@ -119,7 +117,7 @@ def price(
     paper = preset == "paper"
     observe_hidden = observe_hidden and not paper
     drawn = "antithetic" if antithetic else "sobol" if sobol else "independent"
-    clock = _Clock(progress)
+    clock = Clock(progress)
     train_seed, price_seed, upper_seed = np.random.SeedSequence(check_whole("seed", seed)).spawn(3)
 
     def draw(
@@ -200,83 +198,9 @@ def price(
         "inner_paths": inner_paths if upper else None,
     }
     region = exercise_region(policy, training, grid=grid, payoff=payoff)
-    return _result(
+    return assemble(
         evaluation, flows[:, 0], dates[:, 0], policy, drawn, bound, region, sensitivities, clock.seconds, settings
     )
-
-
-@one_thread
-def price_observed(
-    data: Mapping[str, Floats],
-    payoff: Callable[[Floats], Floats],
-    grid: TimeGrid,
-    *,
-    focal: str,
-    folds: int = 5,
-    width: int = 100,
-    sharing: float | None = None,
-    transfer: float = 2.0,
-    stability: float = 1.0,
-    ridge: float = 1.0,
-    seed: int,
-) -> PriceResult:
-    """Price on observed paths of the focal regime, with transfer from the paths of others.
-
-    Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
-    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out. The
-    result's ``policy`` and ``region`` are those of the last fold.
-
-    Parameters
-    ----------
-    data : mapping of str to array (paths, dates + 1[, assets])
-    focal : str
-        The regime to price.
-    sharing : float, optional
-        Information-sharing level of the predictive weights, in squared payoff units; the variance of the focal
-        payoffs at maturity by default.
-    transfer, stability, ridge : float
-        Of the regret-optimal solution on standardised features.
-    """
-    if focal not in data:
-        raise ParameterError(f"there are no paths named {focal!r}; there are {', '.join(list(data)[:8])}")
-    folds = check_whole("folds", folds, least=2)
-    clock = _Clock(None)
-    built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
-    here, others = built.pop(focal), list(built.values())
-    if not np.all(here.prices[:, 0] == here.prices[0, 0]):
-        raise DataError(
-            f'the paths of "{focal}" start at different prices, but an option is priced from one; divide each path by '
-            "its first price and multiply by today's"
-        )
-    if len(here) < 2 * folds:
-        raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
-    level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    model: ContinuationModel = TunedLocal(0, "local")
-    if others:
-        model = Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
-    order = np.random.default_rng(seed).permutation(len(here))
-    flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
-    with clock("train and evaluate"):
-        for held_out in np.array_split(order, folds):
-            kept = np.setdiff1d(order, held_out)
-            training = [here.take(kept), *others]
-            state = RandomState(width=width, seed=seed).fitted(training)
-            policy = train(training, [model], state=state, in_the_money=False)
-            found = policy.cash_flows(here.take(held_out))
-            flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
-    settings = {
-        "method": model.name,
-        "focal": focal,
-        "datasets": {d.name: len(d) for d in [here, *others]},
-        "folds": folds,
-        "sharing": level,
-        "transfer": transfer,
-        "stability": stability,
-        "ridge": ridge,
-        "seed": seed,
-    }
-    region = exercise_region(policy, here, grid=grid, payoff=payoff)
-    return _result(here, flows, dates, policy, "independent", None, region, {}, clock.seconds, settings)
 
 
 def simulate(
@@ -304,49 +228,3 @@ def _state_map(method: str, paper: bool, width: int, degree: int, seed: int) -> 
     if method == "recurrent":
         return RecurrentState(width=width, seed=seed)
     return RandomState(width=width, seed=seed)
-
-
-def _result(
-    evaluation: PathData,
-    flows: Floats,
-    dates: Floats,
-    policy: Policy,
-    drawn: str,
-    bound: Any,
-    region: Any,
-    greeks: Any,
-    seconds: dict[str, float],
-    settings: dict[str, Any],
-) -> PriceResult:
-    found, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[0, 0])
-    stop_now = now > found.value
-    exercised = np.zeros(len(flows), dtype=np.int16) if stop_now else dates[flows > 0]
-    shares = np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows)
-    return PriceResult(
-        price=now if stop_now else found.value,
-        standard_error=0.0 if stop_now else found.standard_error,
-        european=Estimate.of(evaluation.payoffs[:, -1], drawn=drawn),
-        exercise_probability=shares,
-        policy=policy,
-        upper=bound,
-        region=region,
-        greeks=greeks,
-        seconds=seconds,
-        settings=settings,
-    )
-
-
-class _Clock:
-    """Time split by stage."""
-
-    def __init__(self, progress: Callable[[str], None] | None) -> None:
-        self.seconds: dict[str, float] = {}
-        self._progress = progress
-
-    @contextmanager
-    def __call__(self, stage: str) -> Any:
-        if self._progress is not None:
-            self._progress(stage)
-        begin = time.perf_counter()
-        yield
-        self.seconds[stage] = time.perf_counter() - begin
