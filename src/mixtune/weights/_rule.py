@@ -156,7 +156,8 @@ class EqualWeights(WeightRule):
 
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         count = len(evidence.names)
-        return DomainWeights(np.full(count, 1 / count), evidence.names, evidence.focal, "equal")
+        values = check_simplex(np.full(count, 1 / count), count)
+        return DomainWeights(values, evidence.names, evidence.focal, "equal")
 
 
 @dataclass(frozen=True, eq=False)
