@@ -129,11 +129,12 @@ def _show(console: Console, result: DemoResult) -> None:
         cells = (f"{domain['distance']:.3f}", f"{domain['mse']:.3f}", f"{domain['weight']:.3f}")
         table.add_row(domain["name"], str(domain["rows"]), *cells, style=style)
     console.print(table)
-    below = len(facts["domains"]) - 1 - int(result.distances.above_floor.sum())
+    sources = len(facts["domains"]) - 1
+    below = sources - int(result.distances.above_floor.sum())
     console.print(
         f"W1: distance to the focal domain, in units of the pooled diameter. Two halves of the focal domain itself are "
-        f"{facts['sampling_floor']:.3f} apart (the sampling floor): of {len(facts['domains']) - 1} sources, {below} no "
-        "farther, so W1 alone cannot tell those from the focal domain at this size.\n"
+        f"{facts['sampling_floor']:.3f} apart (the sampling floor). Sources within it: {below} of {sources}; W1 alone "
+        "cannot tell those from the focal domain at this size.\n"
         "MSE: mean squared error of the domain's own head on the focal rows; the weights come from it.\n"
     )
     table = Table(title="Error on 1,000 new rows of the focal domain", title_justify="left")
