@@ -201,3 +201,39 @@ def test_without_torch_the_error_says_how_to_get_it(monkeypatch):
 def test_nothing_here_imports_torch_by_itself():
     code = "import sys, mixtune.features, mixtune.data; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_token_encoders_take_whole_numbers():
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(10, 6)
+            self.head = nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.head(self.tokens(x).mean(dim=1))
+
+    encoder = Encoder()
+    tokens = np.array([[1, 2, 3], [4, 5, 9]])
+    features = TorchFeatures(encoder).transform(tokens)
+    expected = encoder.tokens(torch.from_numpy(tokens)).mean(dim=1).detach().numpy()
+    np.testing.assert_allclose(features, expected, rtol=1e-6)
+    with pytest.raises(DataError, match="cannot take X"):
+        TorchFeatures(encoder).transform(np.array([[1, 2, 10]]))
+
+
+def test_a_head_registered_first_is_not_cut_at_the_wrong_place():
+    class HeadFirst(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(8, 1)
+            self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
+
+        def forward(self, x):
+            return self.head(self.body(x))
+
+    module = HeadFirst()
+    with pytest.raises(ParameterError, match='pass cut="head"'):
+        TorchFeatures(module).transform(X)
+    named = TorchFeatures(module, cut="head")
+    assert named.transform(X).shape == (len(X), 8)

@@ -158,7 +158,7 @@ class TorchFeatures:
             del stop[key]
         try:
             self.module(row)
-        except RuntimeError:
+        except (RuntimeError, IndexError):
             return  # what the module cannot take is reported by the real pass
         finally:
             for handle in handles:
@@ -178,7 +178,7 @@ class TorchFeatures:
                 raise ParameterError(f'the module never calls its layer "{self.cut}"; name another one with cut')
         except _ReachedCut as reached:
             features = reached.features
-        except RuntimeError as error:
+        except (RuntimeError, IndexError) as error:
             raise DataError(f"the module cannot take X with rows of shape {tuple(batch.shape[1:])}: {error}") from error
         if not is_torch_array(features) or features.ndim == 0 or features.shape[0] != batch.shape[0]:
             raise ParameterError("the module does not give one tensor with a row for each row of X; set cut")

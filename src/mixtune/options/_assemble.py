@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mixtune.options._boundary import ExerciseRegion
 from mixtune.options._estimate import Estimate
+from mixtune.options._greeks import Greek
 from mixtune.options._induction import Policy
 from mixtune.options._paths import PathData
 from mixtune.options._result import PriceResult
+from mixtune.options._upper import UpperBound
 
 __all__ = ["Clock", "assemble"]
 
@@ -25,9 +28,9 @@ def assemble(
     dates: Floats,
     policy: Policy,
     drawn: str,
-    bound: Any,
-    region: Any,
-    greeks: Any,
+    bound: UpperBound | None,
+    region: ExerciseRegion | None,
+    greeks: dict[str, Greek],
     seconds: dict[str, float],
     settings: dict[str, Any],
 ) -> PriceResult:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from typing import Any, Protocol
 
@@ -117,15 +117,7 @@ class RandomState(DateByDate):
             seed=self.seed,
         )
         scaling = Scaling.of(data) if self.standardise else None
-        return RandomState(
-            width=self.width,
-            activation=self.activation,
-            slope=self.slope,
-            standardise=self.standardise,
-            seed=self.seed,
-            scaling=scaling,
-            layer=layer,
-        )
+        return replace(self, scaling=scaling, layer=layer)
 
     def transform(self, X: Floats, date: int, *, out: Floats | None = None) -> Floats:
         assert self.layer is not None, "fit the state map first"
@@ -157,7 +149,7 @@ class PolynomialState(DateByDate):
         check_whole("degree", self.degree, least=1)
 
     def fitted(self, data: Sequence[PathData]) -> PolynomialState:
-        return PolynomialState(degree=self.degree, n_assets=data[0].n_assets, scaling=Scaling.of(data))
+        return replace(self, n_assets=data[0].n_assets, scaling=Scaling.of(data))
 
     def transform(self, X: Floats, date: int) -> Floats:
         assert self.scaling is not None, "fit the state map first"
@@ -197,13 +189,7 @@ class RecurrentState:
         check_positive("input_scale", self.input_scale)
 
     def fitted(self, data: Sequence[PathData]) -> RecurrentState:
-        return RecurrentState(
-            width=self.width,
-            memory=self.memory,
-            input_scale=self.input_scale,
-            seed=self.seed,
-            scaling=Scaling.of(data),
-        )
+        return replace(self, scaling=Scaling.of(data))
 
     def _states(self, data: PathData, last: int) -> list[Floats]:
         """Hidden states at dates 0..last."""

@@ -105,6 +105,23 @@ class RegretProblem:
             f"RegretProblem({sizes}, transfer={self.transfer:g}, stability={self.stability:g}, horizon={self.horizon})"
         )
 
+    def replaced(self, **changes: Any) -> RegretProblem:
+        """The same problem, its heads kept, with some arguments changed.
+
+        Examples
+        --------
+        >>> from mixtune import Moments, RegretProblem
+        >>> moments = [Moments(2, [[1.0]], [1.0], 1.0)]
+        >>> problem = RegretProblem(moments=moments, weights=[1.0], ridge=1.0, transfer=1, stability=1, horizon=2)
+        >>> problem.replaced(horizon=5)
+        RegretProblem(n_domains=1, n_features=1, transfer=1, stability=1, horizon=5)
+        """
+        names = ("moments", "weights", "heads", "transfer", "stability", "horizon", "start", "reference")
+        kept = {name: getattr(self, name) for name in names}
+        for name in ("start", "reference"):  # by default the heads themselves, which the solver recognises
+            kept[name] = None if kept[name] is self.heads else kept[name]
+        return RegretProblem(**{**kept, **changes})
+
     @property
     def n_domains(self) -> int:
         return len(self.moments)

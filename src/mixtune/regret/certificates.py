@@ -79,7 +79,7 @@ def certify(solution: RegretSolution) -> Certificate:
     """
     problem = solution.problem
     if solution.steps != problem.horizon:  # gradient descent may take more steps: compare like with like
-        problem = replace_horizon(problem, solution.steps)
+        problem = problem.replaced(horizon=solution.steps)
     return Certificate(solution.energy, optimal_cost(problem), solution.ideal_loss)
 
 
@@ -100,20 +100,6 @@ def optimal_cost(problem: RegretProblem) -> float:
     gained = xp.sum(problem.system.gradient(prior) * problem.system.step(prior, schedule.rho / problem.weight_square))
     held = (schedule.rho - schedule.transfer) - schedule.pull * schedule.sigma
     return problem.system.loss(prior) - float(gained) + held * float(xp.sum(offset**2))
-
-
-def replace_horizon(problem: RegretProblem, horizon: int) -> RegretProblem:
-    """The same problem with another number of steps."""
-    return RegretProblem(
-        moments=problem.moments,
-        weights=problem.weights,
-        heads=problem.heads,
-        transfer=problem.transfer,
-        stability=problem.stability,
-        horizon=horizon,
-        start=problem.start,
-        reference=problem.reference,
-    )
 
 
 def transfer_gain(weights: TransportWeights) -> float:

@@ -171,16 +171,7 @@ class _Attack:
             Moments.from_rows(U[mine], Y[mine, 0] if self.clean.single_output else Y[mine])
             for mine in (self.owner == i for i in range(self.clean.n_domains))
         ]
-        clean = self.clean
-        perturbed = RegretProblem(
-            moments=moments,
-            weights=clean.weights,
-            heads=clean.heads,
-            transfer=clean.transfer,
-            stability=clean.stability,
-            horizon=clean.horizon,
-        )
-        solution = solve(perturbed)
+        solution = solve(self.clean.replaced(moments=moments))
         return solution.energy, solution.coef.reshape(U.shape[1], -1)
 
     def change(self, epsilon: float, direction: tuple[Floats, Floats]) -> float:
