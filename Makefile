@@ -35,11 +35,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[report]'
+	$(PIP) install --quiet -c constraints.txt -e '.[report,data]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib,data,onnx]'
 	@touch $@ $(VENV)/.installed
 
 clean:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mixtune._files import write_atomically
 from mixtune.errors import ParameterError
 from mixtune.options import (
     BlackScholes,
@@ -27,7 +28,6 @@ from mixtune.options import (
 )
 from mixtune.report.exercise import draw_exercise_region
 from mixtune.report.figures import require_matplotlib
-from mixtune.report.files import write_atomically
 
 __all__ = ["price_command"]
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixtune._files import write_atomically
 from mixtune.errors import MissingExtraError
 from mixtune.paper.convergence import ConvergenceSummary, Series
 from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, Band, RobustnessSummary
 from mixtune.regret import log_slope
-from mixtune.report.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,36 +1,16 @@
-"""Files that are whole or not there: written beside their place, then renamed into it."""
+"""Tables as files, whole or not there."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
-import tempfile
 from pathlib import Path
 
+from mixtune._files import write_atomically
 from mixtune.errors import DataError
 from mixtune.paper import Table
 
-__all__ = ["write_atomically", "write_csv"]
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Write ``content`` to ``path``; a reader, or a crash, meets the old file or the new one, never a part."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files private; give the usual permissions of a new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path
+__all__ = ["write_csv"]
 
 
 def write_csv(path: Path, table: Table) -> Path:
