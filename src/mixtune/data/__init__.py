@@ -2,6 +2,18 @@
 
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
+from mixtune.data._encoding import Encoded, TableEncoder
+from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
-__all__ = ["Domain", "Domains", "SyntheticProblem", "make_domains"]
+__all__ = [
+    "Domain",
+    "Domains",
+    "Encoded",
+    "SyntheticProblem",
+    "TableEncoder",
+    "TrainingTables",
+    "make_domains",
+    "read_new",
+    "read_training",
+]

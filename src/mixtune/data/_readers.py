@@ -21,7 +21,7 @@ from mixtune.data._tables import DECIMAL_COMMA, Table, check_names, is_table
 from mixtune.data._words import quoted
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["UTF8", "CsvFormat", "as_paths", "file_label", "read_table"]
+__all__ = ["UTF8", "CsvFormat", "as_paths", "file_label", "is_parquet", "read_table"]
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -112,6 +112,17 @@ def file_label(path: Path) -> str:
     """
     ending = _ending(path)
     return path.name[: -len(ending)] if ending else path.stem
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet by its name: its columns then have types, which CSV leaves to guess.
+
+    Examples
+    --------
+    >>> is_parquet(Path("north.parquet")), is_parquet(Path("north.csv"))
+    (True, False)
+    """
+    return _ending(path) in _PARQUET
 
 
 def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Sequence[str] = ()) -> Table:

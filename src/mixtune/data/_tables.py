@@ -19,7 +19,21 @@ from numpy.typing import NDArray
 from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["DECIMAL_COMMA", "LIST_COLUMNS", "Table", "as_names", "as_table", "choose_inputs", "is_table", "to_matrix"]
+__all__ = [
+    "DECIMAL_COMMA",
+    "LIST_COLUMNS",
+    "Fault",
+    "Table",
+    "as_names",
+    "as_table",
+    "check_names",
+    "choose_inputs",
+    "count_flags",
+    "describe_faults",
+    "is_table",
+    "is_text",
+    "to_matrix",
+]
 
 Table: TypeAlias = Any
 """A ``pyarrow.Table``."""
@@ -86,8 +100,11 @@ def choose_inputs(
     domain: str | None,
     columns: str | Sequence[str] | None,
     where: str,
+    otherwise: str = LIST_COLUMNS,
 ) -> tuple[str, ...]:
     """Pick the input columns: the given ones, or all but the targets and the domain labels.
+
+    ``otherwise`` ends the error about a column of row numbers: what else can be done about it.
 
     Examples
     --------
@@ -107,7 +124,7 @@ def choose_inputs(
         if index := [name for name in chosen if _INDEX.fullmatch(name)]:
             raise DataError(
                 f"{where} has a column named {quoted(index)}, which looks like row numbers written along; "
-                f"write the table with index=False{LIST_COLUMNS}"
+                f"write the table with index=False{otherwise}"
             )
     if both := [name for name in chosen if name in taken]:
         raise ParameterError(f"columns names {quoted(both)}, which is a target or the domain column; leave it out")
@@ -150,19 +167,19 @@ def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str = "
     """  # noqa: E501
     single = all(kinds.is_float32(table.schema.field(name).type) for name in names)
     matrix = np.empty((table.num_rows, len(names)), dtype=np.float32 if single else np.float64)
-    faults: dict[str, _Fault] = {}
+    faults: dict[str, Fault] = {}
     for index, name in enumerate(names):
         values = _numbers(table.column(name))
-        if isinstance(values, _Fault):
+        if isinstance(values, Fault):
             faults[name] = values
         else:
             matrix[:, index] = values
     if faults:
-        raise DataError(_describe_faults(faults, where) + otherwise)
+        raise DataError(describe_faults(faults, where) + otherwise)
     return matrix
 
 
-class _Fault(NamedTuple):
+class Fault(NamedTuple):
     """Why a column cannot be used, and what to do about it."""
 
     finding: str
@@ -170,7 +187,7 @@ class _Fault(NamedTuple):
     alternative: str = ""
 
 
-def _describe_faults(faults: dict[str, _Fault], where: str, limit: int = 20) -> str:
+def describe_faults(faults: dict[str, Fault], where: str, limit: int = 20) -> str:
     """Say what is wrong with each column and then what to do, each remedy once."""
     advice = [words for fault in faults.values() for words in (fault.remedy, fault.alternative) if words]
     remedies = ", ".join(dict.fromkeys(advice))
@@ -183,7 +200,7 @@ def _describe_faults(faults: dict[str, _Fault], where: str, limit: int = 20) -> 
     return f"{len(faults)} columns of {where} cannot be used: {'; '.join(findings[:limit])}{more}; {remedies}"
 
 
-def _numbers(column: Any) -> NDArray[Any] | _Fault:
+def _numbers(column: Any) -> NDArray[Any] | Fault:
     """Return one column as an array of finite numbers, or why it is not one."""
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -191,25 +208,26 @@ def _numbers(column: Any) -> NDArray[Any] | _Fault:
     if kinds.is_decimal(kind):
         column = column.cast(pa.float64())
     elif kinds.is_temporal(kind):
-        return _Fault(f"holds dates or times ({kind})", "turn dates into numbers, such as days since a fixed day")
-    elif _is_text(kind):
+        return Fault(f"holds dates or times ({kind})", "turn dates into numbers, such as days since a fixed day")
+    elif is_text(kind):
         return _describe_text(column)
     elif not (kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_null(kind)):
-        return _Fault(f"holds {kind}, not numbers", "spread such values over columns of numbers")
+        return Fault(f"holds {kind}, not numbers", "spread such values over columns of numbers")
     missing = column.is_null(nan_is_null=True).to_numpy()
     if missing.any():
-        return _Fault(f"has {_count(missing, 'missing value')}", _FILL)
+        return Fault(f"has {count_flags(missing, 'missing value')}", _FILL)
     values: NDArray[Any] = column.to_numpy()
     infinite = ~np.isfinite(values)
     if infinite.any():
-        return _Fault(f"has {_count(infinite, 'infinite value')}", _FILL)
+        return Fault(f"has {count_flags(infinite, 'infinite value')}", _FILL)
     return values
 
 
 _FILL = "fill or drop the rows with missing or infinite values"
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
+    """Whether an Arrow type holds text, or bytes that may be text."""
     checks = (
         "is_string",
         "is_large_string",
@@ -221,27 +239,28 @@ def _is_text(kind: Any) -> bool:
     return any(getattr(kinds, check)(kind) for check in checks if hasattr(kinds, check))
 
 
-def _count(flags: NDArray[np.bool_], noun: str) -> str:
+def count_flags(flags: NDArray[np.bool_], noun: str) -> str:
+    """Say how many rows are flagged, out of how many, and which is the first."""
     count = int(flags.sum())
     first = int(flags.argmax()) + 1
     return f"{count} {noun}{'s' if count > 1 else ''} in {len(flags)} rows (the first in data row {first})"
 
 
-def _describe_text(column: Any) -> _Fault:
+def _describe_text(column: Any) -> Fault:
     """Say how many entries of a text column are not numbers, and which comes first."""
     bad = [(row, text) for row, text in enumerate(column.to_pylist(), start=1) if not _is_number(text)]
     if not bad:
-        return _Fault("holds numbers written as text", "convert such text to a number type first")
+        return Fault("holds numbers written as text", "convert such text to a number type first")
     row, text = bad[0]
     shown = "missing" if text is None else f'"{text}"'
     verdict = "is not a number" if len(bad) == 1 else "are not numbers"
     finding = f"holds text: {len(bad)} of {len(column)} rows {verdict} (the first is {shown} in data row {row})"
     words = {str(text).strip().lower() for _, text in bad if text is not None}
     if words and all(DECIMAL_COMMA.fullmatch(word) for word in words):
-        return _Fault(finding, 'read decimal commas with decimal=","')
+        return Fault(finding, 'read decimal commas with decimal=","')
     if words <= _MARKERS or 2 * len(bad) <= len(column):
-        return _Fault(f"{finding}, which may mark missing values", _FILL, "encode text as numbers")
-    return _Fault(finding, "encode text as numbers")
+        return Fault(f"{finding}, which may mark missing values", _FILL, "encode text as numbers")
+    return Fault(finding, "encode text as numbers")
 
 
 def _is_number(text: Any) -> bool:
