@@ -1,5 +1,22 @@
-"""Leave-one-out and the choices made with it."""
+"""Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
+from mixtune.selection._choose import Choice, choose
+from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._families import Prior
 from mixtune.selection._ridge import RidgeChoice, loo_ridge
+from mixtune.selection._task import Task
 
-__all__ = ["RidgeChoice", "loo_ridge"]
+__all__ = [
+    "Choice",
+    "Comparison",
+    "Prior",
+    "RidgeChoice",
+    "Task",
+    "TransferGain",
+    "choose",
+    "compare",
+    "joint_left_out",
+    "loo_ridge",
+    "mean_left_out",
+    "transfer_gain",
+]

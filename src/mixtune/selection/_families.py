@@ -1,0 +1,218 @@
+"""Families of candidates: ways to turn sources into a prior for a task, each with a path of effective ridges.
+
+* focal only: no source, ridge paths around zero;
+* alike: one learned prior for all sources;
+* nearest: a learned prior from the sources under which the task's rows are likeliest;
+* groups: two learned priors, each counting as likely as it makes the task's rows.
+
+The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from mixtune.selection._hierarchy import (
+    Groups,
+    Hierarchy,
+    Shrinkage,
+    Sums,
+    evidence,
+    find_groups,
+    learn_hierarchy,
+    task_noise,
+)
+from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
+
+__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Prior"]
+
+#: Multiples of the prior's covariance along a path.
+SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
+#: (tightness, temperature) of the "nearest" weights.
+NEAREST = ((0.1, 1.0), (0.3, 2.0))
+PSEUDO = 2.0
+#: Hardly shrunk, and towards a sparse diagonal.
+SHRINKAGES = {"full": Shrinkage(0.0, 1.0), "sparse": Shrinkage(8.0, 30.0)}
+#: Ridges of the focal-only family, relative to the mean eigenvalue.
+FOCAL_RIDGES = np.logspace(-3.5, 2.5, 13)
+#: Fewest sources for two groups.
+GROUPED = 8
+
+Label = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """N(mean, scale covariance) with noise; about the task's own mean where the intercept is free."""
+
+    mean: Floats
+    covariance: Floats
+    noise: float
+    scale: float
+    free_intercept: bool
+
+    @property
+    def ridge(self) -> float:
+        """Effective ridge: what the covariance's mean variance amounts to on standardised features."""
+        slopes = np.diag(self.covariance)[0 if self.free_intercept else 1 :] if len(self.covariance) > 1 else [1.0]
+        return self.noise / (self.scale * max(float(np.mean(slopes)), 1e-300))
+
+
+@dataclass(frozen=True, eq=False)
+class Fits:
+    """What a family makes of a task: paths, weights on the sources (C, N), effective ridges (C,)."""
+
+    paths: Paths
+    weights: Floats
+    ridges: Floats
+
+
+class Family(Protocol):
+    """Candidates that differ between tasks only through the task's rows; their number and order are fixed."""
+
+    @property
+    def labels(self) -> list[Label]: ...
+
+    def fits(self, task: Task, allowed: Floats) -> Fits:
+        """Fit a task with the sources where ``allowed`` (N,) is true."""
+
+    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+        """The prior behind one candidate."""
+
+
+@dataclass(frozen=True, eq=False)
+class FocalFamily:
+    """Ridge regression on the task's own rows, its intercept free."""
+
+    n_sources: int
+
+    @property
+    def labels(self) -> list[Label]:
+        return [("focal only", {"relative ridge": float(ridge)}) for ridge in FOCAL_RIDGES]
+
+    def fits(self, task: Task, allowed: Floats) -> Fits:
+        rows, ridges = task.centred, self._ridges(task)
+        n, width = rows.design.shape
+        # A prior N(0, I/ridge) with unit noise.
+        if width <= n:
+            eye = np.eye(width)[None]
+            heads, leverages = primal_paths(rows, np.zeros((1, width)), eye, 1.0, 1.0 / ridges)
+        else:
+            heads, leverages = dual_paths(rows, np.zeros(width), rows.design.T, 1.0, 1.0 / ridges)
+        paths = Paths.of(task, heads, leverages, free_intercept=True)
+        return Fits(paths, np.zeros((len(ridges), self.n_sources)), ridges)
+
+    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+        width = task.centred.design.shape[1]
+        return Prior(np.zeros(width), np.eye(width), 1.0, 1.0 / self._ridges(task)[index], True)
+
+    def _ridges(self, task: Task) -> Floats:
+        rows = task.centred
+        rank = max(min(task.count, rows.design.shape[1]), 1)
+        wide = rows.design.shape[1] > len(rows.y)
+        size = float(np.vdot(rows.scaled, rows.scaled) if wide else np.trace(rows.gram)) / rank
+        return FOCAL_RIDGES * (size if size > 0 else 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFamily:
+    """Priors whose covariance between domains is learned from the sources."""
+
+    hierarchies: dict[str, Hierarchy]
+    groups: Groups | None
+
+    @classmethod
+    def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
+        """Learn from sources with their moments alone."""
+        sums = Sums.of(sources)
+        hierarchies = {name: learn_hierarchy(sums, shrinkage) for name, shrinkage in SHRINKAGES.items()}
+        grouped = len(sources) >= GROUPED
+        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]) if grouped else None)
+
+    @property
+    def labels(self) -> list[Label]:
+        found: list[Label] = []
+        for name in self.hierarchies:
+            kinds: list[Label] = [("alike" if name == "full" else "alike, sparse", {"covariance": name})]
+            kinds += [("nearest", {"covariance": name, "tightness": a, "temperature": t}) for a, t in NEAREST]
+            found += [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
+        if self.groups is not None:
+            found += [("groups", {"scale": float(q)}) for q in SCALES]
+        return found
+
+    def fits(self, task: Task, allowed: Floats) -> Fits:
+        noise, weights, means, covariances = self._priors(task, allowed)
+        heads, leverages = primal_paths(task, means, _roots(covariances), noise, SCALES)
+        ridges = noise / (SCALES * _mean_variance(covariances, task.intercept)[:, None]).ravel()
+        weights = np.repeat(weights, len(SCALES), axis=0)
+        if self.groups is not None:
+            share, member, group = self._grouped(task, allowed, noise)
+            factors = _roots(self.groups.covariances)
+            two_heads, two_leverages = primal_paths(task, self.groups.means, factors, noise, SCALES)
+            mixed = [np.tensordot(share, a.reshape(2, len(SCALES), -1), 1) for a in (two_heads, two_leverages)]
+            heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
+            weights = np.vstack([weights, np.tile(member, (len(SCALES), 1))])
+            ridges = np.concatenate(
+                [ridges, noise / (SCALES * _mean_variance(self.groups.covariances, task.intercept)[group])]
+            )
+        return Fits(Paths.of(task, heads, leverages, free_intercept=False), weights, ridges)
+
+    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+        noise, _, means, covariances = self._priors(task, allowed)
+        kind, scale = divmod(index, len(SCALES))
+        if kind < len(means):
+            return Prior(means[kind], covariances[kind], noise, float(SCALES[scale]), False)
+        assert self.groups is not None
+        group = self._grouped(task, allowed, noise)[2]
+        covariance = self.groups.covariances[group]
+        return Prior(self.groups.means[group], covariance, noise, float(SCALES[scale]), False)
+
+    def _priors(self, task: Task, allowed: Floats) -> tuple[float, Floats, Floats, Floats]:
+        noise = task_noise(task, self.hierarchies["full"])
+        weights, means, covariances = [], [], []
+        for prior in self.hierarchies.values():
+            equal = allowed / allowed.sum()
+            weights.append(equal)
+            means.append(equal @ prior.heads)
+            covariances.append(prior.covariance * (1 + 1 / allowed.sum()))
+            for tightness, temperature in NEAREST:
+                spread = prior.uncertainties + tightness * prior.covariance
+                share = _softmax(evidence(task, prior.heads, spread, noise) / temperature, allowed)
+                mean, covariance = prior.local(share, tightness, PSEUDO)
+                weights.append(share)
+                means.append(mean)
+                covariances.append(covariance)
+        return noise, np.stack(weights), np.stack(means), np.stack(covariances)
+
+    def _grouped(self, task: Task, allowed: Floats, noise: float) -> tuple[Floats, Floats, int]:
+        """Shares of the two groups, the weights on sources they amount to, and the likelier group."""
+        groups = self.groups
+        assert groups is not None
+        score = evidence(task, groups.means, groups.covariances, noise) + np.log(groups.shares)
+        share = _softmax(score, np.ones(2))
+        member = groups.memberships * allowed
+        member = share @ (member / np.maximum(member.sum(axis=1, keepdims=True), 1e-300))
+        return share, member / max(member.sum(), 1e-300), int(np.argmax(share))
+
+
+def _softmax(score: Floats, allowed: Floats) -> Floats:
+    score = np.where(allowed > 0, score, -np.inf)
+    share = np.exp(score - score.max())
+    return share / share.sum()
+
+
+def _roots(covariances: Floats) -> Floats:
+    """Factors L with L L' = S, also where S is singular to rounding."""
+    values, vectors = np.linalg.eigh(covariances)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
+
+
+def _mean_variance(covariances: Floats, intercept: bool) -> Floats:
+    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, 1 if intercept else 0 :]
+    if variances.shape[1] == 0:
+        return np.ones(len(covariances))
+    return np.maximum(variances.mean(axis=1), 1e-300)

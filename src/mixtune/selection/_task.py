@@ -1,0 +1,141 @@
+"""A task: rows of one domain to learn from, and ridge paths around given priors with every row left out in turn.
+
+A prior N(mean, q S) on the head and noise of variance s^2 make the posterior mean a ridge fit around ``mean``, in the
+metric S, of effective ridge s^2/q. One eigendecomposition serves a whole path over q, with leverages, and therefore
+leave-one-out residuals, for every q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Floats", "Paths", "Task", "dual_paths", "primal_paths"]
+
+Floats = np.ndarray[Any, Any]
+
+#: Where 1 - leverage falls below this, leaving the row out says nothing.
+SATURATED = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Design (n, d), targets (n,), sample weights (n,).
+
+    ``intercept`` says that the first column of ``design`` is the constant.
+    """
+
+    design: Floats
+    y: Floats
+    weight: Floats
+    intercept: bool
+
+    @cached_property
+    def scaled(self) -> Floats:
+        """Rows times the root of their weights."""
+        return self.design * np.sqrt(self.weight)[:, None]
+
+    @cached_property
+    def gram(self) -> Floats:
+        return self.scaled.T @ self.scaled
+
+    @cached_property
+    def cross(self) -> Floats:
+        return self.design.T @ (self.weight * self.y)
+
+    @cached_property
+    def square(self) -> float:
+        return float(self.weight @ self.y**2)
+
+    @cached_property
+    def count(self) -> float:
+        """The number of rows, each counting as its weight."""
+        return float(self.weight.sum())
+
+    @cached_property
+    def unit(self) -> Floats:
+        """What goes when a row is left out: one of its copies, or all of a row of weight below 1."""
+        return np.minimum(self.weight, 1.0)
+
+    def error(self, residuals: Floats) -> Floats:
+        """Weighted mean squares over the last axis."""
+        return (residuals**2) @ (self.weight / self.weight.sum())
+
+    def part(self, index: Any) -> Task:
+        """Some of the rows."""
+        return Task(self.design[index], self.y[index], self.weight[index], self.intercept)
+
+    def judged(self, index: Any) -> Task:
+        """Some of the rows to leave out in turn, with the sums of all: enough for paths through d x d matrices."""
+        found = self.part(index)
+        sums = {"gram": self.gram, "cross": self.cross, "square": self.square, "count": self.count}
+        found.__dict__.update(sums)
+        if self.intercept:
+            found.__dict__.update(center=self.center, centred=self.centred.judged(index))
+        return found
+
+    @cached_property
+    def centred(self) -> Task:
+        """Without the constant column: all about the weighted means, which an unpenalised intercept amounts to."""
+        if not self.intercept:
+            return self
+        center, level = self.center
+        return Task(self.design[:, 1:] - center, self.y - level, self.weight, False)
+
+    @cached_property
+    def center(self) -> tuple[Floats, float]:
+        """Weighted means of the features and the targets."""
+        share = self.weight / self.count
+        return share @ self.design[:, 1:], float(share @ self.y)
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Fits along paths: heads (C, d), residuals of left-out rows (C, n), leverages (C, n) of one copy of each row."""
+
+    heads: Floats
+    left_out: Floats
+    leverages: Floats
+
+    @classmethod
+    def of(cls, task: Task, heads: Floats, leverages: Floats, *, free_intercept: bool) -> Paths:
+        """Finish fits on a task, or on its centred form where the intercept is free."""
+        rows = task.centred if free_intercept else task
+        residuals = rows.y - heads @ rows.design.T
+        if free_intercept and task.intercept:
+            center, level = task.center
+            heads = np.column_stack([level - heads @ center, heads])
+            leverages = leverages + task.unit / task.count
+        rest = 1.0 - leverages
+        left_out = np.where(rest > SATURATED, residuals / np.where(rest > SATURATED, rest, 1.0), np.inf)
+        return cls(heads, left_out, leverages)
+
+
+def primal_paths(task: Task, means: Floats, factors: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+    """Heads (K Q, d) and leverages (K Q, n) of the priors N(means[k], q L_k L_k'), through d x d matrices."""
+    inner = np.swapaxes(factors, 1, 2) @ task.gram @ factors
+    values, vectors = np.linalg.eigh(inner)
+    basis = factors @ vectors
+    pull = np.einsum("kji,kj->ki", basis, task.cross - means @ task.gram)
+    filters = scales[:, None] / (scales[:, None] * np.maximum(values, 0.0)[:, None] + noise)
+    heads = means[:, None] + np.einsum("kji,kqi->kqj", basis, filters * pull[:, None])
+    squares = (task.design @ basis) ** 2
+    leverages = task.unit * np.einsum("kni,kqi->kqn", squares, filters)
+    return heads.reshape(-1, heads.shape[-1]), leverages.reshape(-1, len(task.y))
+
+
+def dual_paths(task: Task, mean: Floats, spread: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+    """The same for one prior N(mean, q S) with ``spread = S design'`` (d, n), through n x n matrices."""
+    root = np.sqrt(task.weight)
+    kernel = root[:, None] * (task.design @ spread) * root
+    values, vectors = np.linalg.eigh((kernel + kernel.T) / 2)
+    values = np.maximum(values, 0.0)
+    residual = vectors.T @ (root * (task.y - task.design @ mean))
+    filters = 1.0 / (scales[:, None] * values + noise)
+    duals = (filters * residual) @ vectors.T * root
+    heads = mean + scales[:, None] * (duals @ spread.T)
+    shares = (scales[:, None] * values * filters) @ (vectors**2).T
+    return heads, shares * (task.unit / task.weight)
