@@ -1,0 +1,269 @@
+"""What all estimators share: check the rows, prepare them, call a solver, store the result in the features' units.
+
+``fit(X, y, sample_weight=None, *, sources=None)`` takes the focal rows as X and y, so that splitting, scoring and grid
+search happen on focal rows only; sources ride along untouched. A subclass says how prepared rows become coefficients.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._fixed import Solved
+from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
+from mixtune.estimators._prepare import Prepared, Scaling, prepare
+from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, read_source, trim
+from mixtune.estimators._saving import Savable, write_bytes
+from mixtune.estimators._sources import Source, Sources, as_sources
+from mixtune.estimators._uncertainty import Uncertainty
+
+__all__ = ["LinearTransferRegressor", "column_names", "read_sources"]
+
+
+class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Base of the regressors: one linear head on features, learnt from focal rows and sources.
+
+    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept`` and ``focal_name`` in ``__init__`` and write
+    :meth:`_solve`. To be saved, they list what else their fit sets in ``_stored_attributes`` and are registered with
+    :func:`~mixtune.estimators._saving.savable`.
+    """
+
+    # Metadata routing then hands sources on without set_fit_request.
+    __metadata_request__fit = {"sources": True}  # noqa: RUF012
+
+    _stored_attributes: ClassVar[tuple[str, ...]] = (
+        *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
+        *("_scaling", "_uncertainty"),
+    )
+
+    feature_map: Any
+    standardise: bool
+    fit_intercept: bool
+    focal_name: str
+
+    coef_: Floats
+    intercept_: Any
+    domain_names_: tuple[str, ...]
+    n_features_in_: int
+    _scaling: Scaling
+    _uncertainty: Uncertainty
+
+    @abstractmethod
+    def _solve(self, prepared: Prepared) -> Solved:
+        """Coefficients, intercept and further attributes, in prepared units."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Fit to focal rows and sources.
+
+        Parameters
+        ----------
+        X, y : array-like or data frame (n, d), and (n,) or (n, D)
+            The focal rows: those of the domain to predict for.
+        sample_weight : array-like (n,), optional
+            Of the focal rows; weight 0 means absent.
+        sources : Sources, mapping or Domains, optional
+            The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
+            one. Wrap a mapping in Sources for cross-validation.
+        """
+        check_map(self.feature_map)
+        self._check_parameters()
+        given = as_sources(sources)
+        prepared = self._prepare(self._read_focal(X, y, sample_weight, reset=True), given)
+        solved = self._solve(prepared)
+        self._scaling = prepared.scaling
+        self._store(solved, prepared.names)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictions for rows of the focal domain, and their standard deviations if asked for.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        return_std : bool
+            Also give a predictive standard deviation, calibrated so that the focal rows' leave-one-out residuals
+            divided by it have unit mean square.
+
+        Returns
+        -------
+        array (n,) or (n, D), or two of them
+        """
+        features = self._features(X)
+        predictions = features @ self.coef_ + self.intercept_
+        if not return_std:
+            return predictions
+        std = self._uncertainty.std(self._scaling.features(features))
+        return predictions, std.reshape(predictions.shape)
+
+    def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        coverage : float
+            Between 0 and 1, for each output on its own.
+
+        Returns
+        -------
+        lower, upper : arrays (n,) or (n, D)
+        """
+        features = self._features(X)
+        predictions = features @ self.coef_ + self.intercept_
+        half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
+        return predictions - half, predictions + half
+
+    def to_onnx(
+        self,
+        path: str | Path | None = None,
+        *,
+        dtype: str = "float64",
+        input_name: str = "features",
+        output_name: str = "prediction",
+        opset: int = DEFAULT_OPSET,
+    ) -> bytes:
+        """Export the linear head to ONNX: from features, as ``feature_map`` makes them, to predictions.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to write the model as well.
+        dtype : {"float64", "float32"}
+            What the graph takes, computes in and gives; some runtimes know only float32.
+        input_name, output_name : str
+            Names in the graph.
+        opset : int
+            Version of the standard operators.
+
+        Returns
+        -------
+        bytes
+            The ONNX model.
+
+        Examples
+        --------
+        >>> from mixtune.estimators import LocalRegressor
+        >>> model = LocalRegressor(ridge=0.0).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+        >>> from onnx.reference import ReferenceEvaluator
+        >>> ReferenceEvaluator(model.to_onnx()).run(None, {"features": np.array([[3.0]])})[0].round(6)
+        array([7.])
+        """
+        check_is_fitted(self, "coef_")
+        low, high = self._feature_range()
+        head = linear_to_onnx(
+            self.coef_,
+            self.intercept_,
+            low=low,
+            high=high,
+            dtype=dtype,
+            input_name=input_name,
+            output_name=output_name,
+            opset=opset,
+        )
+        return write_bytes(path, head)
+
+    @property
+    def loo_error_(self) -> float:
+        """Leave-one-out mean squared error on the focal rows at fixed domain weights and standardisation.
+
+        Infinite where leaving a row out leaves nothing to predict it from, as with a single focal row.
+        """
+        check_is_fitted(self, "coef_")
+        return self._uncertainty.left_out.error
+
+    @property
+    def loo_predictions_(self) -> Floats:
+        """Prediction of each focal row (of positive sample weight) by the fit without it, (n,) or (n, D)."""
+        check_is_fitted(self, "coef_")
+        left_out = self._uncertainty.left_out
+        predictions = np.where(np.isfinite(left_out.residuals), left_out.predictions, np.inf)
+        return predictions.reshape(-1, *self.coef_.shape[1:]) + self._scaling.target_shift
+
+    def _feature_range(self) -> tuple[Any, Any]:
+        """What features are clamped to before the head, (p,) each; None where they are not."""
+        return None, None
+
+    def _check_parameters(self) -> None:
+        """Refuse settings before any long work."""
+        if not isinstance(self.focal_name, str) or not self.focal_name:
+            raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
+
+    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
+        check_columns_once(X)
+        try:
+            X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
+            y = np.asarray(y, dtype=np.float64)
+        except OverflowError as error:
+            raise DataError("X or y holds whole numbers beyond 1e308; rescale them") from error
+        return Rows(X, y, check_weight(sample_weight, len(X), ""))
+
+    def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
+        """Design matrices of the focal rows and of all sources."""
+        others = read_sources(sources, focal, column_names(self), self.focal_name)
+        return prepare(
+            [self.focal_name, *others],
+            [trim(focal), *others.values()],
+            feature_map=self.feature_map,
+            columns=column_names(self),
+            standardise=self.standardise,
+            fit_intercept=self.fit_intercept,
+        )
+
+    def _features(self, X: Any) -> Floats:
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return self._map_rows(X)
+
+    def _map_rows(self, X: Floats) -> Floats:
+        """Features of checked rows, within the range that the head is used on."""
+        features = features_of(self.feature_map, X, column_names(self))
+        low, high = self._feature_range()
+        return features if low is None else np.clip(features, low, high)
+
+    def _predict_rows(self, X: Floats) -> Floats:
+        """Predictions for rows that were checked already."""
+        return self._map_rows(X) @ self.coef_ + self.intercept_
+
+    def _store(self, solved: Solved, names: Sequence[str]) -> None:
+        self.coef_, self.intercept_ = self._scaling.to_units(solved.coef, solved.intercept)
+        if self.coef_.ndim == 1:
+            self.intercept_ = float(self.intercept_)
+        self.domain_names_ = tuple(names)
+        self._uncertainty = solved.uncertainty
+        if solved.heads is not None:
+            self.heads_, self.head_intercepts_ = self._scaling.to_units(solved.heads.coef, solved.heads.intercept)
+        for name, value in solved.attributes.items():
+            setattr(self, name, value)
+
+
+def column_names(estimator: Any) -> tuple[str, ...] | None:
+    """The names of the input columns, where the focal rows came with names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else tuple(names)
+
+
+def check_columns_once(X: Any) -> None:
+    """Refuse a frame with column names that occur twice: they could not be told apart in the sources."""
+    names = [str(name) for name in getattr(X, "columns", ())]
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise DataError(f"X has more than one column named {', '.join(twice[:5])}; give each column its own name")
+
+
+def read_sources(
+    sources: Sources | None, focal: Rows, columns: tuple[str, ...] | None, focal_name: str
+) -> dict[str, Rows]:
+    """All sources as numbers; none may bear the focal domain's name."""
+    items: list[tuple[str, Source]] = [] if sources is None else list(sources.items())
+    if any(name == focal_name for name, _ in items):
+        raise DataError(
+            f'a source is named "{focal_name}", which is the name of the focal rows; rename it or set focal_name'
+        )
+    return {name: read_source(name, source, focal, columns) for name, source in items}

@@ -1,0 +1,155 @@
+"""What a choice means in the estimators' terms: candidates with names, a ridge path, a solution, a posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune.estimators._leave_one_out import Posterior
+from mixtune.estimators._rows import Floats
+from mixtune.estimators._stored_values import storable
+from mixtune.moments import Moments
+from mixtune.regret import RegretProblem, RegretSolution, solve
+from mixtune.selection import Choice, Prior, Task
+
+__all__ = ["Candidate", "RidgePath", "candidates_of", "path_of", "posterior_of", "solution_of"]
+
+HORIZON = 10
+#: Candidates with a smaller share are left out of the list.
+SMALLEST = 1e-4
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One of the fits that went into the average.
+
+    Attributes
+    ----------
+    family : str
+        "focal only", "alike", "alike, sparse", "nearest", "groups" or "pooled".
+    settings : dict
+        What tells it from others of its family.
+    effective_ridge, loo_error, share : float
+    play_error : float or None
+        Mean squared error over the plays relative to the best candidate of each play.
+    weights : array (N,)
+        Weights of the domains, the focal one first.
+    """
+
+    family: str
+    settings: dict[str, Any]
+    effective_ridge: float
+    loo_error: float
+    play_error: float | None
+    share: float
+    weights: Floats
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """Leave-one-out error along effective ridges for one prior, and the place of the largest share."""
+
+    ridges: Floats
+    loo_errors: Floats
+    chosen: int
+
+
+def candidates_of(choice: Choice, names: Sequence[str]) -> tuple[Candidate, ...]:
+    """All candidates with a share worth naming, largest first."""
+    order = [int(i) for i in np.argsort(-choice.shares, kind="stable") if choice.shares[i] >= SMALLEST]
+    return tuple(
+        Candidate(
+            choice.labels[i][0],
+            dict(choice.labels[i][1]),
+            float(choice.ridges[i]),
+            float(choice.errors[i]),
+            None if choice.play_errors is None else float(choice.play_errors[i]),
+            float(choice.shares[i]),
+            _domain_weights(choice, i, len(names)),
+        )
+        for i in order
+    )
+
+
+def path_of(choice: Choice) -> RidgePath:
+    """The candidates that share everything but the scale with the largest share, by effective ridge."""
+    top = int(np.argmax(choice.shares))
+    kind = _kind(choice.labels[top])
+    alike = [i for i, label in enumerate(choice.labels) if _kind(label) == kind]
+    alike.sort(key=lambda i: float(choice.ridges[i]))
+    return RidgePath(choice.ridges[alike], choice.errors[alike], alike.index(top))
+
+
+def solution_of(prior: Prior, task: Task) -> RegretSolution:
+    """The regret-optimal fine-tuning that a prior stands for: from its mean, in its metric, to its effective ridge.
+
+    With S = L L' the features are ``U L``, targets are residuals of the prior mean, and transfer = stability are such
+    that together with the horizon they amount to noise/scale.
+    """
+    rows = task.centred if prior.free_intercept else task
+    root = np.sqrt(rows.weight)
+    values, vectors = np.linalg.eigh(prior.covariance)
+    metric = vectors * np.sqrt(np.maximum(values, 0.0))
+    moments = Moments.from_rows((rows.design @ metric) * root[:, None], root * (rows.y - rows.design @ prior.mean))
+    start = np.zeros((1, metric.shape[1]))
+
+    def problem(strength: float) -> RegretProblem:
+        return RegretProblem(
+            moments=[moments],
+            weights=[1.0],
+            heads=start,
+            transfer=strength,
+            stability=strength,
+            horizon=HORIZON,
+            start=start,
+            reference=start,
+        )
+
+    # The effective ridge grows in proportion to transfer = stability.
+    unit = solve(problem(1.0)).effective_ridge
+    assert unit is not None
+    return solve(problem(prior.noise / prior.scale / unit))
+
+
+def posterior_of(choice: Choice, basis: Floats | None) -> Posterior | None:
+    """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise."""
+    prior, task = choice.prior, choice.task
+    rows = task.centred if prior.free_intercept else task
+    covariance = prior.scale * prior.covariance
+    inside = np.eye(len(covariance)) + covariance @ rows.gram / prior.noise
+    posterior = np.linalg.solve(inside, covariance) / prior.noise
+    posterior = (posterior + posterior.T) / 2
+    if prior.free_intercept or not task.intercept:
+        center = task.center[0] if task.intercept else np.zeros(len(posterior))
+        constant = 1.0 / task.count if task.intercept else 0.0
+        slopes = posterior
+    else:
+        # Complete the square: z'Vz with z = (1, u) is least at the center, where it is the constant.
+        slopes = posterior[1:, 1:]
+        center = -np.linalg.lstsq(slopes, posterior[1:, 0], rcond=1e-12)[0]
+        constant = max(float(posterior[0, 0] + center @ posterior[1:, 0]), 0.0)
+    values, vectors = np.linalg.eigh(slopes)
+    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+    if basis is not None:
+        factor, center = basis @ factor, basis @ center
+    return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
+
+
+def _domain_weights(choice: Choice, index: int, count: int) -> Floats:
+    weights = np.zeros(count)
+    sources = choice.weights[index]
+    own = float(choice.own[index]) if sources.sum() > 0 else 1.0
+    weights[0] = own
+    weights[1:] = (1 - own) * sources
+    return weights
+
+
+def _kind(label: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+    family, settings = label
+    varying = ("scale", "relative ridge")
+    return (family, *((key, value) for key, value in settings.items() if key not in varying))

@@ -1,0 +1,190 @@
+"""Leave-one-out on the focal rows in closed form, and what it says about predictive spread.
+
+With the weighted system ``A`` centred at c (total weight W), ``G = (A + r I)^{-1}``, and the focal head's own system
+centred at c_1 with ridge kappa, leaving out weight s of a row (u, y) means
+
+    h = 1/W + (u-c)'G(u-c),   h_1 = 1/W_1 + (u-c_1)'G_1(u-c_1),   e = (y - focal head's prediction)/(1 - s h_1),
+    prediction without it = [fitted - w_1 s h y - r w_1 s (u-c)'G G_1(u-c_1) e] / (1 - w_1 s h).
+
+The 1/W terms come from the intercepts. Domain weights and the standardisation are held fixed. A row of sample weight 3
+is three equal rows, of which one is left out at a time (s = 1); rows of weight below 1 go as a whole. Under the
+Bayesian reading (noise of precision w_1 on the focal rows) a new focal row has variance ``s^2 (1 + w_1 h)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from mixtune.estimators._centering import Center
+from mixtune.estimators._rows import Floats, Rows
+from mixtune.moments import GramSystem, RowSystem, System
+
+__all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
+
+#: Elements of one block of solutions (p times rows).
+BLOCK = 2**23
+#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
+SATURATED = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A ridge-type fit on centred moments, as leave-one-out needs it.
+
+    Attributes
+    ----------
+    coef, intercept : arrays (p, D) and (D,)
+    system : System
+        The (weighted) normal equations, centred at ``center``; focal rows, where kept, come first.
+    ridge : float
+        r >= 0, or infinity: the coefficients stay at the prior mean.
+    share : float
+        w_1, what one focal row of sample weight 1 adds to the system; 0 where focal rows take no part.
+    """
+
+    coef: Floats
+    intercept: Floats
+    system: System
+    center: Center
+    ridge: float
+    share: float
+
+    def predict(self, U: Floats) -> Floats:
+        """Predictions (n, D)."""
+        return U @ self.coef + self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """Predictions of each focal row without it.
+
+    Attributes
+    ----------
+    predictions, residuals : arrays (n, D)
+        Infinite residuals mark rows without which there is nothing to predict from.
+    spreads : array (n,)
+        ``1 + w_1 h`` without the row: predictive variance in units of the noise.
+    sample_weight : array (n,)
+        How much each row counts in averages.
+    """
+
+    predictions: Floats
+    residuals: Floats
+    spreads: Floats
+    sample_weight: Floats
+
+    @cached_property
+    def error(self) -> float:
+        """Weighted mean squared error over rows and outputs."""
+        with np.errstate(over="ignore"):
+            return float(np.average(np.mean(self.residuals**2, axis=1), weights=self.sample_weight))
+
+    @property
+    def copies(self) -> Floats:
+        """How many rows each one stands for: its sample weight, but at least itself."""
+        return np.maximum(self.sample_weight, 1.0)
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Noise variance (D,) at which the left-out residuals have unit mean square."""
+        return np.average(self.residuals**2 / self.spreads[:, None], axis=0, weights=self.sample_weight)
+
+
+def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:
+    """Leave each focal row out of ``fit``, and of the focal ``head`` that its prior mean contains with share w_1.
+
+    ``head=None`` means that the prior mean does not depend on the focal rows, as in plain ridge regression.
+    """
+    U, Y, s = focal.X, focal.targets, focal.weight
+    fitted = fit.predict(U)
+    if fit.share == 0:
+        return LeaveOneOut(fitted, Y - fitted, np.ones(len(U)), s)
+    parts = [_leverages(U[block], s[block], block, fit, head) for block in _blocks(U)]
+    h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
+    gone = np.minimum(s, 1.0)
+    loss = fit.share * gone
+    numerator = fitted - (loss * h)[:, None] * Y
+    known = 1.0 - loss * h > SATURATED
+    if head is not None:
+        known &= 1.0 - gone * h1 > SATURATED
+        left = (Y - head.predict(U)) / np.where(known, 1.0 - gone * h1, 1.0)[:, None]
+        numerator -= (loss * crossed)[:, None] * left
+    rest = np.where(known, 1.0 - loss * h, 1.0)
+    predictions = numerator / rest[:, None]
+    residuals = np.where(known[:, None], Y - predictions, math.inf)
+    return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / rest, s)
+
+
+def _blocks(U: Floats) -> Iterator[slice]:
+    step = max(256, BLOCK // U.shape[1])
+    for begin in range(0, len(U), step):
+        yield slice(begin, begin + step)
+
+
+def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:
+    """``h``, ``h_1`` and ``r (u-c)'G G_1(u-c_1)`` of the focal rows in ``block``."""
+    V = U - fit.center.features
+    solved = _solve(fit, V, s, block) if math.isfinite(fit.ridge) else np.zeros_like(V.T)
+    h = 1.0 / fit.center.total + np.sum(V.T * solved, axis=0)
+    if head is None:
+        return h, np.zeros(len(U)), np.zeros(len(U))
+    V1 = U - head.center.features
+    solved1 = _solve(head, V1, s, block)
+    h1 = 1.0 / head.center.total + np.sum(V1.T * solved1, axis=0)
+    pulled = fit.ridge * solved if math.isfinite(fit.ridge) else V.T
+    return h, h1, np.sum(pulled * solved1, axis=0)
+
+
+def _solve(fit: Fit, V: Floats, s: Floats, block: slice) -> Floats:
+    """``(A + r I)^{-1} V'`` (p, n) for focal rows V; the pseudo-inverse where r = 0 leaves A singular."""
+    system = fit.system
+    if isinstance(system, RowSystem):
+        # Row i of the system is root * V_i, so X'(X X' + r)^{-1} e_i = root (X'X + r)^{-1} V_i.
+        units = np.zeros((len(system.rows), len(V)))
+        units[np.arange(block.start, block.start + len(V)), np.arange(len(V))] = 1.0
+        return RowSystem(system.rows, units).step(np.zeros(V.T.shape), fit.ridge) / np.sqrt(fit.share * s)
+    assert isinstance(system, GramSystem)
+    dressed = GramSystem(system.gram, np.ascontiguousarray(V.T), np.zeros(len(V)), system.summed)
+    return dressed.step(np.zeros(V.T.shape), fit.ridge)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """``1 + w_1 (1/W + (u-c)'G(u-c))`` for any row: what is unknown about a focal prediction, in units of the noise.
+
+    Attributes
+    ----------
+    factor : array (p, k)
+        G = factor factor' + rest (I - basis basis'); ``basis`` (p, k) and ``rest`` are those of directions no row has.
+    """
+
+    center: Floats
+    constant: float
+    share: float
+    factor: Floats
+    basis: Floats
+    rest: float
+
+    def spread(self, U: Floats) -> Floats:
+        """The spread of rows of prepared features."""
+        V = U - self.center
+        inside = np.sum((V @ self.factor) ** 2, axis=1)
+        outside = np.sum(V**2, axis=1) - np.sum((V @ self.basis) ** 2, axis=1)
+        return 1.0 + self.share * (self.constant + inside + self.rest * np.maximum(outside, 0.0))
+
+
+def posterior(fit: Fit) -> Posterior:
+    """The posterior spread of ``fit``; directions that no row has are left out where r = 0 says nothing of them."""
+    constant = 1.0 / fit.center.total
+    if fit.share == 0 or not math.isfinite(fit.ridge):
+        nothing = np.zeros((len(fit.coef), 0))
+        return Posterior(fit.center.features, constant, fit.share, nothing, nothing, 0.0)
+    eigen = fit.system.eigenbasis()
+    factor = eigen.vectors / np.sqrt(eigen.values + fit.ridge)
+    rest = 1.0 / fit.ridge if fit.ridge > 0 else 0.0
+    return Posterior(fit.center.features, constant, fit.share, factor, eigen.vectors, rest)

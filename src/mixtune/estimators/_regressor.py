@@ -1,0 +1,337 @@
+"""RegretOptimalRegressor: the regret-optimal head at given parameters, with rows and sources to add and forget."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from mixtune._checks import check_nonnegative, check_whole
+from mixtune.data._words import nearest
+from mixtune.errors import ParameterError
+from mixtune.estimators._base import LinearTransferRegressor, column_names, read_sources
+from mixtune.estimators._centering import augmented
+from mixtune.estimators._fixed import (
+    Heads,
+    Held,
+    Solved,
+    State,
+    focal_fit,
+    judged,
+    local_heads,
+    regret_optimal,
+    ridge_alone,
+)
+from mixtune.estimators._leave_one_out import Fit, leave_one_out
+from mixtune.estimators._prepare import Prepared
+from mixtune.estimators._rows import Floats, Rows, check_map, features_of, trim
+from mixtune.estimators._saving import savable
+from mixtune.estimators._sources import as_sources
+from mixtune.estimators._weighing import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
+from mixtune.regret import RegretSolution, transfer_gain
+from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
+
+__all__ = ["RegretOptimalRegressor"]
+
+
+@savable
+class RegretOptimalRegressor(LinearTransferRegressor):
+    """Linear head on features, tuned for one focal dataset with the help of others, in closed form.
+
+    Every domain gets a local ridge head; the domains are weighed; the regret-optimal algorithm then moves the heads to
+    fit the weighted data while holding them to where they started. Without sources this is plain ridge regression.
+    Intercepts are never penalised.
+
+    Parameters
+    ----------
+    feature_map : object with transform(X), optional
+        A frozen feature map, such as :class:`mixtune.RandomFeatures`; the inputs themselves by default.
+    weights : {"predictive", "equal", "wasserstein"}, WeightRule or mapping name -> weight
+        How much each domain counts. "wasserstein" compares standardised rows at temperature 10.
+    sharing : float, optional
+        For "predictive", in squared units of the target: domains whose head has a mean squared error on the focal rows
+        above the focal head's by this much or more get no weight. By default the leave-one-out error of the focal head
+        (with a single focal row, the variance of all targets).
+    ridge : float
+        kappa >= 0 of the local heads, on standardised features: without sources, ``alpha`` of
+        :class:`sklearn.linear_model.Ridge`.
+    transfer, stability : float
+        lambda, beta >= 0: how strongly heads are held to their start, and steps kept small.
+    horizon : int
+        T, the number of steps.
+    standardise : bool
+        Divide features by their standard deviation over all rows of sources and focal domain.
+    fit_intercept : bool
+        Without it nothing is subtracted from features and targets.
+    focal_name : str
+        What the focal rows are called beside the sources.
+
+    Attributes
+    ----------
+    coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
+        Predictions are ``features @ coef_ + intercept_``, in the units of the features.
+    weights_ : DomainWeights
+    distances_ : TransportWeights or None
+        Transport distances with the sampling floor where the weight rule computed them; see :meth:`distances`.
+    heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
+        Local ridge heads.
+    solution_ : RegretSolution
+        Trajectory, energy and regret, on standardised and centred features.
+    effective_ridge_ : float
+        The one ridge that transfer, stability and horizon amount to.
+    transfer_gain_ : float or None
+        T-Gain of the paper's bound, where distances are known; negative means that the bound improves.
+    loo_error_, focal_loo_error_ : float
+        Leave-one-out mean squared error on the focal rows, of this fit and of the focal head alone.
+    domain_names_ : tuple of str
+        The focal domain first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> draw = lambda n, slope: (x := rng.standard_normal((n, 1)), slope * x[:, 0] + 0.1 * rng.standard_normal(n))
+    >>> (X, y), sources = draw(5, 2.0), {"alike": draw(50, 2.0), "other": draw(50, -2.0)}
+    >>> model = RegretOptimalRegressor(ridge=0.1).fit(X, y, sources=sources)
+    >>> bool(model.weights_.as_dict()["alike"] > model.weights_.as_dict()["other"])
+    True
+    >>> round(float(model.coef_[0]), 1)
+    2.0
+    """
+
+    _stored_attributes: ClassVar[tuple[str, ...]] = (
+        "weights_",
+        "distances_",
+        "effective_ridge_",
+        "transfer_gain_",
+        "_state",
+        "_held",
+    )
+
+    weights_: DomainWeights
+    distances_: TransportWeights | None
+    heads_: Floats
+    head_intercepts_: Floats
+    effective_ridge_: float
+    transfer_gain_: float | None
+    _state: State
+    _solution: RegretSolution | None
+    _held: Held
+
+    def __init__(
+        self,
+        feature_map: Any = None,
+        *,
+        weights: Any = "predictive",
+        sharing: float | None = None,
+        ridge: float = 1.0,
+        transfer: float = 1.0,
+        stability: float = 1.0,
+        horizon: int = 10,
+        standardise: bool = True,
+        fit_intercept: bool = True,
+        focal_name: str = "focal",
+    ) -> None:
+        self.feature_map = feature_map
+        self.weights = weights
+        self.sharing = sharing
+        self.ridge = ridge
+        self.transfer = transfer
+        self.stability = stability
+        self.horizon = horizon
+        self.standardise = standardise
+        self.fit_intercept = fit_intercept
+        self.focal_name = focal_name
+
+    @property
+    def solution_(self) -> RegretSolution:
+        """Trajectory, energy and regret, on standardised and centred features."""
+        check_is_fitted(self, "coef_")
+        if self._solution is None:  # a model from a file solves again when asked
+            self._solution = self._held.solve(self._state, self.weights_)
+        return self._solution
+
+    @property
+    def focal_loo_error_(self) -> float:
+        """Leave-one-out mean squared error of the focal head alone, for comparison with ``loo_error_``."""
+        check_is_fitted(self, "coef_")
+        state = self._state
+        ridge = float(self.ridge)
+        return leave_one_out(state.focal, focal_fit(state, local_heads(_focal_only(state), ridge), ridge)).error
+
+    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Add focal rows, rows of known sources, or new sources, and solve again; nothing old is read again.
+
+        The standardisation of the first fit is kept, so the result can differ a little from a fit to all rows at once.
+        Called first, this is ``fit``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Further focal rows, or None.
+        sources
+            As for ``fit``; rows of a known name are added to that source.
+        """
+        if not hasattr(self, "coef_"):
+            return self.fit(X, y, sample_weight, sources=sources)
+        check_map(self.feature_map)
+        self._check_parameters()
+        if needs_rows(self.weights):
+            raise ParameterError(
+                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
+                "rows, or use weights='predictive' or 'equal'"
+            )
+        if (X is None) != (y is None):
+            raise ParameterError("pass X and y together, or neither to add sources only")
+        state = self._state
+        moments = dict(zip(state.names, state.moments))
+        focal = state.focal
+        if X is not None:
+            added = self._prepared_rows(trim(self._read_focal(X, y, sample_weight, reset=False)), focal)
+            focal = focal.joined(added)
+            moments[state.names[0]] = moments[state.names[0]] + augmented(added)
+        like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
+        for name, rows in read_sources(as_sources(sources), like, column_names(self), state.names[0]).items():
+            new = augmented(self._prepared_rows(rows, focal))
+            moments[name] = moments[name] + new if name in moments else new
+        self._resolve(
+            dataclasses.replace(
+                state,
+                names=tuple(moments),
+                moments=tuple(moments.values()),
+                focal=focal,
+                gone=state.gone - set(moments),
+            )
+        )
+        return self
+
+    def forget(self, name: str) -> Self:
+        """Remove a source exactly: its moments are dropped and the problem is solved again without it.
+
+        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
+        """
+        check_is_fitted(self, "coef_")
+        state = self._state
+        if name == state.names[0]:
+            raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
+        if name not in state.names:
+            raise ParameterError(f'there is no source "{name}"; {nearest(str(name), state.names[1:])}')
+        if needs_rows(self.weights):
+            raise ParameterError(
+                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; fit without that source"
+            )
+        kept = [i for i, other in enumerate(state.names) if other != name]
+        self._resolve(
+            dataclasses.replace(
+                state,
+                names=tuple(state.names[i] for i in kept),
+                moments=tuple(state.moments[i] for i in kept),
+                gone=state.gone | {name},
+            )
+        )
+        return self
+
+    def distances(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any, rule: WassersteinWeights | None = None
+    ) -> TransportWeights:
+        """Transport distances of sources to the focal rows with the sampling floor, whatever rule the fit used.
+
+        Rows are not kept by a fit, so they are passed again; ``rule`` sets how to compare them.
+        """
+        check_is_fitted(self, "coef_")
+        prepared = self._prepare(self._read_focal(X, y, sample_weight, reset=False), as_sources(sources))
+        domains, feature_map = domains_of(prepared, standardise=self.standardise)
+        rule = WassersteinWeights(TEMPERATURE) if rule is None else rule
+        found = rule.weigh(domains=domains, feature_map=feature_map)
+        assert isinstance(found, TransportWeights)
+        return found
+
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        super()._set_stored(values)
+        self._solution = None
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        for name in ("ridge", "transfer", "stability"):
+            check_nonnegative(name, getattr(self, name))
+        check_whole("horizon", self.horizon)
+        if self.sharing is not None:
+            check_nonnegative("sharing", self.sharing)
+
+    def _solve(self, prepared: Prepared) -> Solved:
+        state = State.of(prepared)
+        alone = len(prepared.names) == 1
+        rows = domains_of(prepared, standardise=self.standardise) if needs_rows(self.weights) and not alone else None
+        solved = self._solve_state(state, rows)
+        self._state = state
+        return solved
+
+    def _resolve(self, state: State) -> None:
+        solved = self._solve_state(state, None)
+        self._state = state
+        self._store(solved, state.names)
+
+    def _solve_state(self, state: State, rows: Any) -> Solved:
+        ridge = float(self.ridge)
+        heads = local_heads(state, ridge)
+        head = focal_fit(state, heads, ridge)
+        weights = self._weigh(state, heads, head, rows)
+        if len(state.names) == 1:
+            solution, fit = ridge_alone(state, ridge)
+            uncertainty = judged(state, fit, None)
+        else:
+            solution, fit = regret_optimal(
+                state, heads, weights, transfer=self.transfer, stability=self.stability, horizon=self.horizon
+            )
+            uncertainty = judged(state, fit, head)
+        distances = weights if isinstance(weights, TransportWeights) else None
+        attributes = {
+            "weights_": weights,
+            "distances_": distances,
+            "_solution": solution,
+            "_held": Held.of(solution.problem),
+            "effective_ridge_": solution.effective_ridge,
+            "transfer_gain_": None if distances is None else transfer_gain(distances),
+        }
+        coef = fit.coef[:, 0] if state.single_output else fit.coef
+        intercept = fit.intercept[0] if state.single_output else fit.intercept
+        return Solved(coef, intercept, uncertainty, attributes, heads)
+
+    def _weigh(self, state: State, heads: Heads, head: Fit, rows: Any) -> DomainWeights:
+        if len(state.names) == 1:
+            if not isinstance(self.weights, Mapping):  # a mapping may name sources that are not here now
+                rule_of(self.weights, self.sharing, default_sharing=float, names=state.names)
+            return DomainWeights(np.ones(1), state.names, 0, "focal only")
+
+        def default_sharing() -> float:
+            error = leave_one_out(state.focal, head).error
+            return error if np.isfinite(error) else state.target_variance
+
+        rule = rule_of(self.weights, self.sharing, default_sharing=default_sharing, names=state.names, gone=state.gone)
+        domains, feature_map = rows or (None, None)
+        return weigh(
+            rule,
+            names=state.names,
+            moments=state.moments,
+            heads=heads.augmented,
+            domains=domains,
+            feature_map=feature_map,
+        )
+
+    def _prepared_rows(self, rows: Rows, like: Rows) -> Rows:
+        features = features_of(self.feature_map, rows.X, column_names(self))
+        y = rows.y.reshape(len(rows.X), -1)
+        if y.shape[1] != like.targets.shape[1]:
+            raise ParameterError(
+                f"y has {y.shape[1]} outputs, the fit had {like.targets.shape[1]}; pass the same outputs"
+            )
+        y = y.reshape(len(y), *like.y.shape[1:])
+        return self._scaling.apply(Rows(features, y, rows.sample_weight))
+
+
+def _focal_only(state: State) -> State:
+    return dataclasses.replace(state, names=state.names[:1], moments=state.moments[:1])

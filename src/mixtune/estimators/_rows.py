@@ -1,0 +1,133 @@
+"""Rows as numbers: every domain read, named in errors, its columns in the order of the focal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import to_numpy
+from mixtune.data import Domain
+from mixtune.data._members import column_difference
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._sources import Source
+
+__all__ = ["Rows", "check_map", "check_weight", "features_of", "read_source", "trim"]
+
+Floats = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Inputs or features (n, p), targets (n,) or (n, D), and sample weights (n,) or None for ones."""
+
+    X: Floats
+    y: Floats
+    sample_weight: Floats | None = None
+
+    @property
+    def weight(self) -> Floats:
+        """Sample weights, ones where none were given."""
+        return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight
+
+    @property
+    def targets(self) -> Floats:
+        """Targets as (n, D)."""
+        return self.y.reshape(len(self.X), -1)
+
+    def joined(self, other: Rows) -> Rows:
+        """These rows and then the others."""
+        given = self.sample_weight is not None or other.sample_weight is not None
+        weight = np.concatenate([self.weight, other.weight]) if given else None
+        return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.y, other.y]), weight)
+
+
+def check_weight(sample_weight: Any, count: int, where: str) -> Floats | None:
+    """Sample weights as float64 (n,): finite, >= 0, not all zero; a single number counts for every row."""
+    if sample_weight is None:
+        return None
+    try:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"sample_weight{where} must be one number per row: {error}") from error
+    weight = np.full(count, float(weight)) if weight.ndim == 0 else weight
+    if weight.shape != (count,):
+        raise DataError(f"sample_weight{where} has shape {weight.shape} for {count} rows; pass one number per row")
+    if not np.all(np.isfinite(weight)) or np.any(weight < 0):
+        raise DataError(f"sample_weight{where} must be finite and >= 0")
+    if not np.any(weight > 0):
+        raise DataError(f"sample_weight{where} is zero for every row; give at least one row a positive weight")
+    return weight
+
+
+def trim(rows: Rows) -> Rows:
+    """Without the rows of weight zero: they are as if absent."""
+    if rows.sample_weight is None or np.all(rows.sample_weight > 0):
+        return rows
+    kept = rows.sample_weight > 0
+    return Rows(rows.X[kept], rows.y[kept], rows.sample_weight[kept])
+
+
+def read_source(name: str, source: Source, focal: Rows, columns: Sequence[str] | None) -> Rows:
+    """A source as numbers, its columns arranged like the focal ones where both have names.
+
+    Examples
+    --------
+    >>> focal = Rows(np.array([[1.0, 2.0]]), np.array([1.0]))
+    >>> source = Source(np.array([[3.0, 4.0]]), [1.0], columns=("b", "a"))
+    >>> read_source("north", source, focal, ["a", "b"]).X
+    array([[4., 3.]])
+    """
+    domain = Domain(name, source.X, source.y, source.columns)
+    X, y = np.asarray(to_numpy(domain.X), np.float64), np.asarray(to_numpy(domain.y), np.float64)
+    if columns is not None and domain.columns is not None and tuple(domain.columns) != tuple(columns):
+        if set(domain.columns) != set(columns):
+            difference = column_difference(domain.columns, columns)
+            raise DataError(f'domain "{name}" and the focal rows differ in columns: {difference}')
+        places = {column: place for place, column in enumerate(domain.columns)}
+        X = X[:, [places[column] for column in columns]]
+    if X.shape[1] != focal.X.shape[1]:
+        raise DataError(
+            f'domain "{name}" has {X.shape[1]} columns, the focal rows have {focal.X.shape[1]}; pass the same columns'
+        )
+    outputs = Rows(X, y).targets.shape[1]
+    if outputs != focal.targets.shape[1]:
+        raise DataError(
+            f'domain "{name}" has {outputs} outputs, the focal rows have {focal.targets.shape[1]}; '
+            "pass the same outputs"
+        )
+    weight = check_weight(source.sample_weight, len(X), f' of domain "{name}"')
+    return trim(Rows(X, y.reshape(len(X), *focal.y.shape[1:]), weight))
+
+
+def check_map(feature_map: Any) -> None:
+    """Refuse what is not a frozen feature map."""
+    if feature_map is None:
+        return
+    if hasattr(feature_map, "get_params"):
+        raise ParameterError(
+            f"feature_map={feature_map!r} is a scikit-learn estimator, which cloning (in cross-validation) would make "
+            "unfitted; pass mixtune.features.SklearnFeatures(transformer.fit(X))"
+        )
+    if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
+        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), which gives a row of features per row")
+
+
+def features_of(feature_map: Any, X: Floats, columns: Sequence[str] | None) -> Floats:
+    """``phi(X)`` as a float64 matrix; the inputs themselves where there is no map."""
+    if feature_map is None:
+        return X
+    if columns is not None and hasattr(feature_map, "transform_named"):
+        features = feature_map.transform_named(X, columns)
+    else:
+        features = feature_map.transform(X)
+    features = np.asarray(to_numpy(features), dtype=np.float64)
+    if features.ndim != 2 or len(features) != len(X):
+        raise DataError(
+            f"feature_map made features of shape {features.shape} from {len(X)} rows; it must keep the rows"
+        )
+    if not np.all(np.isfinite(features)):
+        raise DataError("feature_map made NaN or infinite features; scale the inputs or change the map")
+    return features

@@ -1,0 +1,94 @@
+"""How far predictions may be off: standard deviations and intervals calibrated by leave-one-out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from mixtune._checks import check_positive
+from mixtune.errors import ParameterError
+from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
+from mixtune.estimators._rows import Floats
+
+__all__ = ["Uncertainty"]
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Left-out residuals of the focal rows, and how spread varies over inputs.
+
+    Parameters
+    ----------
+    make_left_out : callable
+        Gives the :class:`LeaveOneOut`; called when first needed.
+    make_posterior : callable
+        Gives the :class:`Posterior`, or None for the same spread everywhere.
+    """
+
+    make_left_out: Callable[[], LeaveOneOut]
+    make_posterior: Callable[[], Posterior | None]
+
+    @classmethod
+    def known(cls, left_out: LeaveOneOut, posterior: Posterior | None) -> Uncertainty:
+        """What was computed already, as in a model that comes from a file."""
+        return cls(partial(_same, left_out), partial(_same, posterior))
+
+    @cached_property
+    def left_out(self) -> LeaveOneOut:
+        """Leave-one-out predictions, residuals and spreads."""
+        return self.make_left_out()
+
+    @cached_property
+    def posterior(self) -> Posterior | None:
+        """Spread for any row."""
+        return self.make_posterior()
+
+    def std(self, U: Floats) -> Floats:
+        """Predictive standard deviation (n, D): left-out residuals divided by it have unit mean square."""
+        self._check()
+        return np.sqrt(self._spread(U)[:, None] * self.left_out.noise)
+
+    def half_width(self, U: Floats, coverage: float) -> Floats:
+        """Half the width (n, D) of conformal intervals: a quantile of left-out residuals, scaled by the spread."""
+        coverage = check_positive("coverage", coverage)
+        if coverage >= 1:
+            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        self._check()
+        scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
+        count = float(np.sum(self.left_out.copies))
+        # The product is rounded down a little, so that 0.9 * 10 = 9.000000000000002 stays 9.
+        rank = math.ceil((count + 1) * coverage - 1e-9)
+        if rank > count:
+            needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+            raise ParameterError(
+                f"intervals of coverage {coverage:g} need at least {needed} focal rows, there are {count:g}; "
+                "lower coverage or use predict(X, return_std=True)"
+            )
+        quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])
+        return np.sqrt(self._spread(U))[:, None] * quantiles
+
+    def _spread(self, U: Floats) -> Floats:
+        return np.ones(len(U)) if self.posterior is None else self.posterior.spread(U)
+
+    def _check(self) -> None:
+        if not np.all(np.isfinite(self.left_out.residuals)):
+            raise ParameterError(
+                "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "
+                "row from; pass more focal rows or a positive ridge, transfer or stability"
+            )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _ranked(scores: Floats, copies: Floats, rank: int) -> float:
+    """The score of the given rank, counting from 1 from the smallest, each score ``copies`` times."""
+    order = np.argsort(scores, kind="stable")
+    place = int(np.searchsorted(np.cumsum(copies[order]), rank - 1e-9))
+    return float(scores[order][min(place, len(scores) - 1)])

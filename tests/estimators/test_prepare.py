@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._prepare import pooled_scaling, prepare
+from mixtune.estimators._rows import Rows, check_map, check_weight, features_of, read_source, trim
+from mixtune.estimators._sources import Source
+
+OPTIONS = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
+
+
+def test_pooled_standardisation_with_weights():
+    rng = np.random.default_rng(0)
+    parts = [
+        Rows(rng.standard_normal((n, 2)) * [1.0, 1e6] + 3, rng.standard_normal(n), w)
+        for n, w in ((4, None), (9, rng.uniform(size=9)))
+    ]
+    ready = prepare(["focal", "b"], parts, **OPTIONS)
+    weight = np.concatenate([rows.weight for rows in parts])
+    X = np.concatenate([rows.X for rows in ready.rows])
+    np.testing.assert_allclose(np.average(X, axis=0, weights=weight), 0, atol=1e-12)
+    np.testing.assert_allclose(np.average(X**2, axis=0, weights=weight), 1)
+    assert np.average(np.concatenate([rows.y for rows in ready.rows]), weights=weight) == pytest.approx(0)
+
+
+def test_constant_columns_and_huge_values():
+    X = np.column_stack([np.full(50, 1e9 + 0.1), np.linspace(-1e300, 1e300, 50)])
+    scaling = pooled_scaling([Rows(X, np.ones(50))], standardise=True, center=True)
+    assert scaling.scale[0] == 1.0
+    assert np.all(np.isfinite(scaling.features(X)))
+
+
+def test_without_intercept_the_origin_stays():
+    rows = [Rows(np.array([[1.0], [3.0]]), np.array([1.0, 2.0]))]
+    scaling = prepare(["focal"], rows, **{**OPTIONS, "fit_intercept": False}).scaling
+    assert scaling.shift.tolist() == [0.0]
+    assert scaling.scale.tolist() == [1.0]
+    assert scaling.target_shift == 0.0
+
+
+def test_back_to_units():
+    rng = np.random.default_rng(0)
+    rows = [Rows(rng.standard_normal((8, 3)) * 5 + 2, rng.standard_normal((8, 2)))]
+    ready = prepare(["focal"], rows, **OPTIONS)
+    coef, intercept = rng.standard_normal((3, 2)), rng.standard_normal(2)
+    expected = ready.rows[0].X @ coef + intercept + ready.scaling.target_shift
+    coef, intercept = ready.scaling.to_units(coef, intercept)
+    np.testing.assert_allclose(rows[0].X @ coef + intercept, expected)
+
+
+def test_rows_of_weight_zero_are_absent():
+    rows = trim(Rows(np.ones((3, 1)), np.arange(3.0), np.array([1.0, 0.0, 2.0])))
+    assert rows.y.tolist() == [0.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("weight", "words"),
+    [
+        ([1.0], "one number per row"),
+        ([1.0, -1.0], ">= 0"),
+        ([1.0, np.nan], "finite"),
+        ([0.0, 0.0], "zero for every row"),
+        (["a", "b"], "one number per row"),
+    ],
+)
+def test_sample_weights_refused(weight, words):
+    with pytest.raises(DataError, match=words):
+        check_weight(weight, 2, ' of domain "b"')
+
+
+FOCAL = Rows(np.ones((2, 2)), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (Source([[1.0]], [1.0]), 'domain "b" has 1 columns, the focal rows have 2'),
+        (Source([[1.0, 2.0]], [[1.0, 2.0]]), 'domain "b" has 2 outputs'),
+        (Source([[1.0, 2.0]], [1.0, 2.0]), 'of domain "b"'),
+        (Source([["x", "y"]], [1.0]), 'X of domain "b" holds text'),
+        (Source([[1.0, np.nan]], [1.0]), 'domain "b" has 1 value that is NaN'),
+        (Source(np.ones((0, 2)), []), "at least one row"),
+        (Source([[1.0, 2.0]], [1.0], [1.0, 2.0]), 'sample_weight of domain "b"'),
+        (Source([[1.0, 2.0]], [1.0], None, ("p", "z")), 'domain "b".*missing "q" and extra "z"'),
+    ],
+)
+def test_sources_refused(source, words):
+    with pytest.raises(DataError, match=words):
+        read_source("b", source, FOCAL, ("p", "q"))
+
+
+def test_feature_maps():
+    class Wrong:
+        def transform(self, X):
+            return X[:1]
+
+    class Bad:
+        def transform(self, X):
+            return X * np.inf
+
+    X = np.ones((2, 1))
+    assert features_of(None, X, None) is X
+    with pytest.raises(DataError, match="keep the rows"):
+        features_of(Wrong(), X, None)
+    with pytest.raises(DataError, match="NaN or infinite"):
+        features_of(Bad(), X, None)
+    with pytest.raises(ParameterError, match="needs transform"):
+        check_map(3)
