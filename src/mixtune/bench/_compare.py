@@ -1,0 +1,260 @@
+"""Ours against the plain alternatives on the user's own data: errors on focal rows that the fits have not seen.
+
+By nested cross-validation (every method makes its own choices inside the training folds), or on rows that were held
+out. Sources take part in every fit and are never tested on. Errors of two methods on the same rows go up and down
+together, so their ratio is judged row by row (delta method on the paired losses).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+
+from mixtune.data import Domain, Domains
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import JointRegressor, LocalRegressor, MeanOfLocalsRegressor, Sources
+from mixtune.estimators._base import LinearTransferRegressor
+from mixtune.estimators._classifier import LinearTransferClassifier
+
+__all__ = ["FOCAL_ONLY", "MINE", "Compared", "compare_held_out", "compare_nested", "rivals"]
+
+Floats = NDArray[np.float64]
+MINE, FOCAL_ONLY = "ours", "focal only"
+#: With fewer, a fold leaves too few rows to choose anything on.
+LEAST_ROWS = 5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method on focal rows that it has not seen.
+
+    Attributes
+    ----------
+    error
+        Root mean squared error, or the share of wrong classes; None where the method failed.
+    standard_error
+        Of the error, over the rows.
+    ratio, ratio_low, ratio_high
+        Error relative to that of the focal-only fit on the same rows, with a 95% interval; None where there is none.
+    seconds
+        Mean time of a fit.
+    failures
+        How many fits failed, and ``failure``, how the first one did.
+    """
+
+    method: str
+    error: float | None
+    standard_error: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    seconds: float
+    failures: int = 0
+    failure: str | None = None
+
+
+@dataclass
+class _Record:
+    """Losses of one method, a list for each row, as they come in."""
+
+    losses: list[list[float]]
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class _OneHot(LinearTransferClassifier):
+    """A baseline for classes: the given regressor on signed one-hot targets, calibrated as ours is."""
+
+    def __init__(self, regressor: Any = None) -> None:
+        self.regressor = regressor
+
+    def _make_regressor(self) -> LinearTransferRegressor:
+        made: LinearTransferRegressor = clone(self.regressor)
+        return made
+
+
+def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
+    """Ours and the plain alternatives, unfitted: focal rows only, all rows pooled, the mean of all domains' heads.
+
+    Parameters
+    ----------
+    ours
+        The estimator to judge, unfitted.
+    classes
+        Whether targets are classes.
+    feature_map, focal
+        Of the alternatives, as for the estimators.
+
+    Examples
+    --------
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> list(rivals(RegretOptimalRegressor()))
+    ['ours', 'focal only', 'joint', 'mean of locals']
+    """
+    kinds = {FOCAL_ONLY: LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
+    made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
+    return {MINE: ours, **({name: _OneHot(each) for name, each in made.items()} if classes else made)}
+
+
+def compare_nested(
+    domains: Domains,
+    methods: Mapping[str, Any],
+    *,
+    classes: bool = False,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Compared, ...]:
+    """Compare methods by cross-validation over the focal rows; each chooses its settings inside the training folds.
+
+    Parameters
+    ----------
+    domains
+        The data.
+    methods
+        Unfitted estimators by name, such as :func:`rivals` gives; the one named "focal only" is the yardstick.
+    classes
+        Whether targets are classes (whole numbers); the error is then the share of wrong ones.
+    folds
+        As many folds, or one for each row where there are fewer rows.
+    repeats
+        How often to cut the rows anew.
+    seed
+        Fixes the cuts.
+    progress
+        Called with the name of the method after every fit.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than five focal rows.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
+    >>> found = compare_nested(domains, rivals(RegretOptimalRegressor(), focal=domains.focal))
+    >>> [(each.method, each.failures) for each in found]
+    [('ours', 0), ('focal only', 0), ('joint', 0), ('mean of locals', 0)]
+    """
+    if folds < 2 or repeats < 1:
+        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
+    focal = domains.focal_domain
+    if focal.n_rows < LEAST_ROWS:
+        raise DataError(
+            f'the focal domain "{focal.name}" has {focal.n_rows} rows, too few to hold some out; a comparison needs at '
+            f"least {LEAST_ROWS}"
+        )
+    sources = Sources.from_domains(domains)
+    records = {name: _Record([[] for _ in range(focal.n_rows)]) for name in methods}
+    for repeat in range(repeats):
+        cuts = KFold(min(folds, focal.n_rows), shuffle=True, random_state=seed + repeat)
+        for train, test in cuts.split(focal.X):
+            for name, method in methods.items():
+                _measure(records[name], method, focal, train, test, sources, classes)
+                if progress is not None:
+                    progress(name)
+    return _judge(records, classes)
+
+
+def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) -> tuple[Compared, ...]:
+    """Compare methods on held-out rows of the focal domain; those that are fitted already are taken as they are.
+
+    Parameters
+    ----------
+    train
+        The data to learn from.
+    test
+        Rows of the focal domain that are not in ``train``.
+    models
+        Estimators by name, such as :func:`rivals` gives.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> problem = make_domains(n_domains=4, n_rows=20, seed=0)
+    >>> found = compare_held_out(problem.domains, problem.test, rivals(RegretOptimalRegressor()))
+    >>> found[1].method, found[1].ratio
+    ('focal only', 1.0)
+    """
+    sources = Sources.from_domains(train)
+    records = {}
+    for name, model in models.items():
+        begin = time.perf_counter()
+        fitted = hasattr(model, "coef_")
+        if not fitted:
+            model = clone(model).fit(train.focal_domain.X, train.focal_domain.y, sources=sources)
+        seconds = 0.0 if fitted else time.perf_counter() - begin
+        losses = _losses(model, test.X, test.y, False)
+        records[name] = _Record([[loss] for loss in losses.tolist()], [seconds])
+    return _judge(records, False)
+
+
+def _measure(
+    record: _Record, method: Any, focal: Domain, train: Any, test: Any, sources: Sources, classes: bool
+) -> None:
+    begin = time.perf_counter()
+    # One method that cannot use a fold must not take the others with it; it is named, and counts as failed.
+    try:
+        model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
+        losses = _losses(model, focal.X[test], focal.y[test], classes)
+    except (ArithmeticError, ValueError) as error:
+        record.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
+        return
+    record.seconds.append(time.perf_counter() - begin)
+    for row, loss in zip(test, losses.tolist()):
+        record.losses[row].append(loss)
+
+
+def _losses(model: Any, X: Floats, y: Floats, classes: bool) -> Floats:
+    predicted = np.asarray(model.predict(X), dtype=np.float64)
+    if not np.isfinite(predicted).all():
+        raise ValueError(f"{int((~np.isfinite(predicted)).sum())} of {len(y)} predictions are not finite")
+    return (predicted != y).astype(np.float64) if classes else (predicted - y) ** 2
+
+
+def _judge(records: Mapping[str, _Record], classes: bool) -> tuple[Compared, ...]:
+    base = records.get(FOCAL_ONLY)
+    yardstick = None if base is None or base.failures else _means(base)
+    return tuple(_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())
+
+
+def _means(record: _Record) -> Floats:
+    """Mean loss of each row over the repeats."""
+    return np.array([math.fsum(losses) / len(losses) for losses in record.losses])
+
+
+def _summary(name: str, record: _Record, yardstick: Floats | None, power: float) -> Compared:
+    seconds = math.fsum(record.seconds) / max(len(record.seconds), 1)
+    if record.failures:
+        nothing = (None,) * 5
+        return Compared(name, *nothing, seconds, len(record.failures), record.failures[0])
+    losses = _means(record)
+    mean, n = float(losses.mean()), len(losses)
+    error = mean**power
+    spread = float(losses.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    # The slope of mean**power at the mean.
+    standard_error = spread * power * error / mean if mean > 0 else 0.0
+    return Compared(name, error, standard_error, *_ratio(losses, yardstick, power), seconds)
+
+
+def _ratio(losses: Floats, yardstick: Floats | None, power: float) -> tuple[float | None, float | None, float | None]:
+    """Ratio of the errors with its interval, from the paired losses; none where an error is zero."""
+    if yardstick is None or not (mean := float(losses.mean())) or not (base := float(yardstick.mean())):
+        return None, None, None
+    ratio = (mean / base) ** power
+    paired = power * (losses / mean - yardstick / base)
+    half = float(student.ppf(0.975, len(paired) - 1)) * float(paired.std(ddof=1)) / math.sqrt(len(paired))
+    return ratio, ratio * math.exp(-half), ratio * math.exp(half)

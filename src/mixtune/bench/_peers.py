@@ -1,0 +1,139 @@
+"""Peers from other packages, used where they are installed: thin adapters with settings that their users would choose.
+
+None of them is a dependency. Each adapter imports its package when it is fitted, and keeps its messages to itself.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.linear_model import RidgeCV
+
+from mixtune.bench._methods import ALPHAS, Method, Model, stack
+from mixtune.bench._problem import Case
+
+__all__ = ["PEERS"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A model that is a function of the inputs."""
+
+    function: Callable[[Floats], Any]
+
+    def predict(self, X: Floats, /) -> Any:
+        """Apply it."""
+        with _silence():
+            return self.function(X)
+
+
+def quiet(fit: Callable[[Case], Callable[[Floats], Any]]) -> Callable[[Case], Model]:
+    """Silence what packages print and warn about; what they predict is judged all the same."""
+
+    @wraps(fit)
+    def fitted(case: Case) -> Model:
+        with _silence():
+            return Function(fit(case))
+
+    return fitted
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    # What is printed would also spoil the output of a command that promises JSON.
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def with_ones(X: Floats) -> Floats:
+    """Put a column of ones in front."""
+    return np.column_stack([np.ones(len(X)), X])
+
+
+@quiet
+def _statsmodels(case: Case) -> Callable[[Floats], Any]:
+    """Fixed effects of all columns; intercept and slope of the first column random by domain."""
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    # The package turns its warnings on when it is first imported.
+    warnings.simplefilter("ignore")
+    X, y, names = stack(case)
+    fitted = MixedLM(y, with_ones(X), groups=names, exog_re=with_ones(X[:, :1])).fit(reml=True)
+    effects = np.asarray(fitted.random_effects[case.focal])
+    return lambda new: with_ones(new) @ fitted.fe_params + with_ones(new[:, :1]) @ effects
+
+
+@quiet
+def _gpboost(case: Case) -> Callable[[Floats], Any]:
+    """Fixed effects of all columns; intercept and all slopes random by domain, independent of each other."""
+    import gpboost
+
+    X, y, names = stack(case)
+    columns = X.shape[1]
+    try:
+        model = gpboost.GPModel(
+            group_data=names, group_rand_coef_data=X, ind_effect_group_rand_coef=[1] * columns, likelihood="gaussian"
+        )
+        model.fit(y=y, X=with_ones(X))
+    except gpboost.basic.GPBoostError as error:
+        raise RuntimeError(str(error)) from error
+
+    def predict(new: Floats) -> Any:
+        groups = np.repeat(case.focal, len(new))
+        given = {"group_data_pred": groups, "group_rand_coef_data_pred": new, "X_pred": with_ones(new)}
+        return model.predict(**given)["mu"]
+
+    return predict
+
+
+@quiet
+def _sklego(case: Case) -> Callable[[Floats], Any]:
+    """One ridge for all rows and one a domain; the prediction is the mean of the two."""
+    from sklego.meta import HierarchicalRegressor
+
+    X, y, names = stack(case)
+    numbers = {name: float(place) for place, name in enumerate(dict.fromkeys(names.tolist()))}
+    labelled = np.column_stack([X, [numbers[name] for name in names.tolist()]])
+    # The domains are a column of numbers, the last one: the package takes arrays with groups by position.
+    model = HierarchicalRegressor(RidgeCV(alphas=ALPHAS), groups=[X.shape[1]], shrinkage="equal", check_X=False)
+    model.fit(labelled, y)
+    return lambda new: model.predict(np.column_stack([new, np.full(len(new), numbers[case.focal])]))
+
+
+@quiet
+def _skada(case: Case) -> Callable[[Floats], Any]:
+    """Rows of the sources weighted by how likely their inputs are in the focal domain (KLIEP), and the focal rows."""
+    # The package switches metadata routing on for the whole process when it is imported; the context undoes that.
+    with config_context():
+        from skada import KLIEPReweightAdapter
+
+        X, y, names = stack(case)
+        source = names != case.focal
+        labels = np.where(source, 1, -2)
+        adapter = KLIEPReweightAdapter(gamma="auto", random_state=0)
+        # Copies, because the package has been seen to write into what it is given.
+        adapter.fit(X.copy(), sample_domain=labels)
+        weights = np.asarray(adapter.compute_weights(X.copy(), sample_domain=labels), dtype=np.float64)
+    weights[source] /= max(weights[source].mean(), np.finfo(float).tiny)
+    weights[~source] = 1.0
+    return RidgeCV(alphas=ALPHAS).fit(X, y, sample_weight=weights).predict
+
+
+PEERS = (
+    Method("statsmodels", "statsmodels mixed model, 1 slope", _statsmodels, "statsmodels", most_columns=50),
+    Method("gpboost", "GPBoost mixed model, all slopes", _gpboost, "gpboost", most_columns=50),
+    Method("sklego", "scikit-lego hierarchical", _sklego, "sklego"),
+    Method("skada", "skada KLIEP + focal rows", _skada, "skada"),
+)

@@ -1,0 +1,224 @@
+"""From domains to cases: which one is focal, which rows train and test, which sources lie.
+
+The draws of a case come from one generator, ``default_rng(1000 * seed + index)``, where the index is that of the focal
+domain among those that play it. In this order: a permutation of the focal rows; where sources are capped, a permutation
+of each source's rows, in order; and for the variant "flip", which half of the sources (rounded down) has its target
+reflected about its mean. So a case can be made again by anyone, without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixtune.data import Domain, Domains
+from mixtune.errors import DataError, ParameterError
+
+__all__ = ["VARIANTS", "Case", "Problem", "cases", "problem_from_domains"]
+
+VARIANTS = ("clean", "flip")
+#: Rows of the focal domain that are left for testing, at the least, for a domain to be chosen as focal.
+LEAST_TEST = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Domains with one output, and how they are made into cases.
+
+    Parameters
+    ----------
+    name
+        What tables call it.
+    domains
+        All domains; which of them is focal there does not matter here.
+    n_train
+        Training rows of the focal domain.
+    focal
+        Names of the domains that play the focal one, in order.
+    n_test
+        Test rows of the focal domain, at most.
+    source_rows
+        Rows of each source, at most; all of them by default.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> domains = make_domains(n_domains=4, n_rows=30, n_source_rows=30, seed=0).domains
+    >>> Problem("made", domains, n_train=10, focal=domains.names[:2]).focal == domains.names[:2]
+    True
+    """
+
+    name: str
+    domains: Domains
+    n_train: int
+    focal: tuple[str, ...]
+    n_test: int = 1000
+    source_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "focal", tuple(self.focal))
+        capped = 1 if self.source_rows is None else self.source_rows
+        least = {"n_train": (self.n_train, 5), "n_test": (self.n_test, 2), "source_rows": (capped, 1)}
+        for option, (value, smallest) in least.items():
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
+                raise ParameterError(f"{option}={value!r} must be a whole number of at least {smallest}")
+        if len(self.domains) < 2:
+            raise DataError(f'problem "{self.name}" has no source; pass at least two domains')
+        if self.domains.focal_domain.y.ndim != 1:
+            raise DataError(f'problem "{self.name}" has several outputs; the benchmark takes one')
+        if not self.focal or len(set(self.focal)) < len(self.focal):
+            raise ParameterError(f"focal={self.focal!r} must name domains, each once")
+        for name in self.focal:
+            rows = self.domains[name].n_rows
+            if rows < self.n_train + 2:
+                raise DataError(
+                    f'domain "{name}" has {rows} rows, which leaves fewer than 2 for testing after n_train='
+                    f"{self.n_train}; lower n_train or leave it out of focal"
+                )
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One focal domain and one seed: what a method may learn from, and the rows it is judged on.
+
+    Inputs are standardised on the sources and the training rows together; targets are as they were, but reflected in
+    the domains named in ``flipped``.
+    """
+
+    problem: str
+    variant: str
+    seed: int
+    focal: str
+    train: Domain
+    test: Domain
+    sources: tuple[Domain, ...]
+    flipped: tuple[str, ...]
+
+    @property
+    def mapping(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The sources as ``{name: (X, y)}``."""
+        return {source.name: (source.X, source.y) for source in self.sources}
+
+
+def problem_from_domains(
+    name: str,
+    domains: Domains,
+    *,
+    n_train: int = 20,
+    focal: Sequence[str] | None = None,
+    most_focal: int = 10,
+    source_rows: int | None = None,
+) -> Problem:
+    """Make a problem of any domains, to run the same defaults on data of your own.
+
+    Parameters
+    ----------
+    name
+        What tables call it.
+    domains
+        The domains.
+    n_train
+        Training rows of the focal domain.
+    focal
+        Names of the domains that play the focal one; by default the largest, in their order, as far as they leave
+        40 rows for testing.
+    most_focal
+        How many of them there are by default, at most.
+    source_rows
+        Rows of each source, at most; all of them by default.
+
+    Raises
+    ------
+    DataError
+        If no domain is large enough.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> domains = make_domains(n_domains=4, n_rows=10, n_source_rows=80, seed=0).domains
+    >>> problem_from_domains("made", domains).focal == domains.names[1:]
+    True
+    """
+    if focal is None:
+        large = [domain for domain in domains if domain.n_rows >= n_train + LEAST_TEST]
+        if not large:
+            raise DataError(
+                f'problem "{name}": no domain has {n_train + LEAST_TEST} rows, n_train={n_train} and {LEAST_TEST} to '
+                "test on; lower n_train or name the focal domains"
+            )
+        largest = {domain.name for domain in sorted(large, key=lambda domain: -domain.n_rows)[:most_focal]}
+        focal = [domain.name for domain in domains if domain.name in largest]
+    return Problem(name, domains, n_train, tuple(focal), source_rows=source_rows)
+
+
+def cases(problem: Problem, *, variant: str = "clean", seeds: Sequence[int] = (0, 1, 2)) -> Iterator[Case]:
+    """Make the cases of a problem one after another, seed by seed.
+
+    Parameters
+    ----------
+    problem
+        Where they come from.
+    variant
+        "clean", or "flip" to reflect the targets of half of the sources about their means.
+    seeds
+        One case for each of them and each focal domain.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> domains = make_domains(n_domains=4, n_rows=30, n_source_rows=30, seed=0).domains
+    >>> made = list(cases(Problem("made", domains, n_train=10, focal=domains.names[:2]), variant="flip", seeds=[5]))
+    >>> len(made), made[0].train.n_rows, made[0].test.n_rows, len(made[0].flipped)
+    (2, 10, 20, 1)
+    """
+    if variant not in VARIANTS:
+        raise ParameterError(f"variant={variant!r} is unknown; choose from {', '.join(VARIANTS)}")
+    if not len(seeds) or any(isinstance(seed, bool) or int(seed) != seed or seed < 0 for seed in seeds):
+        raise ParameterError(f"seeds={seeds!r} must be whole numbers of at least 0, one or more")
+    return (_case(problem, variant, int(seed), index) for seed in seeds for index in range(len(problem.focal)))
+
+
+def _case(problem: Problem, variant: str, seed: int, index: int) -> Case:
+    domains = problem.domains.with_focal(problem.focal[index])
+    rng = np.random.default_rng(1000 * seed + index)
+    focal = domains.focal_domain
+    order = rng.permutation(focal.n_rows)
+    train, test = order[: problem.n_train], order[problem.n_train : problem.n_train + problem.n_test]
+    sources = {source.name: _capped(source, problem.source_rows, rng) for source in domains.sources}
+    flipped: tuple[str, ...] = ()
+    if variant == "flip":
+        names = list(sources)
+        flipped = tuple(names[i] for i in np.sort(rng.choice(len(names), len(names) // 2, replace=False)))
+        for name in flipped:
+            X, y = sources[name]
+            sources[name] = (X, 2 * y.mean() - y)
+    pooled = np.vstack([*(X for X, _ in sources.values()), focal.X[train]])
+    shift, scale = pooled.mean(axis=0), pooled.std(axis=0)
+    # A constant column stays constant, at zero; judged against rounding, not against zero.
+    scale[scale <= 1e-12 * np.abs(shift)] = 1.0
+
+    def domain(name: str, X: NDArray[np.float64], y: NDArray[np.float64]) -> Domain:
+        return Domain(name, (X - shift) / scale, y, focal.columns)
+
+    return Case(
+        problem.name,
+        variant,
+        seed,
+        focal.name,
+        train=domain(focal.name, focal.X[train], focal.y[train]),
+        test=domain(focal.name, focal.X[test], focal.y[test]),
+        sources=tuple(domain(name, X, y) for name, (X, y) in sources.items()),
+        flipped=flipped,
+    )
+
+
+def _capped(
+    source: Domain, rows: int | None, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if rows is None:
+        return source.X, source.y
+    kept = rng.permutation(source.n_rows)[:rows]
+    return source.X[kept], source.y[kept]

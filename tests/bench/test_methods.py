@@ -1,0 +1,112 @@
+"""The methods: limits that are known, sources that lie, and peers where their packages are installed."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.linear_model import RidgeCV
+
+from mixtune.bench import Case, Problem, available_methods, cases, known_methods, methods_named, run, summarise
+from mixtune.data import make_domains
+from mixtune.errors import ParameterError
+
+ALPHAS = np.logspace(-3, 4, 15)
+
+
+def problem() -> Problem:
+    sizes = {"n_domains": 6, "n_rows": 150, "n_source_rows": 150}
+    domains = make_domains(**sizes, similarity=1.0, n_unrelated=0, noise=0.5, seed=0).domains
+    return Problem("made", domains, n_train=20, focal=domains.names[:1])
+
+
+def case(variant: str = "clean") -> Case:
+    (made,) = cases(problem(), variant=variant, seeds=[0])
+    return made
+
+
+def fit(name: str, made: Case):
+    (method,) = methods_named([name])
+    return method.fit(made)
+
+
+def relative(name: str, variant: str) -> float:
+    (summary,) = summarise(run(problem(), variant=variant, seeds=[0, 1], methods=methods_named([name])))
+    return summary.relative_rmse
+
+
+def test_focal_and_pooled_are_ridges():
+    made = case()
+    X = np.vstack([*(source.X for source in made.sources), made.train.X])
+    y = np.concatenate([*(source.y for source in made.sources), made.train.y])
+    np.testing.assert_allclose(
+        fit("pooled", made).predict(made.test.X), RidgeCV(alphas=ALPHAS).fit(X, y).predict(made.test.X)
+    )
+    np.testing.assert_allclose(
+        fit("focal", made).predict(made.test.X),
+        RidgeCV(alphas=ALPHAS).fit(made.train.X, made.train.y).predict(made.test.X),
+    )
+
+
+@pytest.mark.parametrize("name", ["pooled", "detected", "stacked"])
+def test_sources_like_the_focal_domain_help(name):
+    assert relative(name, "clean") < 0.9
+
+
+def test_pooling_suffers_from_sources_that_lie_and_detection_does_not():
+    assert relative("pooled", "flip") > 1.1
+    assert relative("detected", "flip") < 0.9
+    assert relative("stacked", "flip") < 0.9
+
+
+def test_stacking_gives_no_negative_weights():
+    model = fit("stacked", case("flip"))
+    assert (model.weights >= 0).all()
+    assert len(model.weights) == 6
+
+
+def test_names():
+    names = [method.name for method in known_methods()]
+    assert len(set(names)) == len(names)
+    assert {"focal", "pooled", "detected", "stacked"} <= {method.name for method in available_methods()}
+    assert max(len(method.title) for method in known_methods()) <= 34
+    assert [method.name for method in methods_named(["pooled", "focal", "pooled"])] == ["pooled", "focal"]
+    with pytest.raises(ParameterError, match="no method 'pool'; known: mixtune, focal"):
+        methods_named(["pool"])
+
+
+def test_methods_that_are_not_installed_say_so(monkeypatch):
+    monkeypatch.setattr("mixtune.bench._registry.find_spec", lambda name: None)
+    with pytest.raises(ParameterError, match="'gpboost' needs gpboost, which is not installed"):
+        methods_named(["gpboost"])
+    assert {"gpboost", "sklego"}.isdisjoint(method.name for method in available_methods())
+
+
+@pytest.mark.parametrize("name", ["mixtune", "statsmodels", "gpboost", "sklego", "skada"])
+def test_installed_peers_run_quietly(name, capfd):
+    if name not in [method.name for method in available_methods()]:
+        pytest.skip(f"{name} is not here")
+    routing = sklearn.get_config()["enable_metadata_routing"]
+    assert relative(name, "clean") < 1.0
+    assert sklearn.get_config()["enable_metadata_routing"] == routing
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.skipif(find_spec("statsmodels") is None, reason="statsmodels is not here")
+def test_the_mixed_model_is_the_one_of_the_package():
+    """With the groups' own predictions: fitted values of the package on the focal rows."""
+    import warnings
+
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    made = case()
+    X = np.vstack([*(source.X for source in made.sources), made.train.X])
+    y = np.concatenate([*(source.y for source in made.sources), made.train.y])
+    groups = np.repeat([*(s.name for s in made.sources), made.focal], [*(s.n_rows for s in made.sources), 20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ones = np.ones((len(y), 1))
+        fitted = MixedLM(y, np.hstack([ones, X]), groups=groups, exog_re=np.hstack([ones, X[:, :1]])).fit(reml=True)
+    np.testing.assert_allclose(fit("statsmodels", made).predict(made.train.X), np.asarray(fitted.fittedvalues)[-20:])
