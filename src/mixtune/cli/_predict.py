@@ -1,0 +1,165 @@
+"""``mixtune predict``: new rows in, the same rows with predictions out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import typer
+
+from mixtune.cli import _reading as reading
+from mixtune.cli._kept import load_kept
+from mixtune.cli._outputs import check_outputs, print_json, write_file
+from mixtune.cli._show import output, progress_bar, show_lines
+from mixtune.data import Encoded, TableEncoder, read_new
+from mixtune.data._readers import CsvFormat, read_table
+from mixtune.data._words import quoted
+from mixtune.errors import DataError, ParameterError
+
+__all__ = ["predict"]
+
+_CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.", show_default=False)],
+    new: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.", show_default=False)
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write to this .csv, .tsv or .parquet file; else to the terminal.", show_default=False),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COVERAGE", help="Add an interval, such as 0.9: columns lower, upper.", show_default=False
+        ),
+    ] = None,
+    std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
+    proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    force: reading.Force = False,
+    as_json: reading.AsJson = False,
+    encoding: reading.Encoding = "utf-8",
+    separator: reading.Separator = None,
+    decimal: reading.Decimal = ".",
+) -> None:
+    """Predict new rows of the focal domain.
+
+    Writes the columns of the file as they are, and a column called prediction
+    beside them (with --interval lower and upper, with --std std, with --proba
+    one column a class). CSV is written with the separator and the decimals of
+    the input; files are in UTF-8. Notes go to standard error.
+
+    Exit code 0: done; 2: the command or the data cannot be used.
+
+    Examples:
+
+    mixtune predict model.mixtune new.csv
+
+    mixtune predict model.mixtune new.csv --interval 0.9 --out predictions.csv
+    """
+    form = CsvFormat(encoding, "\t" if separator in ("\\t", "tab") else separator, decimal)
+    check_outputs({"--out": out}, force=force, inputs=[model, new], endings={"--out": (*_CSV, *_PARQUET)})
+    if interval is not None and not 0 < interval < 1:
+        raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
+    with progress_bar(2) as step:
+        step("Reading")
+        fitted, encoder = load_kept(model)
+        _check_asked(encoder, interval=interval, std=std, proba=proba)
+        read = read_new(new, encoder, encoding=form.encoding, separator=form.separator, decimal=form.decimal)
+        step("Predicting")
+        columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
+    if taken := [name for name in columns if name in read.table.column_names]:
+        raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
+    if out is not None:
+        _write(out, new, read, columns, encoder, form)
+    if as_json:
+        about = {"model": model, "target": encoder.target.name, "focal": encoder.focal, "rows": len(read.X)}
+        print_json({**about, "columns": columns, "notes": read.notes, "written": out})
+        return
+    errors = output(stderr=True)
+    show_lines(errors, "Notes", read.notes)
+    if out is None:
+        _print_csv(read, columns, new, form)
+    else:
+        errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
+
+
+def _check_asked(encoder: TableEncoder, *, interval: float | None, std: bool, proba: bool) -> None:
+    if encoder.target.classes is None and proba:
+        raise ParameterError(f'--proba is for classes; "{encoder.target.name}" is a number, use --interval or --std')
+    if encoder.target.classes is not None and (std or interval is not None):
+        raise ParameterError(f'--interval and --std are for numbers; "{encoder.target.name}" is a class, use --proba')
+
+
+def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
+    """The new columns by name."""
+    columns: dict[str, Any] = {"prediction": model.predict(read.X)}
+    if std:
+        columns["std"] = model.predict(read.X, return_std=True)[1]
+    if interval is not None:
+        columns["lower"], columns["upper"] = model.predict_interval(read.X, coverage=interval)
+    if proba:
+        names = (f"probability of {each}" for each in model.classes_)
+        columns |= dict(zip(names, model.predict_proba(read.X).T))
+    for name, values in columns.items():
+        if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+            raise DataError(
+                f"{name} is not finite in {int((~finite).sum())} rows (the first is data row "
+                f"{int(np.argmin(finite)) + 1}); its inputs are too large"
+            )
+    return {name: values.tolist() for name, values in columns.items()}
+
+
+def _write(
+    out: Path, new: Path, read: Encoded, columns: dict[str, list[Any]], encoder: TableEncoder, form: CsvFormat
+) -> None:
+    if not out.name.lower().endswith(_PARQUET):
+        mark = "\t" if out.name.lower().endswith(".tsv") else _separator(new, form)
+        write_file(out, "".join(_csv_lines(read, columns, mark, form.decimal)).encode())
+        return
+    # Parquet has types, so the cells are numbers again where they are numbers.
+    table = read_table(new, form, text=encoder.text_columns)
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    write_file(out, buffer.getvalue())
+
+
+def _print_csv(read: Encoded, columns: dict[str, list[Any]], new: Path, form: CsvFormat) -> None:
+    for line in _csv_lines(read, columns, _separator(new, form), form.decimal):
+        sys.stdout.write(line)
+
+
+def _separator(new: Path, form: CsvFormat) -> str:
+    """What stands between the columns of the input; a comma where the input is no CSV."""
+    return form.separator or ("\t" if new.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
+
+
+def _csv_lines(read: Encoded, columns: dict[str, list[Any]], separator: str, decimal: str) -> Iterator[str]:
+    """The lines of the file, a batch of rows at a time."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=separator, lineterminator="\n")
+    writer.writerow([*read.table.column_names, *columns])
+    added = [[_cell(value, decimal) for value in values] for values in columns.values()]
+    start = 0
+    for batch in read.table.to_batches(max_chunksize=10_000):
+        kept = ([_cell(value, decimal) for value in column.to_pylist()] for column in batch.columns)
+        writer.writerows(zip(*kept, *(values[start : start + batch.num_rows] for values in added)))
+        start += batch.num_rows
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _cell(value: Any, decimal: str) -> Any:
+    return str(value).replace(".", decimal) if isinstance(value, float) else value

@@ -1,0 +1,117 @@
+"""The comparison on unseen focal rows: against scikit-learn's own cross-validation, a bootstrap, and known answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, cross_val_predict
+
+from mixtune.bench._compare import Compared, _Record, _summary, compare_held_out, compare_nested, rivals
+from mixtune.data import Domain, Domains, make_domains
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import LocalRegressor, RegretOptimalClassifier, RegretOptimalRegressor, Sources
+
+
+@pytest.fixture(scope="module")
+def domains():
+    return make_domains(n_domains=4, n_rows=23, n_source_rows=40, seed=0).domains
+
+
+def test_same_as_scikit_learn_s_cross_validation(domains):
+    methods = rivals(RegretOptimalRegressor(focal_name=domains.focal), focal=domains.focal)
+    found = compare_nested(domains, methods, folds=4, repeats=2, seed=7)
+    focal, sources = domains.focal_domain, Sources.from_domains(domains)
+    for each in found:
+        losses = np.zeros(focal.n_rows)
+        for repeat in range(2):
+            cuts = KFold(4, shuffle=True, random_state=7 + repeat)
+            out = cross_val_predict(methods[each.method], focal.X, focal.y, cv=cuts, params={"sources": sources})
+            losses += (out - focal.y) ** 2 / 2
+        assert each.error == pytest.approx(np.sqrt(losses.mean()))
+        assert each.failures == 0
+    assert found[0].ratio == pytest.approx(found[0].error / found[1].error)
+
+
+def test_test_rows_are_unseen(domains):
+    """A fit that remembers its rows would make no error on them."""
+
+    class Memory(LocalRegressor):
+        def fit(self, X, y, sample_weight=None, *, sources=None):
+            self.known_ = {tuple(row): value for row, value in zip(X.tolist(), y.tolist())}
+            return super().fit(X, y, sample_weight, sources=sources)
+
+        def predict(self, X, return_std=False):
+            assert not any(tuple(row) in self.known_ for row in np.asarray(X).tolist())
+            return super().predict(X)
+
+    (found,) = compare_nested(domains, {"memory": Memory()})
+    assert found.failures == 0
+    assert found.ratio is None
+
+
+def test_interval_of_the_ratio_agrees_with_a_bootstrap():
+    rng = np.random.default_rng(0)
+    shared = rng.standard_normal(400)
+    ours, base = (0.8 * shared + 0.3 * rng.standard_normal(400)) ** 2, (shared + 0.2 * rng.standard_normal(400)) ** 2
+    found = _summary("ours", _Record([[loss] for loss in ours]), base, 0.5)
+    rows = rng.integers(400, size=(4000, 400))
+    ratios = np.sqrt(ours[rows].mean(axis=1) / base[rows].mean(axis=1))
+    np.testing.assert_allclose([found.ratio_low, found.ratio_high], np.quantile(ratios, [0.025, 0.975]), rtol=0.01)
+    spread = np.sqrt(ours[rows].mean(axis=1)).std()
+    assert found.standard_error == pytest.approx(spread, rel=0.1)
+
+
+def test_classes_are_judged_by_the_share_of_wrong_ones():
+    rng = np.random.default_rng(0)
+
+    def draw(name, rows):
+        X = rng.standard_normal((rows, 2))
+        return Domain(name, X, (X[:, 0] + 0.7 * rng.standard_normal(rows) > 0).astype(float))
+
+    domains = Domains((draw("a", 20), draw("b", 60)), focal="a")
+    methods = rivals(RegretOptimalClassifier(focal_name="a"), classes=True, focal="a")
+    found = compare_nested(domains, methods, classes=True)
+    focal, cuts = domains.focal_domain, KFold(5, shuffle=True, random_state=0)
+    for each in found:
+        out = cross_val_predict(
+            methods[each.method], focal.X, focal.y, cv=cuts, params={"sources": Sources.from_domains(domains)}
+        )
+        assert each.error == pytest.approx(np.mean(out != focal.y))
+
+
+def test_a_focal_fold_of_one_class_is_no_failure():
+    X = np.arange(12.0)[:, None]
+    y = np.r_[np.zeros(11), 1.0]
+    domains = Domains((Domain("a", X, y), Domain("b", X, (X[:, 0] > 5).astype(float))), focal="a")
+    found = compare_nested(domains, rivals(RegretOptimalClassifier(), classes=True), classes=True, folds=12)
+    assert [each.failures for each in found] == [0, 0, 0, 0]
+
+
+def test_held_out_rows(domains):
+    train, test = domains.split_focal(10, seed=0)
+    fitted = RegretOptimalRegressor().fit(train.focal_domain.X, train.focal_domain.y, sources=train)
+    ours, alone, *_ = compare_held_out(train, test, rivals(fitted))
+    assert ours.error == pytest.approx(np.sqrt(np.mean((fitted.predict(test.X) - test.y) ** 2)))
+    assert alone.ratio == 1.0
+    assert ours.seconds == 0.0
+
+
+def test_a_failure_is_counted_and_named(domains):
+    class Bad(LocalRegressor):
+        def fit(self, X, y, sample_weight=None, *, sources=None):
+            raise ValueError("no luck\nat all")
+
+    found = compare_nested(domains, {"bad": Bad(), "focal only": LocalRegressor()}, folds=3)
+    assert found[0] == Compared("bad", None, None, None, None, None, 0.0, 3, "ValueError: no luck")
+    assert found[1].error > 0
+    unfit = compare_nested(domains, {"ours": LocalRegressor(), "focal only": Bad()}, folds=3)
+    assert unfit[0].error == found[1].error
+    assert unfit[0].ratio is None
+
+
+def test_mistakes(domains):
+    with pytest.raises(ParameterError, match="at least 2"):
+        compare_nested(domains, {}, folds=1)
+    small, _ = domains.split_focal(19, seed=0)
+    with pytest.raises(DataError, match="has 4 rows"):
+        compare_nested(small, {})

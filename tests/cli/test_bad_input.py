@@ -1,0 +1,139 @@
+"""Bad input through the command line: a clear line and exit code 2, or a stated fallback."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cli.command_line import SITES, as_json, refused, run, sites, write_rows
+
+
+@pytest.fixture
+def data(tmp_path):
+    return sites(tmp_path / "data.csv")
+
+
+def append(file, *lines):
+    file.write_text(file.read_text() + "".join(f"{line}\n" for line in lines))
+    return file
+
+
+def test_a_source_with_one_row_is_noted(data):
+    facts = as_json("fit", append(data, "rome,0.5,red,4.1"), *SITES)
+    assert '1 domain has one row: "rome"' in facts["notes"]
+    assert {domain["name"]: domain["rows"] for domain in facts["domains"]}["rome"] == 1
+
+
+def test_a_focal_domain_with_one_row_falls_back_and_says_so(data):
+    arguments = ("fit", append(data, "rome,0.5,red,4.1"), "--target", "y", "--domain", "site", "--focal", "rome")
+    facts = as_json(*arguments)
+    assert '1 domain has one row: "rome"' in facts["notes"]
+    assert np.isfinite([domain["weight"] for domain in facts["domains"]]).all()
+    assert "one row" in run(*arguments).out
+
+
+@pytest.mark.parametrize("where", ["focal", "everywhere"])
+def test_a_constant_target_is_noted(tmp_path, where):
+    rng = np.random.default_rng(0)
+    rows = [["a", rng.normal(), 5] for _ in range(8)]
+    rows += [["b", rng.normal(), 5 if where == "everywhere" else round(rng.normal(), 3)] for _ in range(20)]
+    file = write_rows(tmp_path / "data.csv", ["site", "x", "y"], rows)
+    arguments = ("fit", file, "--target", "y", "--domain", "site", "--focal", "a")
+    facts = as_json(*arguments, "--out", tmp_path / "model.mixtune")
+    assert "every focal target is 5.0" in facts["notes"]
+    assert run(*arguments).code == 0
+    predicted = as_json("predict", tmp_path / "model.mixtune", file)["columns"]["prediction"]
+    if where == "everywhere":
+        assert predicted == pytest.approx([5.0] * 28)
+
+
+def test_a_column_missing_in_one_file(tmp_path):
+    write_rows(tmp_path / "a.csv", ["u", "v", "y"], [[1, 2, 3], [2, 3, 4]])
+    write_rows(tmp_path / "b.csv", ["u", "y"], [[1, 3], [2, 4]])
+    message = refused("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y")
+    assert '"v"' in message
+    assert "b.csv" in message
+    assert "--ignore" in message
+    assert run("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y", "--ignore", "v").code == 0
+
+
+def test_text_where_numbers_belong(data):
+    message = refused("fit", append(data, "paris,1.2 kg,red,3.0"), *SITES)
+    assert '"size"' in message
+    assert "1.2 kg" in message or "text" in message
+
+
+def test_text_in_the_target(data):
+    message = refused("fit", append(data, "paris,1.0,red,ten"), *SITES)
+    assert '"y"' in message
+    assert "ten" in message
+
+
+def test_a_date(tmp_path):
+    rows = [["a", f"2024-01-{day:02}", day] for day in range(1, 9)]
+    file = write_rows(tmp_path / "data.csv", ["site", "day", "y"], rows)
+    message = refused("fit", file, "--target", "y", "--domain", "site", "--focal", "a")
+    assert "turn dates into numbers" in message
+
+
+def test_an_unknown_focal_label(data):
+    message = refused("fit", data, "--target", "y", "--domain", "site", "--focal", "berln")
+    assert "0 focal rows" in message
+    assert 'did you mean "berlin"?' in message
+    assert "--focal LABEL" in refused("fit", data, "--target", "y", "--domain", "site")
+
+
+def test_no_focal_rows_left(data):
+    data.write_text("site,size,colour,y\nberlin,1,red,\nparis,1,red,2\nparis,2,blue,3\nparis,3,red,4\n")
+    message = refused("fit", data, *SITES, "--drop-missing-target")
+    assert 'every row of the focal domain "berlin" lacks a target' in message
+
+
+def test_an_empty_focal_file(tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n")
+    write_rows(tmp_path / "b.csv", ["x", "y"], [[1, 2], [2, 3]])
+    assert "has no rows" in refused("fit", tmp_path / "a.csv", tmp_path / "b.csv", "--target", "y")
+
+
+def test_duplicate_columns(tmp_path):
+    file = write_rows(tmp_path / "data.csv", ["x", "x", "y"], [[1, 2, 3], [2, 3, 4]])
+    assert '"x"' in refused("fit", file, "--target", "y")
+
+
+def test_whole_numbers_beyond_what_floats_tell_apart(tmp_path):
+    file = write_rows(tmp_path / "data.csv", ["x", "y"], [[2**53 + 1, 3], [2**64 + 7, 4], [5, 6]])
+    message = refused("fit", file, "--target", "y")
+    assert "beyond 2^53" in message
+    assert "--ignore x" in message
+
+
+def test_a_million_domain_labels(tmp_path):
+    file = tmp_path / "data.csv"
+    file.write_text("id,x,y\n" + "\n".join(f"{i},{i % 7},{i % 5}" for i in range(1_000_000)) + "\n")
+    message = refused("fit", file, "--target", "y", "--domain", "id", "--focal", "3")
+    assert "1,000,000" in message or "1000000" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--ignore", "colr"), 'did you mean "colour"?'),
+        (("--target", "z"), '"z"'),
+        (("--missing", "drop"), '"refuse" or "impute"'),
+        (("--target-kind", "text"), '"auto", "number" or "classes"'),
+        (("--encoding", "latin-99"), "is unknown"),
+        (("--decimal", ";"), 'must be "." or ","'),
+        (("--domain", "town"), '"town"'),
+    ],
+)
+def test_options_that_do_not_fit(data, options, words):
+    assert words in refused("fit", data, *SITES, *options)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    assert "is not a file" in refused("fit", tmp_path / "no.csv", "--target", "y")
+    assert "is a folder" in refused("fit", tmp_path, "--target", "y")
+    (tmp_path / "a.xlsx").write_text("x")
+    assert "unknown kind" in refused("fit", tmp_path / "a.xlsx", "--target", "y")
+    (tmp_path / "b.csv").write_bytes("größe,y\n1,2\n2,3\n".encode("latin-1"))
+    assert '--encoding "latin-1"' in refused("fit", tmp_path / "b.csv", "--target", "y")

@@ -1,0 +1,81 @@
+"""``mixtune compare``: ours against the plain alternatives, on the user's own data."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from cli.command_line import SITES, as_json, refused, run, sites, write_rows
+
+METHODS = ["ours", "focal only", "joint", "mean of locals"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    return sites(tmp_path / "data.csv", rows=(15, 60, 60))
+
+
+def test_table_and_file(tmp_path, data):
+    out = tmp_path / "results.csv"
+    done = run("compare", data, *SITES, "--folds", "3", "--out", out)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    for words in (*METHODS, "Nested cross-validation", 'unseen rows of "berlin"'):
+        assert words in done.out
+    assert max(len(line) for line in done.out.splitlines() if str(tmp_path) not in line) <= 80
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert [row["method"] for row in rows] == METHODS
+    assert "exists" in refused("compare", data, *SITES, "--out", out)
+
+
+def test_json(data):
+    facts = as_json("compare", data, *SITES, "--folds", "3", "--repeats", "2", "--seed", "4")
+    ours, alone, joint, _ = facts["methods"]
+    assert [row["method"] for row in facts["methods"]] == METHODS
+    assert (alone["ratio"], alone["ratio_low"], alone["ratio_high"]) == (1, 1, 1)
+    assert ours["ratio"] == pytest.approx(ours["error"] / alone["error"])
+    assert ours["ratio_low"] < ours["ratio"] < ours["ratio_high"]
+    # Half of the other rows say the opposite, so pooling them all must do harm that ours avoids.
+    assert ours["error"] < joint["error"]
+    again = as_json("compare", data, *SITES, "--folds", "3", "--repeats", "2", "--seed", "4")
+    for row in (*facts["methods"], *again["methods"]):
+        row.pop("seconds")
+    assert facts == again
+
+
+def test_more_folds_than_rows(data):
+    done = run("compare", data, *SITES, "--folds", "100")
+    assert "15 folds" in done.out
+
+
+def test_classes(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [
+        [site, x := rng.normal(), "yes" if x + 0.9 * rng.normal() > 0 else "no"] for site in "ab" for _ in range(25)
+    ]
+    file = write_rows(tmp_path / "data.csv", ["site", "x", "sold"], rows)
+    facts = as_json("compare", file, "--target", "sold", "--domain", "site", "--focal", "a")
+    assert facts["error"] == "share of wrong classes"
+    for row in facts["methods"]:
+        assert 25 * row["error"] == pytest.approx(round(25 * row["error"]))
+        assert 0 < row["error"] < 0.5
+
+
+def test_too_few_focal_rows(tmp_path):
+    data = sites(tmp_path / "data.csv", rows=(4, 20, 20))
+    assert "has 4 rows, too few to hold some out" in refused("compare", data, *SITES)
+
+
+def test_a_method_that_fails_ends_with_1(data, monkeypatch):
+    from mixtune.estimators import JointRegressor
+
+    def fail(self, *_, **__):
+        raise ValueError("no [luck] today")
+
+    monkeypatch.setattr(JointRegressor, "fit", fail)
+    done = run("compare", data, *SITES)
+    assert done.code == 1
+    assert "joint failed in 5 fits: ValueError: no [luck] today" in " ".join(done.out.split())
+    assert "ours" in done.out

@@ -1,0 +1,145 @@
+"""``mixtune predict``: rows in, the same rows with predictions out."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+from io import StringIO
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+from cli.command_line import SITES, as_json, in_process, refused, run, sites, write_rows
+from mixtune.estimators import LocalRegressor, load
+
+NEW = "id,colour,size\n007,red,1.50\n008,blue,-2\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("predict")
+    assert run("fit", sites(folder / "data.csv"), *SITES, "--out", folder / "model.mixtune").code == 0
+    (folder / "new.csv").write_text(NEW)
+    rng = np.random.default_rng(0)
+    rows = [
+        [site, x := rng.normal(), "yes" if x + 0.3 * rng.normal() > 0 else "no"] for site in "ab" for _ in range(25)
+    ]
+    classes = write_rows(folder / "classes.csv", ["site", "x", "sold"], rows)
+    fitted = run("fit", classes, "--target", "sold", "--domain", "site", "--focal", "a", "--out", folder / "c.mixtune")
+    assert fitted.code == 0
+    return folder
+
+
+def rows_of(text, separator=","):
+    return list(csv.DictReader(StringIO(text), delimiter=separator))
+
+
+def test_to_the_terminal(folder):
+    done = in_process("predict", folder / "model.mixtune", folder / "new.csv", "--interval", "0.9", "--std")
+    assert done.code == 0, done.err
+    rows = rows_of(done.out)
+    assert [(row["id"], row["colour"], row["size"]) for row in rows] == [("007", "red", "1.50"), ("008", "blue", "-2")]
+    model = load(folder / "model.mixtune")
+    X = np.array([[1.5, 1.0], [-2.0, 0.0]])
+    predictions, std = model.predict(X, return_std=True)
+    lower, upper = model.predict_interval(X, coverage=0.9)
+    for name, values in {"prediction": predictions, "std": std, "lower": lower, "upper": upper}.items():
+        np.testing.assert_allclose([float(row[name]) for row in rows], values)
+    # Notes must not get into the CSV.
+    assert 'left out: "id"' in done.err
+
+
+def test_json(folder):
+    facts = as_json("predict", folder / "model.mixtune", folder / "new.csv", "--interval", "0.8")
+    assert facts["rows"] == 2
+    assert set(facts["columns"]) == {"prediction", "lower", "upper"}
+    assert (facts["target"], facts["focal"], facts["written"]) == ("y", "berlin", None)
+
+
+def test_to_files(folder, tmp_path):
+    predict = ("predict", folder / "model.mixtune", folder / "new.csv", "--out")
+    done = run(*predict, tmp_path / "out.csv")
+    assert (done.code, done.out) == (0, "")
+    assert "Wrote 2 rows to" in done.err
+    assert run(*predict, tmp_path / "out.tsv").code == 0
+    assert run(*predict, tmp_path / "out.parquet").code == 0
+    rows = rows_of((tmp_path / "out.csv").read_text())
+    assert rows == rows_of((tmp_path / "out.tsv").read_text(), "\t")
+    table = parquet.read_table(tmp_path / "out.parquet").to_pydict()
+    assert table["size"] == [1.5, -2.0]
+    assert table["prediction"] == [float(row["prediction"]) for row in rows]
+    assert "exists" in refused(*predict, tmp_path / "out.csv")
+    assert run(*predict, tmp_path / "out.csv", "--force").code == 0
+    assert "must end in" in refused(*predict, tmp_path / "out.xlsx")
+
+
+def test_parquet_in(folder, tmp_path):
+    run("predict", folder / "model.mixtune", folder / "new.csv", "--out", tmp_path / "a.parquet")
+    table = parquet.read_table(tmp_path / "a.parquet").drop_columns(["prediction"])
+    parquet.write_table(table, tmp_path / "new.parquet")
+    done = run("predict", folder / "model.mixtune", tmp_path / "new.parquet")
+    assert rows_of(done.out)[1]["size"] == "-2.0"
+
+
+def test_written_as_the_input_is(folder, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("colour;size\nred;1,5\n")
+    done = run("predict", folder / "model.mixtune", new, "--separator", ";", "--decimal", ",")
+    assert done.code == 0, done.err
+    (row,) = rows_of(done.out, ";")
+    assert row["size"] == "1,5"
+    expected = load(folder / "model.mixtune").predict([[1.5, 1.0]])
+    assert float(row["prediction"].replace(",", ".")) == pytest.approx(float(expected[0]))
+
+
+def test_classes(folder):
+    predict = ("predict", folder / "c.mixtune", folder / "classes.csv")
+    facts = as_json(*predict, "--proba")
+    assert set(facts["columns"]["prediction"]) == {"no", "yes"}
+    shares = np.array([facts["columns"]["probability of no"], facts["columns"]["probability of yes"]])
+    np.testing.assert_allclose(shares.sum(axis=0), 1.0)
+    likelier = np.array(["no", "yes"])[shares.argmax(axis=0)]
+    assert likelier.tolist() == facts["columns"]["prediction"]
+    assert "use --proba" in refused(*predict, "--interval", "0.9")
+
+
+def test_rows_of_other_domains_are_noted(folder):
+    done = run("predict", folder / "model.mixtune", folder / "data.csv")
+    assert 'other than "berlin"' in " ".join(done.err.split())
+
+
+def test_mistakes(folder, tmp_path):
+    model, new = folder / "model.mixtune", tmp_path / "new.csv"
+
+    def with_rows(text, *options):
+        new.write_text(text)
+        return refused("predict", model, new, *options)
+
+    assert "has no column" in with_rows("size\n1\n")
+    assert "missing value" in with_rows("size,colour\n,red\n")
+    assert 'has a column "prediction" already' in with_rows("size,colour,prediction\n1,red,2\n")
+    assert "has no rows" in with_rows("size,colour\n")
+    assert "must be between 0 and 1" in with_rows(NEW, "--interval", "90")
+    assert "need at least" in with_rows(NEW, "--interval", "0.99")
+    assert "--proba is for classes" in with_rows(NEW, "--proba")
+    assert "there is no file" in refused("predict", tmp_path / "no.mixtune", new)
+    (tmp_path / "cut.mixtune").write_bytes(model.read_bytes()[:-50])
+    assert "cut.mixtune" in refused("predict", tmp_path / "cut.mixtune", new)
+    assert "new.csv" in refused("predict", new, new)
+    own = LocalRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).save(tmp_path / "own.mixtune")
+    assert "was saved in Python" in refused("predict", own, new)
+
+
+def test_a_reader_that_stops_early_sees_no_traceback(folder, tmp_path):
+    new = tmp_path / "many.csv"
+    new.write_text("colour,size\n" + "red,1.5\n" * 30_000)
+    command = [sys.executable, "-c", "from mixtune.cli import main; main()", "predict", folder / "model.mixtune", new]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline().startswith("colour,size,prediction")
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=60)
+    assert errors == ""

@@ -1,0 +1,339 @@
+"""The page about a fit: whole, the same each time, safe for any name, and true to the model."""
+
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mixtune.errors import DataError
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressor, RegretOptimalRegressorCV, load
+from mixtune.report.page import report_html, write_report
+from mixtune.report.page._verdict import HELP_MARGIN
+from mixtune.report.page._words import clean, escape
+from mixtune.selection import TransferGain
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror='alert(2)'>",
+    "&lt;b&gt; & co",
+    "🏫 école 学校 مدرسة",
+    "x" * 300,
+    "turned \u202e around \x00 \ud800",
+    "</title></svg></style>",
+]
+SECTIONS = ["datasets", "comparison", "path", "rows", "removal", "average", "settings", "words"]
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag is closed in its turn, no id stands twice."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.ids, self.attributes, self.texts, self.cells = [], [], [], [], {}, {}
+        self.title = ""
+        self.feed(text)
+        self.close()
+        assert self.open == [], f"never closed: {self.open}"
+        assert len(set(self.ids)) == len(self.ids)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in VOID:
+            self.open.append((tag, dict(attributes)))
+
+    def handle_startendtag(self, tag, attributes):
+        assert "svg" in [name for name, _ in self.open], f"<{tag}/> closes itself only inside an SVG"
+        self.tags.append(tag)
+        self.attributes += attributes
+
+    def handle_endtag(self, tag):
+        opened, _ = self.open.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data):
+        if [name for name, _ in self.open] == ["html", "head", "title"]:
+            self.title += data
+        for _, attributes in self.open:
+            if "id" in attributes:
+                self.texts[attributes["id"]] = self.texts.get(attributes["id"], "") + data
+        if self.open and "figure" in self.open[-1][1].get("class", ""):
+            label = next((a["data-label"] for _, a in reversed(self.open) if "data-label" in a), "")
+            self.cells.setdefault(label, []).append(data)
+
+    def handle_pi(self, data):
+        raise AssertionError(data)
+
+    def unknown_decl(self, data):
+        raise AssertionError(data)
+
+
+def make_rows(n_sources, n_focal=20, *, names=None, outputs=None, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def draw(n, shift):
+        X = rng.standard_normal((n, 3))
+        y = 60 + 10 * (X @ (np.array([1.0, -0.5, 0.3]) + shift) + 0.6 * rng.standard_normal(n))
+        return X, y if outputs is None else np.stack([y * (k + 1) for k in range(outputs)], axis=1)
+
+    X, y = draw(n_focal, 0.0)
+    names = names or [f"school {k + 1}" for k in range(n_sources)]
+    sources = {name: draw(int(rng.integers(8, 30)), rng.uniform(-0.4, 0.4)) for name in names}
+    return {"X": X, "y": y, "sources": sources}
+
+
+def fit(rows, estimator=None):
+    return (estimator or RegretOptimalRegressorCV()).fit(rows["X"], rows["y"], sources=rows["sources"])
+
+
+def read(model, rows, **options):
+    text = report_html(model, **rows, **options)
+    # What would show in attributes or words if a number had gone astray.
+    assert not re.search(r'="[^"]*\b(nan|inf|None)\b', text)
+    assert not re.search(r">[^<]*\b(nan|inf|None)\b", text)
+    return Page(text)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return make_rows(12)
+
+
+@pytest.fixture
+def model(rows):
+    return fit(rows)
+
+
+def test_the_page_is_whole_and_in_order(model, rows):
+    page = read(model, rows, target="score")
+    assert [name for name in page.ids if name in SECTIONS] == SECTIONS
+    assert page.tags.count("svg") == 6
+    assert page.tags.count("desc") == 6
+    labelled = [value.split() for name, value in page.attributes if name == "aria-labelledby"]
+    assert all(part in page.ids for value in labelled for part in value)
+    assert page.title == "Predicting score for focal"
+    assert read(model, rows, title="A & B").title == "A & B"
+
+
+def test_nothing_is_fetched_or_run(model, rows):
+    text = report_html(model, **rows)
+    for outside in ("http:", "https:", "//", "<script", "src=", "url(", "@import", "@font-face", "javascript:"):
+        assert outside not in text
+    assert "default-src 'none'" in text
+
+
+def test_the_same_model_gives_the_same_page(rows):
+    first, second = (report_html(fit(rows), **rows) for _ in range(2))
+    assert first == second
+    assert "2026-11-15" not in first
+    assert "2026-11-15" in report_html(fit(rows), **rows, date="2026-11-15")
+
+
+def test_names_never_become_markup():
+    rows = make_rows(0, names=HOSTILE)
+    model = fit(rows, RegretOptimalRegressorCV(focal_name="<b>focal</b>"))
+    text = report_html(model, **rows, target="</h1><script>", settings={"<a>": "<b>"}, notes=["<i>note</i>"])
+    page = Page(text)
+    plain = read(fit(make_rows(7)), make_rows(7), notes=["note"])
+    assert set(page.tags) == set(plain.tags)
+    assert not any(name.startswith("on") for name, _ in page.attributes)
+    assert "script" not in page.tags
+    for name in HOSTILE:
+        assert clean(name)[:30] in page.texts["datasets"]
+    assert "\u202e" not in text
+    text.encode("utf-8")
+
+
+@given(st.text())
+def test_escaped_text_reads_back_as_it_was(text):
+    seen = []
+
+    class Reader(HTMLParser):
+        def handle_data(self, data):
+            seen.append(data)
+
+        def handle_starttag(self, tag, attributes):
+            seen.extend(value for _, value in attributes)
+
+    reader = Reader(convert_charrefs=True)
+    reader.feed(f'<p title="{escape(text)}">{escape(text)}</p>')
+    reader.close()
+    assert seen[0] == clean(text)
+    assert "".join(seen[1:]) == clean(text)
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ((0.14, 0.09, 0.18), "Transfer cut the error by 14% (95% interval 9 to 18%);"),
+        ((-0.05, -0.09, -0.02), "Transfer made the error 5% worse (95% interval 2 to 9%);"),
+        (
+            (0.02, -0.03, 0.07),
+            "Transfer did not change the error measurably (2% lower; 95% interval 3% higher to 7% lower);",
+        ),
+        (
+            (-0.02, -0.07, 0.03),
+            "Transfer did not change the error measurably (2% higher; 95% interval 7% higher to 3% lower);",
+        ),
+        ((0.0, -math.inf, 1.0), "Whether transfer helps cannot be judged"),
+    ],
+)
+def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_plays=None)
+    assert read(model, rows).texts["verdict"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ([0.02] * 12, "; all 12 datasets helped."),
+        ([0.02] * 5 + [-0.01] + [0.0] * 6, "; 5 of 12 datasets helped."),
+        ([-0.02] + [0.0] * 11, "; none of 12 datasets helped on its own."),
+        ([HELP_MARGIN] * 12, "; none of 12 datasets matters on its own."),
+    ],
+)
+def test_datasets_that_helped_are_counted(changes, words, model, rows):
+    model._removals = tuple(replace(r, change=c) for r, c in zip(model.removal_effects(), changes))
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith(words)
+    assert page.texts["datasets"].count("helped") == sum(c > HELP_MARGIN for c in changes)
+    assert page.texts["datasets"].count("hurt") == sum(c < -HELP_MARGIN for c in changes)
+
+
+def test_numbers_are_those_of_the_model(model, rows):
+    page = read(model, rows)
+    weights = [float(text.rstrip("%")) for text in page.cells["weight"]]
+    assert weights[0] == pytest.approx(100 * model.weights_.values[0], abs=0.051)
+    assert weights[1:] == sorted(weights[1:], reverse=True)
+    assert sum(weights) == pytest.approx(100, abs=0.05 * len(weights))
+    assert f"{math.sqrt(model.loo_error_):.2f}" in page.texts["removal"]
+    assert f"{model.distances_.sampling_floor.value:.3g}" in page.texts["datasets"]
+    shown = [float(text.rstrip("%").replace("\u2212", "-")) for text in page.cells["error changes by"]]
+    wanted = sorted((100 * r.change for r in model.removal_effects()), key=abs, reverse=True)
+    np.testing.assert_allclose(shown, wanted, atol=0.051)
+    ridges = [c.effective_ridge for c in model.candidates_]
+    assert f"{ridges[0]:.3g}" in page.texts["path"] or f"{ridges[0]:,.0f}" in page.texts["path"]
+    assert f"{len(ridges)} candidate fits" in page.texts["average"]
+
+
+def test_without_sources():
+    page = read(fit(bare := make_rows(0) | {"sources": None}), bare)
+    assert page.texts["verdict"].startswith("No other datasets were given")
+    assert not {"datasets", "comparison", "removal"} & set(page.ids)
+    assert {"rows", "average", "settings", "words"} <= set(page.ids)
+
+
+def test_one_source():
+    page = read(fit(rows := make_rows(1)), rows)
+    assert re.search("the one other dataset (helped|did not help)", page.texts["verdict"])
+
+
+def test_two_hundred_sources_fold_away():
+    page = read(fit(rows := make_rows(200)), rows)
+    assert page.tags.count("details") == 2
+    assert "185 more datasets with" in page.texts["datasets"]
+    assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
+
+
+@pytest.mark.parametrize(("outputs", "charts", "words"), [(2, 4, "each has its own"), (5, 2, "show the first")])
+def test_several_outputs(outputs, charts, words):
+    rows = make_rows(4, outputs=outputs)
+    page = read(fit(rows), rows, target=[f"mark {k}" for k in range(outputs)])
+    assert page.tags.count("svg") == 4 + charts
+    assert words in page.texts["rows"]
+    assert "mark 0" in page.texts["rows"]
+
+
+@pytest.mark.parametrize("levels", [2, 3])
+def test_classes(levels):
+    rows = make_rows(4, 40)
+    cuts = np.quantile(rows["y"], np.linspace(0, 1, levels + 1)[1:-1])
+
+    def label(y):
+        return np.array([f"<{k}>" for k in range(levels)])[np.searchsorted(cuts, y)]
+
+    rows = {
+        "X": rows["X"],
+        "y": label(rows["y"]),
+        "sources": {k: (X, label(y)) for k, (X, y) in rows["sources"].items()},
+    }
+    model = fit(rows, RegretOptimalClassifierCV())
+    page = read(model, rows)
+    scores = model.regressor_.loo_predictions_
+    guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
+    right = int(np.sum(model.classes_[guessed] == rows["y"]))
+    assert f"{right} of 40 are right" in page.texts["rows"]
+    counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
+    assert sum(counts) == 40
+
+
+def test_few_rows_say_what_is_missing():
+    few = read(fit(rows := make_rows(3, 4)), rows)
+    assert "No 90% intervals" in few.texts["rows"]
+    rows = make_rows(3, 1)
+    one = read(fit(rows), rows)
+    assert "too few focal rows" in report_html(fit(rows), **rows)
+    assert "∞" not in "".join(one.texts.values())
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e12])
+def test_any_unit(scale):
+    rows = make_rows(3)
+    rows = rows | {"y": rows["y"] * scale, "sources": {k: (X, y * scale) for k, (X, y) in rows["sources"].items()}}
+    read(fit(rows), rows)
+
+
+def test_a_constant_target():
+    rows = make_rows(3)
+    rows = rows | {
+        "y": np.full(20, 5.0),
+        "sources": {k: (X, np.full(len(X), 5.0)) for k, (X, _) in rows["sources"].items()},
+    }
+    read(fit(rows), rows)
+
+
+def test_a_model_from_a_file(model, rows, tmp_path):
+    model.save(tmp_path / "a.mixtune")
+    page = read(load(tmp_path / "a.mixtune"), rows)
+    assert "Fit again to see it" in page.texts["removal"]
+    assert "equal share" in report_html(load(tmp_path / "a.mixtune"), **rows)
+
+
+def test_settings_hold_no_addresses(rows):
+    class Plain:
+        def transform(self, X):
+            return X
+
+    text = report_html(fit(rows, RegretOptimalRegressorCV(Plain())), **rows)
+    assert "0x" not in text
+    assert "Plain" in text
+
+
+def test_other_rows_are_refused(model, rows):
+    with pytest.raises(DataError, match="fitted to 20 focal rows"):
+        report_html(model, **rows | {"X": rows["X"][:5], "y": rows["y"][:5]})
+    with pytest.raises(DataError, match="only in one of the two, such as 'school 1'"):
+        report_html(model, **rows | {"sources": {k: v for k, v in rows["sources"].items() if k != "school 1"}})
+    with pytest.raises(DataError, match="X has 5 rows"):
+        report_html(model, **rows | {"X": rows["X"][:5]})
+    with pytest.raises(DataError, match="RegretOptimalRegressorCV"):
+        report_html(fit(rows, RegretOptimalRegressor()), **rows)
+
+
+def test_the_file_is_whole_or_not_there(model, rows, tmp_path):
+    path = write_report(tmp_path / "report.html", model, **rows)
+    assert path.read_text(encoding="utf-8") == report_html(model, **rows)
+    with pytest.raises(DataError, match="only in one"):
+        write_report(path, model, **rows | {"sources": None})
+    assert path.read_text(encoding="utf-8") == report_html(model, **rows)
+    with pytest.raises(DataError, match="is a folder"):
+        write_report(tmp_path, model, **rows)
+    with pytest.raises(DataError, match="does not exist"):
+        write_report(tmp_path / "no" / "report.html", model, **rows)

@@ -1,0 +1,183 @@
+"""The page in a real browser: nothing fetched, no errors, nothing cut off, readable on a phone."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import threading
+from html import unescape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from mixtune.estimators import RegretOptimalRegressorCV
+from mixtune.report.page import report_html
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+# The page may run nothing itself, so a page around it measures: what sticks out sideways, words in charts that are cut
+# off or lie on each other.
+MEASURE = """<!DOCTYPE html><html><head><link rel="icon" href="data:,"></head><body>
+<iframe id="f" src="/report.html" width="WIDTH" height="5000"></iframe><pre id="found"></pre><script>
+document.getElementById("f").onload = function () {
+  const page = this.contentDocument;
+  const found = {wide: page.documentElement.scrollWidth, cut: [], overlap: [], sticking: []};
+  const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1
+    && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
+  const meets = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+    && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+  for (const svg of page.querySelectorAll("svg")) {
+    const box = svg.getBoundingClientRect(), words = [...svg.querySelectorAll("text")];
+    const boxes = words.map(w => w.getBoundingClientRect());
+    boxes.forEach((b, i) => {
+      if (!inside(b, box)) found.cut.push(words[i].textContent);
+      for (let j = 0; j < i; j++)
+        if (meets(b, boxes[j])) found.overlap.push([words[i].textContent, words[j].textContent]);
+    });
+  }
+  for (const e of page.querySelectorAll("main *:not(.unseen)")) {
+    const b = e.getBoundingClientRect();
+    if (b.width && b.right > WIDTH + 1) found.sticking.push(e.tagName + "." + e.getAttribute("class"));
+  }
+  found.sections = [...page.querySelectorAll("section")].map(s => s.id);
+  found.background = getComputedStyle(page.body).backgroundColor;
+  found.smallest = Math.min(...[...page.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height));
+  document.getElementById("found").textContent = JSON.stringify(found);
+};</script></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def report():
+    rng = np.random.default_rng(0)
+
+    def draw(n, shift):
+        X = rng.standard_normal((n, 3))
+        return X, 60_000 + 1_000 * (X @ (np.array([1.0, -0.5, 0.3]) + shift) + 0.6 * rng.standard_normal(n))
+
+    names = [
+        "<script>alert(1)</script>",
+        "y" * 200,
+        *(f"a school with a rather long name, number {k}" for k in range(33)),
+    ]
+    X, y = draw(25, 0.0)
+    sources = {name: draw(20, rng.uniform(-0.4, 0.4)) for name in names}
+    model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    return report_html(model, X=X, y=y, sources=sources, target="price of a house in the old town")
+
+
+@pytest.fixture
+def serve():
+    """A server that says what it was asked for."""
+    asked, pages = [], {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            body = pages.get(self.path)
+            self.send_response(200 if body is not None else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write((body or "").encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield pages, asked, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def browse(url, tmp_path, *options):
+    """Run Chromium; return what it printed, and what its console said."""
+    command = [
+        *(CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--enable-logging=stderr"),
+        *("--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-extensions"),
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+        *(f"--user-data-dir={tmp_path / 'profile'}", *options, url),
+    ]
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return run.stdout, [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+
+
+def test_nothing_is_fetched_and_nothing_goes_wrong(report, serve, tmp_path):
+    pages, asked, home = serve
+    pages["/report.html"] = report
+    dom, console = browse(f"{home}/report.html", tmp_path, "--dump-dom")
+    assert console == []
+    assert asked == ["/report.html"]
+    for part in ("verdict", "datasets", "comparison", "path", "rows", "removal", "average", "settings", "words"):
+        assert f'id="{part}"' in dom
+    assert dom.count("<svg") == 6
+    assert "<script" not in dom
+
+
+def test_errors_and_fetches_would_be_seen(report, serve, tmp_path):
+    pages, asked, home = serve
+    broken = report.replace("<main>", '<main><img src="/a.png"><script>console.error("seen")</script>')
+    # With its own policy the page refuses to load and to run, and the console tells.
+    pages["/report.html"] = broken
+    _, console = browse(f"{home}/report.html", tmp_path, "--dump-dom")
+    assert len(console) >= 2
+    assert asked == ["/report.html"]
+    pages["/report.html"] = re.sub("<meta http-equiv[^>]*>", "", broken)
+    _, console = browse(f"{home}/report.html", tmp_path, "--dump-dom")
+    assert any("seen" in line for line in console)
+    assert "/a.png" in asked
+
+
+def measure(report, width, serve, tmp_path):
+    pages, _, home = serve
+    pages |= {"/report.html": report, "/measure.html": MEASURE.replace("WIDTH", str(width))}
+    options = ("--dump-dom", "--virtual-time-budget=5000", "--window-size=1400,1000")
+    dom, _ = browse(f"{home}/measure.html", tmp_path, *options)
+    found = json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]))
+    assert len(found["sections"]) == 8, "the page was not measured"
+    return found
+
+
+@pytest.mark.parametrize("width", [360, 768, 1200])
+def test_words_fit(width, report, serve, tmp_path):
+    found = measure(report, width, serve, tmp_path)
+    assert found["wide"] <= width
+    assert (found["cut"], found["overlap"], found["sticking"]) == ([], [], [])
+    assert found["smallest"] >= 9
+
+
+def test_words_that_do_not_fit_would_be_seen(report, serve, tmp_path):
+    found = measure(report.replace("svg text { font-size: 12px", "svg text { font-size: 40px"), 360, serve, tmp_path)
+    assert found["cut"]
+    assert found["overlap"]
+    wide = report.replace("<main>", '<main><div style="width:600px">wide</div>')
+    found = measure(wide, 360, serve, tmp_path)
+    assert found["wide"] > 360
+    assert found["sticking"]
+
+
+@pytest.mark.parametrize(("scheme", "paper"), [("1", "rgb(252, 251, 248)"), ("0", "rgb(20, 24, 26)")])
+def test_light_and_dark(scheme, paper, report, serve, tmp_path):
+    pages, _, home = serve
+    pages |= {"/report.html": report, "/measure.html": MEASURE.replace("WIDTH", "900")}
+    options = ("--dump-dom", "--virtual-time-budget=5000", f"--blink-settings=preferredColorScheme={scheme}")
+    dom, _ = browse(f"{home}/measure.html", tmp_path, *options)
+    assert paper in dom
+
+
+def test_it_can_be_opened_from_disk_and_printed(report, tmp_path):
+    (tmp_path / "report.html").write_text(report, encoding="utf-8")
+    url = (tmp_path / "report.html").as_uri()
+    _, console = browse(url, tmp_path, f"--screenshot={tmp_path / 'a.png'}", "--window-size=1200,2000")
+    assert console == []
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "a.png").stat().st_size > 20_000
+    browse(url, tmp_path, f"--print-to-pdf={tmp_path / 'a.pdf'}")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
