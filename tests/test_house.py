@@ -112,7 +112,8 @@ def test_public_names():
     promised = {
         *("Domain", "Domains", "RandomFeatures", "Identity", "Concatenate", "Moments", "WassersteinWeights"),
         *("PredictiveWeights", "EqualWeights", "wasserstein_distance", "RegretProblem", "RegretSolution"),
-        *("solve", "descend"),
+        *("solve", "descend", "RegretOptimalRegressor", "RegretOptimalRegressorCV", "RegretOptimalClassifier"),
+        *("RegretOptimalClassifierCV", "Sources", "load"),
     }
     assert promised <= set(mixtune.__all__)
     assert all(hasattr(mixtune, name) for name in mixtune.__all__)

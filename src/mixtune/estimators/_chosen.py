@@ -85,17 +85,20 @@ def path_of(choice: Choice) -> RidgePath:
     return RidgePath(choice.ridges[alike], choice.errors[alike], alike.index(top))
 
 
-def solution_of(prior: Prior, task: Task) -> RegretSolution:
+def solution_of(prior: Prior, task: Task, size: float = 1.0) -> RegretSolution:
     """The regret-optimal fine-tuning that a prior stands for: from its mean, in its metric, to its effective ridge.
 
     With S = L L' the features are ``U L``, targets are residuals of the prior mean, and transfer = stability are such
-    that together with the horizon they amount to noise/scale.
+    that together with the horizon they amount to noise/scale. The prior is one for targets divided by ``size``; the
+    solution is in the targets' own units.
     """
     rows = task.centred if prior.free_intercept else task
     root = np.sqrt(rows.weight)
     values, vectors = np.linalg.eigh(prior.covariance)
     metric = vectors * np.sqrt(np.maximum(values, 0.0))
-    moments = Moments.from_rows((rows.design @ metric) * root[:, None], root * (rows.y - rows.design @ prior.mean))
+    moments = Moments.from_rows(
+        (rows.design @ metric) * root[:, None], root * (rows.y - rows.design @ (size * prior.mean))
+    )
     start = np.zeros((1, metric.shape[1]))
 
     def problem(strength: float) -> RegretProblem:

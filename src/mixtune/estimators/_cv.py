@@ -45,6 +45,10 @@ WIDEST = 512
 HEAD_RIDGE = 1.0
 #: How far beyond the range of the training rows features may lie, as a part of that range.
 MARGIN = 0.1
+#: Left-out residuals below this part of the targets' standard deviation are rounding, and compared as zero.
+ROUNDING = 1e-12
+#: Fewer focal rows than this are stated.
+FEW = 5
 #: Most pairs of rows for which distances are computed without being asked for twice.
 PAIRS = 10**8
 
@@ -227,7 +231,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
             head, left_out = choice.without(index)
             task = choice.task
             after += float(task.error(left_out))
-            kept = choice.left_out if len(choice.left_out) == len(left_out) else choice.without(-1)[1]
+            kept = choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1]
             before += float(task.error(kept))
             moved += float(task.error(task.design @ (head - choice.head)))
         count = len(self._choices)
@@ -251,6 +255,9 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
 
     def _solve(self, prepared: Prepared) -> Solved:
         basis, notes = _basis(prepared, self.seed)
+        count = prepared.rows[0].weight.sum()
+        if count < FEW:
+            notes += (f"only {count:g} focal rows: leave-one-out says little about what suits them",)
         outputs = prepared.rows[0].targets.shape[1]
         tasks = [_tasks(prepared, output, basis) for output in range(outputs)]
         choices = [choose(own[0], own[1:], seed=self.seed) for own in tasks]
@@ -267,7 +274,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
                 "weights_": weights,
                 "effective_ridge_": float(np.mean([c.shares @ c.ridges for c in choices])),
                 "candidates_": candidates_of(choices[0], weights.names),
-                "solution_": solution_of(choices[0].prior, tasks[0][0]),
+                "solution_": solution_of(choices[0].prior, tasks[0][0], choices[0].size),
                 "ridge_path_": path_of(choices[0]),
                 **_comparisons(choices, tasks, heads, basis),
                 "n_plays_": min(c.n_plays for c in choices),
@@ -388,9 +395,11 @@ def _uncertainty_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats
     rows = prepared.rows[0]
     residuals = np.column_stack([choice.left_out for choice in choices])
     inflation = float(np.mean([choice.inflation for choice in choices]))
-    spreads = np.mean([choice.spreads for choice in choices], axis=0)
+    # Several outputs have a posterior each; they are taken to be equally uncertain everywhere.
+    single = len(choices) == 1
+    spreads = choices[0].spreads if single else np.ones(len(residuals))
     left_out = LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
-    posterior = posterior_of(choices[0], basis) if len(choices) == 1 else None
+    posterior = posterior_of(choices[0], basis) if single else None
     return Uncertainty.known(left_out, posterior)
 
 
@@ -410,9 +419,9 @@ def _comparisons(
             residuals["joint"].append(joint_left_out(own[0], own[1:]))
             residuals["mean of locals"].append(mean_left_out(own[0], choice.focal_left_out, local))
     weight = np.concatenate([own[0].weight for own in tasks])
-    ours = np.concatenate(residuals["ours"])
-    found = {
-        name: compare(name, ours, np.concatenate(parts), weight) for name, parts in residuals.items() if len(parts) > 0
-    }
+    least = np.repeat([ROUNDING * choice.size for choice in choices], len(tasks[0][0].y))
+    joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
+    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in joined.items()}
+    found = {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     return {"compared_": tuple(found.values()), "transfer_gain_": transfer_gain(found["focal only"], gains)}

@@ -28,6 +28,8 @@ PLAYS, PLAY_ROWS, PLAY_FOCAL = 24, 500, 1000
 JUDGED = 4000
 #: Weight of the pull towards equal shares at PLAYS plays; it grows as the square of what is missing.
 EQUAL = 0.005
+#: Residuals below this part of the targets' standard deviation are rounding.
+EXACT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,15 +115,16 @@ class Choice:
     task: Task
     pool: _Pool
 
-    def without(self, index: int) -> tuple[Floats, Floats]:
-        """Head, and residuals of left-out rows, with one source left out and the shares kept.
+    def without(self, index: int | None) -> tuple[Floats, Floats]:
+        """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
 
         The residuals are those of the rows that the candidates were judged on: all of them up to 4,000.
         """
         kept = np.ones(self.weights.shape[1])
-        kept[index] = 0.0
         shares = self.shares
-        if not kept.any():
+        if index is not None:
+            kept[index] = 0.0
+        if index is not None and not kept.any():
             shares = np.eye(len(shares))[_alone(self.labels, self.errors)]
             kept[index] = 1.0
         fits = self.pool.fits(self.task, kept)
@@ -174,7 +177,9 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     allowed = np.ones(len(sources))
     rng = np.random.default_rng(seed)
     judged = focal
-    if len(focal.y) > JUDGED:
+    # Some rows, with the sums of all, do for paths through d x d matrices only.
+    partly = len(focal.y) > max(JUDGED, focal.design.shape[1])
+    if partly:
         judged = focal.judged(np.sort(rng.choice(len(focal.y), JUDGED, replace=False)))
     fits = pool.fits(judged, allowed)
     heads, left_out = _stack([f.paths.heads for f in fits]), _stack([f.paths.left_out for f in fits])
@@ -185,11 +190,11 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     top = int(np.argmax(shares))
     leverages = _stack([f.paths.leverages for f in fits])
     own = leverages @ (judged.weight / judged.unit) * (len(focal.y) / len(judged.y))
-    alone = _alone(pool.labels, scores)
-    if len(focal.y) <= JUDGED:
-        rows = np.stack([_mix(shares, left_out), left_out[alone], leverages[top]])
+    focal_shares = np.eye(len(shares))[_alone(pool.labels, scores)] if sources else shares
+    if partly:
+        rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
-        rows = _all_rows(pool, focal, allowed, np.stack([shares, np.eye(len(shares))[alone]]), top)
+        rows = np.stack([_mix(shares, left_out), _mix(focal_shares, left_out), leverages[top]])
     return Choice(
         head=shares @ heads * size,
         labels=pool.labels,
@@ -228,7 +233,7 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
     n = len(focal.y)
     needed = n + max(8, n // 4)
     able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
-    most = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 3
+    most = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 4
     if n > PLAY_FOCAL or len(able) < 2 or len(sources) < LEARNED_SOURCES:
         return []
     if len(able) > most:
@@ -273,7 +278,8 @@ def _stacked(plays: Sequence[_Play], equal: Floats, pull: float, *, steps: int =
         weight = play.weight / play.weight.sum() / max(float(np.median(good)), 1e-12)
         # Two absurd rows must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(play.residuals), axis=1)))
-        kept = np.clip(play.residuals, -limit, limit) if limit > 0 else play.residuals
+        # Where a candidate is exact (targets that do not vary), the limit is 0 and the play says nothing.
+        kept = np.clip(play.residuals, -limit, limit)
         cross += (kept * weight) @ kept.T / len(plays)
     share = equal.copy()
     for _ in range(steps):
@@ -295,7 +301,8 @@ def _scores(task: Task, left_out: Floats) -> Floats:
     # A row of weight 2 counts as two rows, in the median as well.
     middle = np.quantile(size, 0.5, axis=1, weights=np.broadcast_to(task.weight, size.shape), method="inverted_cdf")
     limit = 3.0 * 1.4826 * float(np.min(middle))
-    if not 0 < limit < np.inf:
+    # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
+    if not EXACT < limit < np.inf:
         return task.error(left_out)
     with np.errstate(over="ignore", invalid="ignore"):
         loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
@@ -324,7 +331,8 @@ def _gains(plays: Sequence[_Play], shares: Floats) -> Floats:
     """Of each play: log of the root mean squared error on its test, of the average over the focal-only fit."""
     ours = np.array([(shares @ p.residuals) ** 2 @ (p.weight / p.weight.sum()) for p in plays])
     alone = np.array([p.errors[p.alone] for p in plays])
-    return 0.5 * np.log(np.maximum(ours, 1e-300) / np.maximum(alone, 1e-300))
+    # Targets have unit variance: an error below a thousandth (a play of one class only, say) counts as that.
+    return 0.5 * np.log(np.maximum(ours, 1e-6) / np.maximum(alone, 1e-6))
 
 
 def _alone(labels: Sequence[Label], scores: Floats) -> int:

@@ -96,9 +96,9 @@ class FocalFamily:
 
     def fits(self, task: Task, allowed: Floats) -> Fits:
         rows, ridges = task.centred, self._ridges(task)
-        n, width = rows.design.shape
+        width = rows.design.shape[1]
         # A prior N(0, I/ridge) with unit noise.
-        if width <= n:
+        if width <= rows.rows:
             eye = np.eye(width)[None]
             heads, leverages = primal_paths(rows, np.zeros((1, width)), eye, 1.0, 1.0 / ridges)
         else:
@@ -113,7 +113,7 @@ class FocalFamily:
     def _ridges(self, task: Task) -> Floats:
         rows = task.centred
         rank = max(min(task.count, rows.design.shape[1]), 1)
-        wide = rows.design.shape[1] > len(rows.y)
+        wide = rows.design.shape[1] > rows.rows
         size = float(np.vdot(rows.scaled, rows.scaled) if wide else np.trace(rows.gram)) / rank
         return FOCAL_RIDGES * (size if size > 0 else 1.0)
 

@@ -21,25 +21,28 @@ from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_path
 __all__ = ["PooledFamily"]
 
 #: rho: what part of a head's variance is the domain's own.
-OWN = (0.05, 0.2, 0.5)
+OWN = (0.1, 0.4)
 #: Multiples of the prior's covariance along a path.
 SCALES = np.array([0.1, 0.3, 1.0, 3.0, 10.0])
 #: Variance along the pooled head, relative to its square.
-STRETCHES = (0.0, 0.25)
-#: Sizes of the subsets of likeliest sources, and temperatures of softer weights.
+STRETCH = 0.25
+#: Sizes of the subsets of likeliest sources, and the temperature of softer weights.
 SIZES = (1, 2, 4, 8, 16)
-TEMPERATURES = (1.0, 4.0)
+TEMPERATURE = 2.0
+#: Most sources whose evidence is computed in full; of more, the error of their heads decides which are likeliest.
+WEIGHED = 12
 
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """One source about its own mean: eigenvalues and eigenvectors of its Gram matrix, U'y, noise, prior variance."""
+    """One source about its own mean: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head."""
 
     values: Floats
     vectors: Floats
     cross: Floats
     noise: float
     variance: float
+    head: Floats
 
     @classmethod
     def of(cls, task: Task) -> _Source:
@@ -67,7 +70,7 @@ class _Source:
         left_over = max(task.count - float(np.sum(filters[best] * values)) - float(task.intercept), 1.0)
         residuals = rows.y - rows.design @ heads[best]
         noise = max(float(rows.weight @ residuals**2) / left_over, 1e-10)
-        return cls(values, vectors, rows.cross, noise, noise / ridges[best])
+        return cls(values, vectors, rows.cross, noise, noise / ridges[best], heads[best])
 
     def message(self, own: float) -> tuple[Floats, Floats]:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
@@ -83,7 +86,7 @@ class _Source:
         mean = self.vectors @ (known * (self.vectors.T @ self.cross) / (self.noise + own * self.values))
         # own I + shared I outside the span of the source's rows, own I + known inside it.
         base = own + shared
-        if len(task.y) <= task.design.shape[1]:
+        if task.rows <= task.design.shape[1]:
             left = np.sqrt(task.weight) * (task.y - task.design @ mean)
             projected = task.scaled @ self.vectors
             kernel = base * (task.scaled @ task.scaled.T) + (projected * (known - shared)) @ projected.T
@@ -126,13 +129,8 @@ class PooledFamily:
 
     @cached_property
     def kinds(self) -> list[dict[str, float]]:
-        subsets = [{"sources": float(size)} for size in self.sizes] + [{"temperature": t} for t in TEMPERATURES]
-        return [
-            subset | {"own variance": own, "stretch": stretch}
-            for subset in subsets
-            for own in OWN
-            for stretch in STRETCHES
-        ]
+        subsets = [*({"sources": float(size)} for size in self.sizes), {"temperature": TEMPERATURE}]
+        return [subset | {"own variance": own} for subset in subsets for own in OWN]
 
     @property
     def labels(self) -> list[Label]:
@@ -141,39 +139,35 @@ class PooledFamily:
     def fits(self, task: Task, allowed: Floats) -> Fits:
         rows = task.centred
         heads, leverages, weights, ridges = [], [], [], []
-        dual = len(rows.y) <= rows.design.shape[1]
+        dual = rows.rows <= rows.design.shape[1]
         for weight in self._weights(rows, allowed):
             for place, own in enumerate(OWN):
                 mean, known = self._pool(weight, place, rows.design.T if dual else np.eye(rows.design.shape[1]))
-                for stretch in STRETCHES:
-                    fit, leverage, variance = self._path(rows, mean, known, own * self.variance, stretch, dual=dual)
-                    heads.append(fit)
-                    leverages.append(leverage)
-                    weights.append(np.tile(weight / weight.sum(), (len(SCALES), 1)))
-                    ridges.append(self.noise / (SCALES * variance))
+                fit, leverage, variance = self._path(rows, mean, known, own * self.variance, dual=dual)
+                heads.append(fit)
+                leverages.append(leverage)
+                weights.append(np.tile(weight / weight.sum(), (len(SCALES), 1)))
+                ridges.append(self.noise / (SCALES * variance))
         paths = Paths.of(task, np.vstack(heads), np.vstack(leverages), free_intercept=True)
         return Fits(paths, np.vstack(weights), np.concatenate(ridges))
 
     def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
         kind, scale = divmod(index, len(SCALES))
-        subset, rest = divmod(kind, len(OWN) * len(STRETCHES))
-        place, stretch = divmod(rest, len(STRETCHES))
+        subset, place = divmod(kind, len(OWN))
         weight = self._weights(task.centred, allowed)[subset]
         width = task.centred.design.shape[1]
         mean, known = self._pool(weight, place, np.eye(width))
-        covariance = OWN[place] * self.variance * np.eye(width) + known + STRETCHES[stretch] * np.outer(mean, mean)
+        covariance = OWN[place] * self.variance * np.eye(width) + known + STRETCH * np.outer(mean, mean)
         return Prior(mean, (covariance + covariance.T) / 2, self.noise, float(SCALES[scale]), True)
 
-    def _path(
-        self, rows: Task, mean: Floats, known: Floats, own: float, stretch: float, *, dual: bool
-    ) -> tuple[Floats, Floats, float]:
+    def _path(self, rows: Task, mean: Floats, known: Floats, own: float, *, dual: bool) -> tuple[Floats, Floats, float]:
         """One path; also the mean variance of its prior (in the dual form, over the directions of the rows)."""
         if dual:
-            spread = own * rows.design.T + known + stretch * np.outer(mean, rows.design @ mean)
+            spread = own * rows.design.T + known + STRETCH * np.outer(mean, rows.design @ mean)
             size = max(float(np.vdot(rows.design, rows.design)), 1e-300)
             variance = float(np.vdot(rows.design.T, spread)) / size
             return *dual_paths(rows, mean, spread, self.noise, SCALES), max(variance, 1e-300)
-        covariance = own * np.eye(len(mean)) + known + stretch * np.outer(mean, mean)
+        covariance = own * np.eye(len(mean)) + known + STRETCH * np.outer(mean, mean)
         factor = np.linalg.cholesky((covariance + covariance.T) / 2)
         heads, leverages = primal_paths(rows, mean[None], factor[None], self.noise, SCALES)
         return heads, leverages, max(float(np.trace(covariance)) / len(mean), 1e-300)
@@ -192,18 +186,28 @@ class PooledFamily:
 
     def _weights(self, rows: Task, allowed: Floats) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few in full, then softer ones."""
-        middle = OWN[len(OWN) // 2]
-        own, shared = middle * self.variance, (1 - middle) * self.variance
-        score = np.array(
-            [
-                source.evidence(rows, own, shared, self.noise) if usable else -np.inf
-                for source, usable in zip(self.sources, allowed)
-            ]
-        )
+        score = np.where(allowed > 0, self._scores(rows, allowed), -np.inf)
         order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
         found = []
         for size in self.sizes:
             weight = np.zeros(len(score))
             weight[order[:size]] = 1.0
             found.append(weight)
-        return found + [np.exp((score - score.max()) / temperature) for temperature in TEMPERATURES]
+        return [*found, np.exp((score - score.max()) / TEMPERATURE)]
+
+    def _scores(self, rows: Task, allowed: Floats) -> Floats:
+        """How likely each source makes the task's targets."""
+        if len(self.sources) > WEIGHED:
+            return -0.5 * rows.count * np.log(np.maximum(rows.mean_squares(self.heads), 1e-12))
+        own, shared = OWN[0] * self.variance, (1 - OWN[0]) * self.variance
+        return np.array(
+            [
+                source.evidence(rows, own, shared, self.noise) if usable else 0.0
+                for source, usable in zip(self.sources, allowed)
+            ]
+        )
+
+    @cached_property
+    def heads(self) -> Floats:
+        """The sources' own ridge heads (N, p)."""
+        return np.stack([source.head for source in self.sources])

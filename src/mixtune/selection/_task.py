@@ -56,6 +56,11 @@ class Task:
         return float(self.weight.sum())
 
     @cached_property
+    def rows(self) -> int:
+        """How many rows the sums are over: more than are here where only some are judged."""
+        return len(self.y)
+
+    @cached_property
     def unit(self) -> Floats:
         """What goes when a row is left out: one of its copies, or all of a row of weight below 1."""
         return np.minimum(self.weight, 1.0)
@@ -64,6 +69,13 @@ class Task:
         """Weighted mean squares over the last axis."""
         return (residuals**2) @ (self.weight / self.weight.sum())
 
+    def mean_squares(self, heads: Floats) -> Floats:
+        """Weighted mean squared errors of heads (K, d), over all rows behind the sums."""
+        if self.rows == len(self.y):
+            return self.error(self.y - heads @ self.design.T)
+        total = self.square - 2 * heads @ self.cross + np.sum((heads @ self.gram) * heads, axis=1)
+        return np.maximum(total, 0.0) / self.count
+
     def part(self, index: Any) -> Task:
         """Some of the rows."""
         return Task(self.design[index], self.y[index], self.weight[index], self.intercept)
@@ -71,7 +83,7 @@ class Task:
     def judged(self, index: Any) -> Task:
         """Some of the rows to leave out in turn, with the sums of all: enough for paths through d x d matrices."""
         found = self.part(index)
-        sums = {"gram": self.gram, "cross": self.cross, "square": self.square, "count": self.count}
+        sums = {"gram": self.gram, "cross": self.cross, "square": self.square, "count": self.count, "rows": self.rows}
         found.__dict__.update(sums)
         if self.intercept:
             found.__dict__.update(center=self.center, centred=self.centred.judged(index))
@@ -123,8 +135,9 @@ def primal_paths(task: Task, means: Floats, factors: Floats, noise: float, scale
     filters = scales[:, None] / (scales[:, None] * np.maximum(values, 0.0)[:, None] + noise)
     heads = means[:, None] + np.einsum("kji,kqi->kqj", basis, filters * pull[:, None])
     squares = (task.design @ basis) ** 2
-    leverages = task.unit * np.einsum("kni,kqi->kqn", squares, filters)
-    return heads.reshape(-1, heads.shape[-1]), leverages.reshape(-1, len(task.y))
+    leverages = task.unit * (filters @ np.swapaxes(squares, 1, 2))
+    count = len(means) * len(scales)
+    return heads.reshape(count, heads.shape[-1]), leverages.reshape(count, len(task.y))
 
 
 def dual_paths(task: Task, mean: Floats, spread: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
