@@ -36,7 +36,7 @@ def test_notes_do_not_say_where_the_files_lay(tmp_path):
     fitted = run("fit", data, *SITES, "--drop-missing-target", "--out", model, "--report", tmp_path / "r.html")
     assert fitted.code == 0, fitted.err
     (note,) = as_json("inspect", model)["notes"]
-    assert note == '1 rows of "data.csv" lack a target and are left out'
+    assert note == '1 row of "data.csv" without a target is left out'
     assert str(tmp_path) not in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 

@@ -205,7 +205,11 @@ def _read_part(path: Path, form: CsvFormat, roles: Roles) -> Part:
 
 def _dropped_notes(parts: Sequence[Part], kept: Sequence[NDArray[np.bool_]]) -> list[str]:
     lost = [(part.where, int((~rows).sum())) for part, rows in zip(parts, kept)]
-    return [f"{count} rows of {where} lack a target and are left out" for where, count in lost if count]
+    return [
+        f"{count} row{'s' if count > 1 else ''} of {where} without a target {'are' if count > 1 else 'is'} left out"
+        for where, count in lost
+        if count
+    ]
 
 
 def _check_focal_rows(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from array_api_compat import array_namespace, device, is_torch_array
+from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
 from mixtune.errors import DataError, ParameterError
 
@@ -76,7 +76,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
         ...
     mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns the map was made for
     """
-    rows = X.detach() if is_torch_array(X) else np.asarray(X)
+    rows = X.detach() if is_torch_array(X) else X if is_cupy_array(X) else np.asarray(X)
     if not array_namespace(rows).isdtype(rows.dtype, ("bool", "integral", "real floating")):
         raise DataError(f"X holds {rows.dtype}, not real numbers; encode it as numbers first")
     if rows.ndim != 2:
@@ -128,6 +128,6 @@ def back_to(like: Array, features: Array) -> Array:
     >>> back_to(np.zeros(1), np.ones(2))
     array([1., 1.])
     """
-    if not is_torch_array(like):
+    if not is_torch_array(like) and not is_cupy_array(like):
         return features
     return array_namespace(like).asarray(features, device=device(like))
