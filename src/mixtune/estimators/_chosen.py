@@ -138,9 +138,11 @@ def posterior_of(choice: Choice, basis: Floats | None) -> Posterior | None:
         constant = max(float(posterior[0, 0] + center @ posterior[1:, 0]), 0.0)
     values, vectors = np.linalg.eigh(slopes)
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
-    if basis is not None:
-        factor, center = basis @ factor, basis @ center
-    return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
+    if basis is None:
+        return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
+    # Without sources the prior N(0, scale I) remains outside the span of the rows.
+    rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
+    return Posterior(basis @ center, constant, 1.0, basis @ factor, basis, rest)
 
 
 def _domain_weights(choice: Choice, index: int, count: int) -> Floats:

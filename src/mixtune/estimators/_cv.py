@@ -111,7 +111,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
         freedom that comes from its rows; of the sources, the rest, as they make up the prior mean. ``scores`` are the
         mean squared errors of the domains' own heads on the focal rows.
     effective_ridge_ : float
-        The average effective ridge, on standardised features.
+        The average effective ridge (of its logarithm), on standardised features.
     candidates_ : tuple of Candidate
         What went into the average, largest share first (of the first output).
     solution_ : RegretSolution
@@ -210,7 +210,9 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
         return self._distances
 
     def removal_effects(self) -> tuple[Removal, ...]:
-        """What leaving out each source would change, in closed form with the shares of the candidates kept.
+        """What leaving out each source would change, in closed form.
+
+        The shares of the candidates are kept, and so is what was learned of how domains differ.
 
         A model that comes from a file knows it only if it was asked before it was saved.
         """
@@ -272,7 +274,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
             _uncertainty_of(choices, prepared, basis),
             {
                 "weights_": weights,
-                "effective_ridge_": float(np.mean([c.shares @ c.ridges for c in choices])),
+                "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
                 "candidates_": candidates_of(choices[0], weights.names),
                 "solution_": solution_of(choices[0].prior, tasks[0][0], choices[0].size),
                 "ridge_path_": path_of(choices[0]),
@@ -344,8 +346,12 @@ class RegretOptimalClassifierCV(LinearTransferClassifier):
 def _basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
     """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
     width = prepared.rows[0].X.shape[1]
-    if width <= WIDEST or len(prepared.rows) == 1:
+    if width <= WIDEST:
         return None, ()
+    if len(prepared.rows) == 1:
+        # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
+        alone = prepared.rows[0].X
+        return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
     pooled = np.concatenate([rows.X for rows in prepared.rows])
     if len(pooled) > 8 * WIDEST:
         keep = np.random.default_rng(seed).choice(len(pooled), 8 * WIDEST, replace=False)

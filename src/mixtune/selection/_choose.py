@@ -255,13 +255,13 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
 def _shares(scores: Floats, equal: Floats, plays: Sequence[_Play], count: float) -> Floats:
     """Shares of the candidates: stacked over plays, then tilted by leave-one-out."""
     share = equal
-    trust = 4.0
+    trust = 3.0
     if plays:
         share = _stacked(plays, equal, EQUAL * (PLAYS / len(plays)) ** 2)
-        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
+        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 3.0
     finite = np.isfinite(scores)
     if not finite.any():
-        # Nothing can be left out: the strongest ridge alone, or what the plays say.
+        # Nothing can be left out: what the plays say, or without any the last candidate.
         return share if plays else np.eye(len(scores))[-1]
     best = max(float(scores[finite].min()), 1e-12)
     with np.errstate(over="ignore"):

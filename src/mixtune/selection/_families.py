@@ -55,12 +55,6 @@ class Prior:
     scale: float
     free_intercept: bool
 
-    @property
-    def ridge(self) -> float:
-        """Effective ridge: what the covariance's mean variance amounts to on standardised features."""
-        slopes = np.diag(self.covariance)[0 if self.free_intercept else 1 :] if len(self.covariance) > 1 else [1.0]
-        return self.noise / (self.scale * max(float(np.mean(slopes)), 1e-300))
-
 
 @dataclass(frozen=True, eq=False)
 class Fits:

@@ -1,0 +1,304 @@
+"""The choice: shares, invariances, odd data, and simulated families where transfer helps or would hurt."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from mixtune.selection import Task, _choose, choose
+from mixtune.selection._choose import _Play, _shares, _stacked
+from selection.tasks import make_family, make_task
+
+
+def scaled(task, size):
+    return Task(task.design, size * task.y, task.weight, task.intercept)
+
+
+def assert_sound(choice, task, sources):
+    """Finite, on the simplex, of the right shapes, and the focal-only fit among the candidates."""
+    count = len(choice.labels)
+    assert choice.head.shape == (task.design.shape[1],)
+    for name in ("head", "shares", "ridges", "weights", "own", "play_gains", "spreads", "inflation", "size"):
+        assert np.all(np.isfinite(getattr(choice, name))), name
+    for name in ("errors", "left_out", "focal_left_out"):
+        assert not np.any(np.isnan(getattr(choice, name))), name
+    assert choice.shares.shape == choice.errors.shape == choice.ridges.shape == choice.own.shape == (count,)
+    np.testing.assert_allclose(choice.shares.sum(), 1)
+    assert choice.shares.min() >= 0
+    assert choice.weights.shape == (count, len(sources))
+    assert choice.left_out.shape == choice.spreads.shape == (len(task.y),)
+    assert ((choice.own >= 0) & (choice.own <= 1)).all()
+    assert "focal only" in {family for family, _ in choice.labels}
+    assert 1 <= choice.inflation <= 2
+    if len(sources):
+        sums = choice.weights.sum(axis=1)
+        np.testing.assert_allclose(sums[sums > 0], 1)
+        for index in range(min(len(sources), 3)):
+            head, left_out = choice.without(index)
+            assert np.isfinite(head).all()
+            assert not np.isnan(left_out).any()
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 9])
+@pytest.mark.parametrize("n", [1, 2, 20])
+def test_few_rows_and_few_sources(n, count):
+    focal, sources, _ = make_family(n=n, sizes=(30,) * count)
+    assert_sound(choose(focal, sources), focal, sources)
+    wide, others, _ = make_family(n=n, sizes=(30,) * min(count, 3), p=45)
+    assert_sound(choose(wide, others), wide, others)
+
+
+def same_head(focal, sources):
+    head = np.array([0.5, 1.0, -2.0, 0.7])
+    return [Task(t.design, t.design @ head, t.weight, True) for t in (focal, *sources)]
+
+
+ODD = {
+    "constant target here": lambda f, s: [Task(f.design, np.full(len(f.y), 3.0), f.weight, True), *s],
+    "constant target everywhere": lambda f, s: [
+        Task(t.design, np.full(len(t.y), 3.0), t.weight, True) for t in (f, *s)
+    ],
+    "zero target": lambda f, s: [scaled(t, 0.0) for t in (f, *s)],
+    "constant column": lambda f, s: [
+        Task(np.column_stack([t.design, np.zeros(len(t.y))]), t.y, t.weight, True) for t in (f, *s)
+    ],
+    "same column twice": lambda f, s: [
+        Task(np.column_stack([t.design, t.design[:, 1]]), t.y, t.weight, True) for t in (f, *s)
+    ],
+    "collinear sources": lambda f, s: [f, *(Task(t.design[:, [0, 1, 1, 1]], t.y, t.weight, True) for t in s)],
+    "no noise": same_head,
+    "a source of one row": lambda f, s: [f, s[0].part(slice(1)), *s[1:]],
+    "sources of one row": lambda f, s: [f, *(t.part(slice(1)) for t in s)],
+    "huge sources": lambda f, s: [f, *(scaled(t, 1e6) for t in s)],
+    "tiny sources": lambda f, s: [f, *(scaled(t, 1e-6) for t in s)],
+    "one huge source": lambda f, s: [f, scaled(s[0], 1e6), *s[1:]],
+    "light rows": lambda f, s: [Task(t.design, t.y, np.full(len(t.y), 1e-3), True) for t in (f, *s)],
+}
+
+
+@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_data(kind, count):
+    focal, *sources = ODD[kind](*make_family(n=12, sizes=(25,) * count)[:2])
+    assert_sound(choose(focal, sources), focal, sources)
+
+
+def test_a_constant_target_is_predicted_exactly_whatever_the_sources_say():
+    for p in (3, 45):
+        focal, sources, _ = make_family(n=15, sizes=(40,) * 4, p=p)
+        focal = Task(focal.design, np.full(15, 2.0), focal.weight, True)
+        found = choose(focal, sources)
+        np.testing.assert_allclose(focal.design @ found.head, 2.0, atol=1e-6)
+        np.testing.assert_allclose(found.left_out, 0.0, atol=1e-6)
+        assert np.abs(found.play_gains).max() < 20
+
+
+def test_noiseless_rows_are_recovered():
+    focal, *sources = same_head(*make_family(n=12)[:2])
+    np.testing.assert_allclose(choose(focal, sources).head, [0.5, 1.0, -2.0, 0.7], atol=1e-4)
+
+
+def test_very_many_sources():
+    focal, sources, _ = make_family(sizes=(30,) * 300, n=10)
+    assert_sound(choose(focal, sources), focal, sources)
+
+
+def test_the_same_seed_gives_the_same_choice():
+    focal, sources, _ = make_family(sizes=(40,) * 6, n=10)
+    one, two, other = choose(focal, sources, seed=3), choose(focal, sources, seed=3), choose(focal, sources, seed=4)
+    assert one.n_plays == 6
+    np.testing.assert_array_equal(one.head, two.head)
+    np.testing.assert_array_equal(one.shares, two.shares)
+    assert not np.array_equal(one.shares, other.shares)
+
+
+@pytest.mark.parametrize(("count", "p"), [(0, 3), (2, 3), (6, 3), (3, 45)])
+def test_units_of_the_target(count, p):
+    focal, sources, _ = make_family(sizes=(40,) * count, p=p)
+    one = choose(focal, sources)
+    for size in (1e6, 1e-6):
+        other = choose(scaled(focal, size), [scaled(t, size) for t in sources])
+        np.testing.assert_allclose(other.head, size * one.head, rtol=1e-6, atol=1e-9 * size)
+        np.testing.assert_allclose(other.left_out, size * one.left_out, rtol=1e-5, atol=1e-9 * size)
+        np.testing.assert_allclose(other.errors, size**2 * one.errors, rtol=1e-5)
+        np.testing.assert_allclose(other.shares, one.shares, rtol=1e-4, atol=1e-10)
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_the_order_of_the_sources(count):
+    """No source has rows enough to play, so that no play depends on the order."""
+    focal, sources, _ = make_family(sizes=tuple(range(10, 10 + count)), n=20)
+    order = np.random.default_rng(0).permutation(count)
+    one, other = choose(focal, sources), choose(focal, [sources[k] for k in order])
+    assert one.n_plays == 0
+    np.testing.assert_allclose(other.head, one.head, atol=1e-8)
+    np.testing.assert_allclose(other.weights, one.weights[:, order], atol=1e-8)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_a_row_of_weight_two_is_the_row_twice(count):
+    focal, sources, _ = make_family(sizes=(12,) * count, n=20)
+    weight = np.where(np.arange(20) % 3 == 0, 2.0, 1.0)
+    again = np.repeat(np.arange(20), weight.astype(int))
+    one = choose(Task(focal.design, focal.y, weight, True), sources)
+    two = choose(focal.part(again), sources)
+    assert one.n_plays == two.n_plays == 0
+    np.testing.assert_allclose(one.head, two.head, atol=1e-9)
+    np.testing.assert_allclose(one.errors, two.errors, rtol=1e-7)
+    np.testing.assert_allclose(one.left_out[again], two.left_out, atol=1e-8)
+    np.testing.assert_allclose(one.own, two.own, atol=1e-8)
+
+
+def test_without_a_source_is_a_fit_with_the_source_masked():
+    focal, sources, _ = make_family(sizes=(30,) * 5)
+    found = choose(focal, sources)
+    head, left_out = found.without(2)
+    mask = np.array([1.0, 1.0, 0.0, 1.0, 1.0])
+    fits = found.pool.fits(scaled(focal, 1 / found.size), mask)
+    np.testing.assert_allclose(head, found.size * found.shares @ np.vstack([f.paths.heads for f in fits]))
+    expected = found.size * found.shares @ np.vstack([f.paths.left_out for f in fits])
+    np.testing.assert_allclose(left_out, expected)
+    head, left_out = found.without(None)
+    np.testing.assert_allclose(head, found.head)
+    np.testing.assert_allclose(left_out, found.left_out)
+
+
+def test_without_the_only_source_the_focal_rows_are_alone():
+    focal, sources, _ = make_family(sizes=(50,), spread=0.05)
+    found = choose(focal, sources)
+    head, left_out = found.without(0)
+    alone = [i for i, (family, _) in enumerate(found.labels) if family == "focal only"]
+    best = min(alone, key=lambda i: found.errors[i])
+    fits = found.pool.families[0].fits(focal, np.ones(1))
+    np.testing.assert_allclose(head, fits.paths.heads[best], atol=1e-9)
+    np.testing.assert_allclose(left_out, fits.paths.left_out[best], atol=1e-9)
+
+
+@pytest.mark.parametrize(("p", "count"), [(3, 0), (3, 4), (45, 0), (45, 2), (45, 14)])
+def test_more_rows_than_are_judged_at_once(monkeypatch, p, count):
+    """The last block has fewer rows than columns where p = 45."""
+    focal, sources, _ = make_family(n=130, sizes=(40,) * count, p=p)
+    whole = choose(focal, sources)
+    monkeypatch.setattr(_choose, "JUDGED", 60)
+    some = choose(focal, sources)
+    assert len(some.task.y) == 60
+    assert some.left_out.shape == (130,)
+    # At the shares that the judged rows gave, all else is that of all rows.
+    fits = whole.pool.fits(whole.task, np.ones(count))
+    heads, left_out, leverages = (
+        np.vstack([getattr(f.paths, name) for f in fits]) for name in ("heads", "left_out", "leverages")
+    )
+    np.testing.assert_allclose(some.head, whole.size * some.shares @ heads, atol=1e-8)
+    np.testing.assert_allclose(some.left_out, whole.size * some.shares @ left_out, atol=1e-8)
+    top = leverages[int(np.argmax(some.shares))]
+    np.testing.assert_allclose(some.spreads, 1 + top / (1 - top), atol=1e-8)
+    # An estimate from 60 of 130 rows; without scaling it up it would be about half.
+    assert some.own.mean() == pytest.approx(whole.own.mean(), rel=0.2)
+    if count:
+        assert_sound(some, focal, sources)
+
+
+def test_a_play_of_targets_that_do_not_vary_says_nothing():
+    plays = plays_of(0, 3)
+    exact = np.ones((12, 10))
+    exact[4] = 0.0
+    equal = np.full(12, 1 / 12)
+    found = _stacked([*plays, _Play(exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * 3 / 4)
+    np.testing.assert_allclose(found, _stacked(plays, equal, 0.2), atol=1e-3)
+
+
+def test_more_columns_than_rows_are_judged_whole(monkeypatch):
+    focal, _, _ = make_family(n=60, sizes=(), p=80)
+    whole = choose(focal, [])
+    monkeypatch.setattr(_choose, "JUDGED", 25)
+    np.testing.assert_allclose(choose(focal, []).left_out, whole.left_out)
+
+
+def plays_of(seed, count, candidates=12):
+    rng = np.random.default_rng(seed)
+    plays = []
+    for _ in range(count):
+        common = rng.standard_normal(40)
+        own = rng.standard_normal((candidates, 40)) * np.linspace(0.2, 3.0, candidates)[:, None]
+        plays.append(_Play(common + own, rng.choice([1.0, 2.0], 40), np.ones((candidates, 5)), 0))
+    return plays
+
+
+@pytest.mark.parametrize("count", [2, 5, 24])
+def test_stacked_shares_are_the_minimum_on_the_simplex(count):
+    plays, equal = plays_of(count, count), np.full(12, 1 / 12)
+    pull = 0.005 * (24 / count) ** 2
+    cross = np.zeros((12, 12))
+    for play in plays:
+        limit = 5 * 1.4826 * np.min(np.median(np.abs(play.residuals), axis=1))
+        kept = np.clip(play.residuals, -limit, limit)
+        weight = play.weight / play.weight.sum() / np.median(np.sort(play.errors)[:3])
+        cross += (kept * weight) @ kept.T / count
+
+    def objective(logits):
+        share = np.exp(logits - logits.max())
+        share /= share.sum()
+        return share @ cross @ share + pull * np.sum(share * np.log(np.maximum(share, 1e-300) / equal))
+
+    found = _stacked(plays, equal, pull)
+    assert found.min() >= 0
+    np.testing.assert_allclose(found.sum(), 1)
+    best = minimize(objective, np.zeros(12), method="BFGS").fun
+    assert objective(np.log(found)) <= best + 1e-4 * abs(best)
+    assert best < objective(np.zeros(12))
+
+
+def test_shares_without_plays_fall_with_the_error():
+    scores = np.array([1.0, 1.2, 4.0, np.inf])
+    found = _shares(scores, np.full(4, 0.25), [], 20.0)
+    expected = np.exp(-(scores - 1.0) / (3.0 / 20))
+    np.testing.assert_allclose(found, expected / expected.sum())
+    nothing = _shares(np.full(4, np.inf), np.full(4, 0.25), [], 1.0)
+    assert nothing.tolist() == [0, 0, 0, 1]
+
+
+def excess(head, truth):
+    return float(np.sum((head - truth) ** 2))
+
+
+def focal_only(focal):
+    return choose(focal, []).head
+
+
+@pytest.mark.parametrize(("p", "count", "part"), [(3, 6, 0.6), (3, 2, 0.9), (45, 3, 0.6)])
+def test_transfer_helps_where_domains_are_alike(p, count, part):
+    ours, alone = [], []
+    for seed in range(4):
+        focal, sources, truth = make_family(seed, n=15, sizes=(80,) * count, p=p, spread=0.1)
+        ours.append(excess(choose(focal, sources).head, truth))
+        alone.append(excess(focal_only(focal), truth))
+    assert np.mean(ours) < part * np.mean(alone)
+
+
+@pytest.mark.parametrize(("p", "count", "flipped"), [(3, 8, 4), (3, 6, 6), (3, 2, 2), (45, 3, 3)])
+def test_reversed_sources_do_not_hurt(p, count, flipped):
+    """Mean squared error on new rows, noise included."""
+    ours, alone = [], []
+    for seed in range(4):
+        focal, sources, truth = make_family(seed, n=20, sizes=(60,) * count, p=p, flipped=flipped)
+        ours.append(1 + excess(choose(focal, sources).head, truth))
+        alone.append(1 + excess(focal_only(focal), truth))
+    assert np.sqrt(np.mean(ours)) < 1.1 * np.sqrt(np.mean(alone))
+
+
+def test_outliers_in_the_target_do_not_decide():
+    focal, sources, truth = make_family(1, n=30, sizes=(60,) * 6)
+    y = focal.y.copy()
+    y[3] += 200.0
+    absurd = Task(focal.design, y, focal.weight, True)
+    assert excess(choose(absurd, sources).head, truth) < 0.3 * excess(focal_only(absurd), truth)
+
+
+def test_more_rows_than_any_source_leave_no_plays():
+    focal, sources, _ = make_family(n=50, sizes=(40,) * 5)
+    found = choose(focal, sources)
+    assert (found.n_plays, found.play_errors, found.inflation) == (0, None, 1.0)
+    assert found.play_gains.shape == (0,)
+    rng = np.random.default_rng(0)
+    plenty = choose(focal, [*sources, make_task(rng, 200, 3), make_task(rng, 200, 3)])
+    assert plenty.n_plays == 2
+    assert plenty.play_errors.min() >= 1.0

@@ -1,0 +1,109 @@
+"""Comparisons against refits by scikit-learn, and by hand."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from mixtune.selection import Comparison, Task, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._compare import RIDGES
+from selection.tasks import make_family, without_row
+
+
+def centred_together(tasks):
+    """As the estimators hand them over: all rows about their common weighted means."""
+    weight = np.concatenate([t.weight for t in tasks])
+    design = np.vstack([t.design[:, 1:] for t in tasks])
+    y = np.concatenate([t.y for t in tasks])
+    center, level = weight @ design / weight.sum(), weight @ y / weight.sum()
+    return [
+        Task(np.column_stack([np.ones(len(t.y)), t.design[:, 1:] - center]), t.y - level, t.weight, True) for t in tasks
+    ]
+
+
+def test_joint_is_ridge_on_all_rows_refitted_without_each():
+    focal, sources, _ = make_family(sizes=(12, 9), n=7)
+    weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0])
+    focal, *sources = centred_together([Task(focal.design, focal.y, weight, True), *sources])
+    pooled = sum(t.gram[1:, 1:] for t in (focal, *sources))
+    candidates = []
+    for ridge in RIDGES * np.trace(pooled) / 3:
+        residuals = []
+        for i in range(7):
+            parts = [without_row(focal, i), *sources]
+            model = Ridge(alpha=ridge).fit(
+                np.vstack([t.design[:, 1:] for t in parts]),
+                np.concatenate([t.y for t in parts]),
+                sample_weight=np.concatenate([t.weight for t in parts]),
+            )
+            residuals.append(focal.y[i] - model.predict(focal.design[i : i + 1, 1:])[0])
+        candidates.append(residuals)
+    errors = [np.average(np.square(r), weights=weight) for r in candidates]
+    np.testing.assert_allclose(joint_left_out(focal, sources), candidates[int(np.argmin(errors))], atol=1e-9)
+
+
+def test_mean_of_locals_by_hand():
+    focal, _, _ = make_family(n=3)
+    heads = np.arange(8.0).reshape(2, 4)
+    left_out = np.array([0.5, np.inf, -1.0])
+    found = mean_left_out(focal, left_out, heads)
+    alone = focal.y - left_out
+    expected = focal.y - (focal.design @ heads.sum(axis=0) + alone) / 3
+    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
+    assert found[1] == np.inf
+
+
+def test_comparison_by_hand_and_by_bootstrap():
+    rng = np.random.default_rng(0)
+    other = rng.standard_normal(400)
+    ours = 0.8 * other + 0.3 * rng.standard_normal(400)
+    found = compare("other", ours, other, np.ones(400))
+    assert found.loo_error == pytest.approx(np.mean(other**2))
+    assert found.standard_error == pytest.approx(np.std(other**2, ddof=1) / 20, rel=0.01)
+    assert found.ratio == pytest.approx(np.sqrt(np.mean(ours**2) / np.mean(other**2)))
+    draws = rng.integers(0, 400, (2000, 400))
+    ratios = np.sqrt(np.mean(ours[draws] ** 2, axis=1) / np.mean(other[draws] ** 2, axis=1))
+    np.testing.assert_allclose([found.ratio_low, found.ratio_high], np.quantile(ratios, [0.025, 0.975]), atol=0.01)
+
+
+def test_weights_of_two_are_two_rows():
+    ours, other = np.array([1.0, 2.0, 0.3]), np.array([1.5, 1.0, 2.0])
+    once = compare("x", ours, other, np.array([2.0, 1.0, 1.0]))
+    twice = compare("x", ours[[0, 0, 1, 2]], other[[0, 0, 1, 2]], np.ones(4))
+    for name in ("loo_error", "standard_error", "ratio", "ratio_low", "ratio_high"):
+        assert getattr(once, name) == pytest.approx(getattr(twice, name))
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "ratio"),
+    [([0.0, 0.0], [0.0, 0.0], 1.0), ([1.0, 0.0], [0.0, 0.0], np.inf), ([0.0, 0.0], [1.0, 0.0], 0.0)],
+)
+def test_nothing_left_over(ours, other, ratio):
+    found = compare("x", np.array(ours), np.array(other), np.ones(2))
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (ratio, 0.0, np.inf)
+    assert np.isfinite(found.loo_error)
+    gain = transfer_gain(found, np.empty(0))
+    assert (gain.reduction, gain.low, gain.high, gain.from_plays) == (0.0, -np.inf, 1.0, None)
+
+
+def test_rows_that_cannot_be_left_out():
+    found = compare("x", np.array([np.inf, 1.0]), np.array([np.inf, 1.0]), np.ones(2))
+    assert (found.loo_error, found.standard_error, found.ratio) == (np.inf, np.inf, 1.0)
+
+
+def test_gain_as_normal_prior_and_likelihood():
+    half = 1.96 * 0.1
+    rows = Comparison("focal only", 1.0, 0.1, 0.9, 0.9 * np.exp(-half), 0.9 * np.exp(half))
+    plays = np.log([0.7, 0.8, 0.75, 0.72, 0.9])
+    found = transfer_gain(rows, plays)
+    between = np.var(plays, ddof=1) * (1 + 1 / 5)
+    precision = 1 / between + 1 / 0.1**2
+    level = (plays.mean() / between + np.log(0.9) / 0.1**2) / precision
+    assert found.reduction == pytest.approx(1 - np.exp(level))
+    assert found.low == pytest.approx(1 - np.exp(level + 1.96 * precision**-0.5))
+    assert found.high == pytest.approx(1 - np.exp(level - 1.96 * precision**-0.5))
+    assert found.from_plays == pytest.approx(1 - np.exp(plays.mean()))
+    assert found.from_rows == pytest.approx(0.1)
+    # Two plays say what is usual, not how much it varies.
+    assert transfer_gain(rows, plays[:2]).reduction == pytest.approx(0.1)
+    unknown = compare("focal only", np.full(2, np.inf), np.full(2, np.inf), np.ones(2))
+    assert transfer_gain(unknown, plays).reduction == pytest.approx(1 - np.exp(plays.mean()))

@@ -1,0 +1,157 @@
+"""Every candidate of every family against its prior's explicit posterior, and refits without each row."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from mixtune.selection._families import FocalFamily, LearnedFamily
+from mixtune.selection._pooled import OWN, STRETCH, PooledFamily
+from selection.tasks import left_out_by_refitting, make_family, make_task, posterior_mean
+
+FAMILIES = {
+    "focal": (lambda sources: FocalFamily(len(sources)), 5, 3),
+    "focal, wide": (lambda sources: FocalFamily(len(sources)), 3, 9),
+    "learned": (LearnedFamily.learn, 5, 3),
+    "pooled": (PooledFamily.learn, 2, 3),
+    "pooled, wide": (PooledFamily.learn, 3, 9),
+}
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_candidates_are_posterior_means_with_rows_left_out(kind, intercept):
+    make, count, p = FAMILIES[kind]
+    rng = np.random.default_rng(len(kind))
+    head = rng.standard_normal(p)
+    options = {"weights": [0.5, 1.0, 3.0], "intercept": intercept}
+    sources = [make_task(rng, 15, p, head=head + 0.3 * rng.standard_normal(p), **options) for _ in range(count)]
+    task = make_task(rng, 8, p, head=head, **options)
+    family, allowed = make(sources), np.ones(count)
+    allowed[0] = 0.0
+    fits = family.fits(task, allowed)
+    assert len(fits.paths.heads) == len(fits.ridges) == len(fits.weights) == len(family.labels)
+    chosen = np.unique(np.linspace(0, len(family.labels) - 1, 12).astype(int))
+    for index in chosen:
+        prior = family.prior(task, allowed, index)
+
+        def fit(part, prior=prior):
+            covariance = prior.scale * prior.covariance
+            return posterior_mean(part, prior.mean, covariance, prior.noise, free_intercept=prior.free_intercept)
+
+        np.testing.assert_allclose(fits.paths.heads[index], fit(task), rtol=1e-5, atol=1e-7)
+        expected = left_out_by_refitting(task, fit)
+        np.testing.assert_allclose(fits.paths.left_out[index], expected, rtol=1e-5, atol=1e-6)
+        slopes = prior.covariance[1:, 1:] if intercept and not prior.free_intercept else prior.covariance
+        if "wide" not in kind:
+            variance = np.mean(np.diag(slopes))
+            np.testing.assert_allclose(fits.ridges[index], prior.noise / prior.scale / variance, rtol=1e-8)
+    if "focal" in kind:
+        assert not fits.weights.any()
+    else:
+        np.testing.assert_allclose(fits.weights.sum(axis=1), 1)
+        assert not fits.weights[:, 0].any()
+        assert (fits.weights >= 0).all()
+
+
+def test_two_groups_mix_their_fits():
+    task, sources, _ = make_family(sizes=(40,) * 9, flipped=4, n=3, spread=0.6, noise=3.0)
+    family, allowed = LearnedFamily.learn(sources), np.ones(9)
+    fits = family.fits(task, allowed)
+    assert [name for name, _ in family.labels][-1] == "groups"
+    noise = family.prior(task, allowed, 0).noise
+    groups, (share, member, likelier) = family.groups, family._grouped(task, allowed, noise)
+    np.testing.assert_allclose(share.sum(), 1)
+    assert likelier == np.argmax(share)
+    np.testing.assert_allclose(member.sum(), 1)
+    for index in (-1, -4):
+        scale = family.labels[index][1]["scale"]
+        heads = [
+            posterior_mean(task, m, scale * S, noise, free_intercept=False)
+            for m, S in zip(groups.means, groups.covariances)
+        ]
+        np.testing.assert_allclose(fits.paths.heads[index], share @ heads, atol=1e-6)
+
+
+def test_a_reversed_group_gets_little_weight():
+    task, sources, _ = make_family(sizes=(60,) * 9, flipped=4, n=30)
+    family = LearnedFamily.learn(sources)
+    weights = family.fits(task, np.ones(9)).weights
+    for (name, _), weight in zip(family.labels, weights):
+        if name == "groups":
+            assert weight[:4].sum() < 0.01
+        if name == "nearest":
+            assert weight[:4].sum() < 0.1
+
+
+@pytest.mark.parametrize("p", [3, 12])
+def test_the_pooled_prior_by_integrating_out_what_domains_have_of_their_own(p):
+    """All rows of the sources as one normal vector given mu, and mu's posterior from that."""
+    rng = np.random.default_rng(p)
+    sources = [make_task(rng, n, p, head=np.ones(p), weights=[1.0, 2.0]) for n in (9, 14, 1)]
+    task = make_task(rng, 7, p, head=np.ones(p))
+    family = PooledFamily.learn(sources)
+    wanted = {"sources": 3.0, "own variance": OWN[1]}
+    index = next(i for i, (_, kind) in enumerate(family.labels) if kind.items() >= wanted.items())
+    prior = family.prior(task, np.ones(3), index)
+    own, shared = OWN[1] * family.variance, (1 - OWN[1]) * family.variance
+    precision, pull = np.eye(p) / shared, np.zeros(p)
+    for source, known in zip(sources, family.sources):
+        rows = source.centred
+        marginal = own * rows.design @ rows.design.T + known.noise * np.diag(1 / rows.weight)
+        solved = np.linalg.solve(marginal, np.column_stack([rows.design, rows.y]))
+        precision += rows.design.T @ solved[:, :-1]
+        pull += rows.design.T @ solved[:, -1]
+    mean = np.linalg.solve(precision, pull)
+    np.testing.assert_allclose(prior.mean, mean, atol=1e-8)
+    expected = own * np.eye(p) + np.linalg.inv(precision) + STRETCH * np.outer(mean, mean)
+    np.testing.assert_allclose(prior.covariance, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("p", [2, 10])
+def test_evidence_of_one_source_both_ways_is_the_log_density(p):
+    rng = np.random.default_rng(p)
+    family = PooledFamily.learn([make_task(rng, n, p, head=np.ones(p)) for n in (6, 30)])
+    task = make_task(rng, 10, p, head=np.ones(p)).centred
+    own, shared, noise = 0.3, 0.9, 0.5
+    for source in family.sources:
+        told, toward = source.message(own)
+        known = np.linalg.inv(np.eye(p) / shared + told)
+        mean, covariance = known @ toward, own * np.eye(p) + known
+        density = multivariate_normal(task.design @ mean, task.design @ covariance @ task.design.T + noise * np.eye(10))
+        expected = density.logpdf(task.y) + 5 * np.log(2 * np.pi)
+        assert source.evidence(task, own, shared, noise) == pytest.approx(expected, rel=1e-8)
+        # Through p x p and through n x n matrices.
+        primal = task.judged(slice(None))
+        primal.__dict__["rows"] = 100
+        dual = task.judged(slice(None))
+        dual.__dict__["rows"] = 0
+        for one in (primal, dual):
+            assert source.evidence(one, own, shared, noise) == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_likeliest_sources_come_first():
+    task, sources, _ = make_family(sizes=(60, 60, 60), flipped=1, n=40, spread=0.05)
+    family = PooledFamily.learn(sources)
+    weights = family._weights(task.centred, np.ones(3))
+    sizes = family.sizes
+    assert sizes == (1, 2, 3)
+    assert [int(w.sum()) for w in weights[:3]] == [1, 2, 3]
+    assert weights[1].tolist() == [0.0, 1.0, 1.0]
+    for soft in weights[3:]:
+        assert soft.max() == 1.0
+        assert soft[0] < min(soft[1:])
+        assert soft[0] < 0.2
+    masked = family._weights(task.centred, np.array([1.0, 0.0, 1.0]))
+    assert all(w[1] == 0 for w in masked)
+    assert [int(w.sum()) for w in masked[:3]] == [1, 2, 2]
+
+
+def test_the_ridge_of_a_source_is_that_of_least_leave_one_out_error():
+    task = make_task(np.random.default_rng(0), 40, 4, head=np.ones(4))
+    source = PooledFamily.learn([task]).sources[0]
+    fits = FocalFamily(0).fits(task, np.empty(0))
+    best = int(np.argmin(task.error(fits.paths.left_out)))
+    assert source.noise / source.variance == pytest.approx(fits.ridges[best])
+    freedom = 40 - np.sum(fits.paths.leverages[best])
+    expected = np.sum((task.y - task.design @ fits.paths.heads[best]) ** 2) / freedom
+    assert source.noise == pytest.approx(expected)
