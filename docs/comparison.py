@@ -1,0 +1,141 @@
+"""Put the results of `mixtune bench transfer --out cases.csv` on the page: python docs/comparison.py [cases.csv]
+
+Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->`. A given file is first kept, without what the page
+does not need, as docs/results/transfer.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import statistics
+import sys
+from pathlib import Path
+
+from mixtune.bench import OURS, YARDSTICK, Result, Summary, known_methods, summarise
+
+PAGE = Path(__file__).with_name("comparison.md")
+RESULTS = Path(__file__).parent / "results" / "transfer.csv"
+COLUMNS = ("problem", "variant", "focal", "seed", "method", "rmse", "seconds", "n_test", "covered")
+PROBLEMS, VARIANTS = ("exam", "ames", "vader"), ("clean", "flip")
+TITLES = {method.name: method.title for method in known_methods()}
+
+
+def keep(cases: Path) -> None:
+    """Keep single cases, rounded."""
+    with cases.open(newline="") as source, RESULTS.open("w", newline="") as target:
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in csv.DictReader(source):
+            row["rmse"] = f"{float(row['rmse']):.6g}" if row["rmse"] else ""
+            row["seconds"] = f"{float(row['seconds']):.3g}"
+            writer.writerow([row[column] for column in COLUMNS])
+
+
+def read() -> list[Result]:
+    """The kept cases, as the benchmark gave them."""
+    with RESULTS.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    case = ("problem", "variant", "focal", "seed")
+    base = {tuple(row[key] for key in case): float(row["rmse"]) for row in rows if row["method"] == YARDSTICK}
+    return [
+        Result(
+            row["problem"],
+            row["variant"],
+            row["focal"],
+            int(row["seed"]),
+            row["method"],
+            TITLES[row["method"]],
+            float(row["rmse"]) if row["rmse"] else None,
+            base[tuple(row[key] for key in case)],
+            float(row["seconds"]),
+            int(row["n_test"]),
+            int(row["covered"]) if row["covered"] else None,
+            None if row["rmse"] else "failed",
+        )
+        for row in rows
+    ]
+
+
+def behind(results: list[Result], problem: str, variant: str, method: str) -> str:
+    """How much larger the relative error is than ours, with its standard error over the cases."""
+    rows = [result for result in results if (result.problem, result.variant) == (problem, variant)]
+    ours = {(row.focal, row.seed): row.rmse for row in rows if row.method == OURS}
+    theirs = {(row.focal, row.seed): row.rmse for row in rows if row.method == method}
+    if method == OURS or None in theirs.values():
+        return ""
+    apart = [theirs[case] - ours[case] for case in ours]
+    unit = statistics.fmean(row.yardstick for row in rows if row.method == OURS)
+    error = statistics.stdev(apart) / math.sqrt(len(apart))
+    return f"<br><small>{statistics.fmean(apart) / unit:+.3f} ± {error / unit:.3f}</small>"
+
+
+def problem_table(results: list[Result], problem: str) -> str:
+    """One line a method: relative errors, distances to ours, the worst case, the time."""
+    found = {(s.method, s.variant): s for s in summarise(results) if s.problem == problem}
+    lines = ["| method | clean | flip | worst case | s per fit |", "|---|---|---|---|---|"]
+    for method in dict.fromkeys(name for name, _ in found):
+        both = [found[method, variant] for variant in VARIANTS]
+        errors = [
+            _bold(s, [other for other in found.values() if other.variant == s.variant])
+            + behind(results, problem, s.variant, method)
+            for s in both
+        ]
+        worst = "failed" if any(s.worst_ratio is None for s in both) else f"{max(s.worst_ratio for s in both):.2f}"
+        time = f"{statistics.fmean(s.seconds for s in both):.2f}"
+        lines.append("| " + " | ".join((both[0].title, *errors, worst, time)) + " |")
+    return "\n".join(lines)
+
+
+def standing(results: list[Result]) -> str:
+    """Where ours stands: the best other method of every problem and variant."""
+    lines = ["| | ours | best of the others | which |", "|---|---|---|---|"]
+    for problem in PROBLEMS:
+        for variant in VARIANTS:
+            rows = [s for s in summarise(results) if (s.problem, s.variant) == (problem, variant)]
+            ours = next(s for s in rows if s.method == OURS)
+            best = min((s for s in rows if s.method != OURS and not s.failures), key=lambda s: s.relative_rmse)
+            first, second = _bold(ours, [ours, best]), _bold(best, [ours, best])
+            lines.append(f"| {problem}, {variant} | {first} | {second} | {best.title} |")
+    return "\n".join(lines)
+
+
+def coverage(results: list[Result]) -> str:
+    """What share of the test rows our 90% intervals cover."""
+    ours = {(s.problem, s.variant): s.coverage for s in summarise(results) if s.method == OURS}
+    lines = ["| | clean | flip |", "|---|---|---|"]
+    for problem in PROBLEMS:
+        lines.append("| " + " | ".join((problem, *(f"{ours[problem, v]:.1%}" for v in VARIANTS))) + " |")
+    return "\n".join(lines)
+
+
+def fill(text: str, results: list[Result]) -> str:
+    """Write what belongs between the markers of the page."""
+    parts = {problem: problem_table(results, problem) for problem in PROBLEMS}
+    for name, part in (parts | {"standing": standing(results), "coverage": coverage(results)}).items():
+        block = f"<!-- {name} -->\n\n{part}\n\n<!-- end {name} -->"
+        text, count = re.subn(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"{PAGE.name} must have the markers of {name} once; it has them {count} times")
+    return text
+
+
+def _bold(summary: Summary, rivals: list[Summary]) -> str:
+    """The relative error with three decimals, bold where none of the rivals has a smaller one."""
+    if summary.relative_rmse is None:
+        return "failed"
+    text = f"{summary.relative_rmse:.3f}"
+    least = min(f"{rival.relative_rmse:.3f}" for rival in rivals if rival.relative_rmse is not None)
+    return f"**{text}**" if text <= least else text
+
+
+def main(arguments: list[str]) -> None:
+    """Keep the cases, if given, and write the page."""
+    if arguments:
+        keep(Path(arguments[0]))
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
