@@ -39,7 +39,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib,data,onnx]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib,data,onnx,dask]'
 	@touch $@ $(VENV)/.installed
 
 clean:

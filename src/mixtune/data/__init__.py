@@ -3,6 +3,7 @@
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
 from mixtune.data._encoding import Encoded, TableEncoder
+from mixtune.data._sampling import stream_samples
 from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
@@ -16,4 +17,5 @@ __all__ = [
     "make_domains",
     "read_new",
     "read_training",
+    "stream_samples",
 ]

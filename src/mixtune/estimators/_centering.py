@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from mixtune.estimators._rows import Floats, Rows
-from mixtune.moments import Moments
+from mixtune.moments import Moments, ShiftedRows
 
 __all__ = ["Center", "augmented", "common_center", "no_center", "own_center", "recentred"]
 
@@ -48,8 +48,9 @@ def augmented(rows: Rows) -> Moments:
 
 def own_center(moments: Moments) -> Center:
     """The weighted mean of a domain, from its augmented moments."""
-    if moments.rows is not None:
-        design = moments.rows[0]
+    rows = moments.rows
+    if rows is not None:
+        design = rows[0]
         sums = design[:, -1] @ design
     else:
         sums = moments.gram[-1]
@@ -79,13 +80,18 @@ def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
     return Center(np.asarray(features), np.asarray(targets), float(total))
 
 
-def recentred(moments: Moments, center: Center) -> Moments:
+def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments:
     """Moments of ``U - 1 c'`` and ``Y - 1 d'`` without the constant column, from augmented moments.
 
-    Kept rows are moved themselves; sums change by rank-one terms: ``U'WU - W xx' + W (x-c)(x-c)'`` with x the mean.
+    Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory; sums change
+    by rank-one terms: ``U'WU - W xx' + W (x-c)(x-c)'`` with x the mean.
     """
-    if moments.rows is not None:
-        design, targets = moments.rows
+    rows = moments.rows
+    if rows is not None:
+        design, targets = rows
+        if not keep and len(design) < design.shape[1] - 1:
+            shifted = ShiftedRows(design, targets, center.features, np.reshape(center.targets, -1))
+            return Moments.from_shifted(shifted, single=moments.single_output)
         root = design[:, -1:]
         moved = targets - root * center.targets
         moved = moved[:, 0] if moments.single_output else moved

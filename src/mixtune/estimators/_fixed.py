@@ -16,6 +16,8 @@ from mixtune.estimators._prepare import Prepared
 from mixtune.estimators._rows import Floats, Rows
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.moments import Moments, weighted_system
+from mixtune.moments import local_heads as stacked
+from mixtune.moments._batch import MANY
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights
 
@@ -48,9 +50,9 @@ class State:
         return tuple((own_center if self.fit_intercept else no_center)(m) for m in self.moments)
 
     @cached_property
-    def centred(self) -> tuple[Moments, ...]:
-        """Each domain's moments about its own mean."""
-        return tuple(recentred(m, center) for m, center in zip(self.moments, self.centers))
+    def centred(self) -> Moments:
+        """The focal domain's moments about its own mean."""
+        return recentred(self.moments[0], self.centers[0])
 
     def common(self, weights: Floats) -> Center:
         """The common mean under domain weights (the origin without an intercept)."""
@@ -61,7 +63,7 @@ class State:
         """Mean square of all targets about their common mean, over rows and outputs."""
         ones = np.ones(len(self.moments))
         center = common_center(self.moments, ones)
-        square = sum(float(np.sum(recentred(m, center).square)) for m in self.moments)
+        square = sum(float(np.sum(recentred(m, center, keep=False).square)) for m in self.moments)
         return square / (center.total * self.moments[0].n_outputs)
 
 
@@ -126,26 +128,32 @@ class Held:
 def _problem_moments(state: State, weights: DomainWeights) -> tuple[Sequence[Moments], Center]:
     """All domains about their common mean, as the regret problem sees them."""
     if len(state.moments) == 1:
-        return state.centred, state.centers[0]
+        return [state.centred], state.centers[0]
     center = state.common(weights.values)
-    return [recentred(m, center) for m in state.moments], center
+    # Many domains are moved when they are added up, a few at a time, rather than copied.
+    few = len(state.moments) < MANY
+    return [recentred(m, center, keep=few) for m in state.moments], center
 
 
 def local_heads(state: State, ridge: float) -> Heads:
     """Ridge heads of all domains, each about its own mean."""
-    coef = np.stack([m.head(ridge) for m in state.centred])
+    if len(state.moments) < MANY:
+        coef = np.stack([recentred(m, center).head(ridge) for m, center in zip(state.moments, state.centers)])
+    else:
+        centred = [recentred(m, center, keep=False) for m, center in zip(state.moments, state.centers)]
+        coef = stacked(centred, [ridge] * len(centred))
     intercept = np.stack([np.asarray(center.intercept(head)) for center, head in zip(state.centers, coef)])
     return Heads(coef, intercept)
 
 
 def focal_fit(state: State, heads: Heads, ridge: float) -> Fit:
     """The focal head alone, as leave-one-out needs it."""
-    return _fit(heads.coef[0], heads.intercept[0], state.centred[0].system, state.centers[0], ridge, 1.0)
+    return _fit(heads.coef[0], heads.intercept[0], state.centred.system, state.centers[0], ridge, 1.0)
 
 
 def ridge_alone(state: State, ridge: float) -> tuple[RegretSolution, Fit]:
     """Plain ridge regression on the focal rows: the problem of one domain whose heads are held to zero."""
-    moments = state.centred[:1]
+    moments = [state.centred]
     nothing = np.zeros_like(moments[0].cross)
     problem = RegretProblem(
         moments=moments,

@@ -7,7 +7,7 @@ mean 0, so that one ridge means the same for every column. What is fitted afterw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from mixtune.errors import DataError
 from mixtune.estimators._rows import Floats, Rows, features_of
 
 __all__ = ["Prepared", "Scaling", "prepare"]
+
+#: Numbers joined at a time when means and spreads are taken: 32 MB.
+BLOCK_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,12 +111,9 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
 
     Without an intercept nothing is subtracted, so that the origin stays where it is.
     """
-    weight = np.concatenate([part.weight for part in rows])
-    weight = weight / weight.sum()
-    X = np.concatenate([part.X for part in rows])
-    mean, spread = _moments(X, weight)
+    mean, spread = _moments([part.X for part in rows], [part.weight for part in rows])
     y = np.concatenate([part.targets for part in rows])
-    level = _moments(y, weight)[0].reshape(rows[0].y.shape[1:])
+    level = _moments([y], [np.concatenate([part.weight for part in rows])])[0].reshape(rows[0].y.shape[1:])
     if not center:
         mean_shift, level = np.zeros_like(mean), np.zeros_like(level)
     else:
@@ -121,13 +121,28 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
     return Scaling(mean_shift, spread if standardise else np.ones_like(spread), level)
 
 
-def _moments(X: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column, in two passes and relative to its largest value (no overflow)."""
-    size = np.max(np.abs(X), axis=0)
+def _moments(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column, in two passes and relative to its largest value (no overflow).
+
+    Rows are joined a block at a time, so that thousands of domains are not copied.
+    """
+    blocks = list(_blocks([len(part) for part in parts], parts[0].shape[1]))
+    total = sum(float(weight.sum()) for weight in weights)
+    size = np.max([np.max(np.abs(part), axis=0) for part in parts], axis=0)
     size = np.where(size > 0, size, 1.0)
-    relative = X / size
-    mean = weight @ relative
-    spread = np.sqrt(weight @ (relative - mean) ** 2)
+    joined = lambda block: (np.concatenate(parts[block]) / size, np.concatenate(weights[block]) / total)  # noqa: E731
+    mean = sum(weight @ relative for relative, weight in map(joined, blocks))
+    spread = np.sqrt(sum(weight @ (relative - mean) ** 2 for relative, weight in map(joined, blocks)))
     # Rounding of the mean alone leaves a spread of this order in a constant column.
-    constant = spread <= 10 * np.finfo(np.float64).eps * np.sqrt(len(X))
+    constant = spread <= 10 * np.finfo(np.float64).eps * np.sqrt(sum(map(len, parts)))
     return mean * size, np.where(constant, 1.0, spread * size)
+
+
+def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
+    """Runs of domains with about BLOCK_ENTRIES numbers each."""
+    begin = held = 0
+    for end, size in enumerate(sizes, start=1):
+        held += size * width
+        if held >= BLOCK_ENTRIES or end == len(sizes):
+            yield slice(begin, end)
+            begin, held = end, 0

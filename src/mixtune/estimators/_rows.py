@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import to_numpy
-from mixtune.data import Domain
+from mixtune.data._arrays import check_finite
+from mixtune.data._domain import check_pair
 from mixtune.data._members import column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
@@ -80,13 +81,17 @@ def read_source(name: str, source: Source, focal: Rows, columns: Sequence[str] |
     >>> read_source("north", source, focal, ["a", "b"]).X
     array([[4., 3.]])
     """
-    domain = Domain(name, source.X, source.y, source.columns)
-    X, y = np.asarray(to_numpy(domain.X), np.float64), np.asarray(to_numpy(domain.y), np.float64)
-    if columns is not None and domain.columns is not None and tuple(domain.columns) != tuple(columns):
-        if set(domain.columns) != set(columns):
-            difference = column_difference(domain.columns, columns)
+    # What Domain checks, without its copy: rows are only read here, and thousands of domains must not be held twice.
+    of = f' of domain "{name}"'
+    inputs, targets, known = check_pair(source.X, source.y, of, columns=source.columns, copy=False)
+    check_finite(inputs, f"X{of}", known)
+    check_finite(targets.reshape(targets.shape[0], -1), f"y{of}")
+    X, y = np.asarray(to_numpy(inputs), np.float64), np.asarray(to_numpy(targets), np.float64)
+    if columns is not None and known is not None and tuple(known) != tuple(columns):
+        if set(known) != set(columns):
+            difference = column_difference(known, columns)
             raise DataError(f'domain "{name}" and the focal rows differ in columns: {difference}')
-        places = {column: place for place, column in enumerate(domain.columns)}
+        places = {column: place for place, column in enumerate(known)}
         X = X[:, [places[column] for column in columns]]
     if X.shape[1] != focal.X.shape[1]:
         raise DataError(

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, SupportsFloat
 
 import array_api_compat
 import numpy as np
 
 from mixtune._array import Array, all_finite, as_float64, column_gram, freeze, is_numpy, match, namespace
-from mixtune._checks import check_nonnegative
+from mixtune._checks import check_nonnegative, check_whole
 from mixtune.errors import DataError
-from mixtune.moments._rows import check_rows, float64_blocks, nonfinite_error
+from mixtune.moments._rows import ShiftedRows, check_rows, float64_blocks, nonfinite_error
 from mixtune.moments._system import EPSILON, GramSystem, RowSystem, System
 
 __all__ = ["Moments", "check_alike"]
+
+#: From this many heads on, their losses come from one product; and how many numbers it may hold.
+MANY_HEADS, LOSSES_AT_ONCE = 64, 4_000_000
 
 
 class Moments:
@@ -87,14 +91,14 @@ class Moments:
         gram: Array | None,
         cross: Array,
         square: Array,
-        rows: tuple[Array, Array] | None,
+        rows: tuple[Array, Array] | ShiftedRows | None,
         summed: float = 0.0,
     ) -> None:
         self._count = count
         self._single = single
         self._cross = freeze(cross)
         self._square = freeze(square)
-        self._rows = rows
+        self._kept = rows
         # The largest diagonal that was ever summed: subtraction leaves rounding of that size behind.
         self._summed = summed
         if gram is not None:
@@ -146,6 +150,51 @@ class Moments:
         return cls._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=(U, Y))
 
     @classmethod
+    def from_groups(cls, U: Array, Y: Array, sizes: Sequence[int]) -> list[Moments]:
+        """Moments of many datasets that lie one below the other: ``sizes[0]`` rows, then ``sizes[1]``, and so on.
+
+        The same as :meth:`from_rows` on each part, but checked together, and rows that are kept share one copy.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mixtune import Moments
+        >>> U, y = np.eye(6), np.arange(6.0)
+        >>> [m.count for m in Moments.from_groups(U, y, [2, 3, 1])]
+        [2, 3, 1]
+        """
+        U, Y, single = check_rows(U, Y)
+        sizes = [check_whole("sizes", size, least=1) for size in sizes]
+        if sum(sizes) != U.shape[0]:
+            raise DataError(f"sizes add up to {sum(sizes)} rows, U has {U.shape[0]}; give the rows of every dataset")
+        edges = np.cumsum([0, *sizes]).tolist()
+        parts = [slice(a, b) for a, b in pairwise(edges)]
+        if not is_numpy(U) or max(sizes) >= U.shape[1]:
+            return [cls.from_rows(U[part], Y[part, 0] if single else Y[part]) for part in parts]
+        U = freeze(as_float64(U, what="U", copy=True))
+        Y = freeze(as_float64(Y, what="Y", copy=True))
+        with np.errstate(all="ignore"):
+            crosses = [U[part].T @ Y[part] for part in parts]
+            squares = np.add.reduceat(Y**2, edges[:-1])
+            usable = np.all(np.isfinite(squares)) and np.isfinite(np.vdot(U, U))
+        if not (usable and all(np.all(np.isfinite(cross)) for cross in crosses)):
+            raise nonfinite_error(U, Y)
+        return [
+            cls._make(size, single, gram=None, cross=cross, square=square, rows=(U[part], Y[part]))
+            for size, part, cross, square in zip(sizes, parts, crosses, squares)
+        ]
+
+    @classmethod
+    def from_shifted(cls, rows: ShiftedRows, *, single: bool) -> Moments:
+        """Moments of fewer rows than features about another origin, keeping what the rows are made from."""
+        with np.errstate(all="ignore"):
+            U, Y = rows.load()
+            cross, square = U.T @ Y, namespace(Y).sum(Y**2, axis=0)
+        if not (all_finite(cross) and all_finite(square)):
+            raise nonfinite_error(U, Y)
+        return cls._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=rows)
+
+    @classmethod
     def from_blocks(cls, blocks: Iterable[tuple[Array, Array]]) -> Moments:
         """Moments of a stream of ``(U, Y)`` blocks; memory stays at three Gram matrices plus p rows or one block.
 
@@ -177,9 +226,9 @@ class Moments:
     @cached_property
     def gram(self) -> Array:
         """``U'U``, shape (p, p)."""
-        assert self._rows is not None
-        U = self._rows[0]
-        return freeze(column_gram(U))
+        rows = self._rows
+        assert rows is not None
+        return freeze(column_gram(rows[0]))
 
     @property
     def count(self) -> int:
@@ -195,6 +244,15 @@ class Moments:
     def square(self) -> Array:
         """Sum of squared targets: a scalar, or one per output (D,)."""
         return self._square[0] if self._single else self._square
+
+    @property
+    def _rows(self) -> tuple[Array, Array] | None:
+        return self._kept.load() if isinstance(self._kept, ShiftedRows) else self._kept
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the rows are at hand (n < p)."""
+        return self._kept is not None
 
     @property
     def rows(self) -> tuple[Array, Array] | None:
@@ -217,7 +275,8 @@ class Moments:
     def output(self, index: int) -> Moments:
         """Moments of one output alone, sharing the Gram matrix (or the rows)."""
         one = slice(index, index + 1)
-        rows = None if self._rows is None else (self._rows[0], self._rows[1][:, one])
+        kept = self._rows
+        rows = None if kept is None else (kept[0], kept[1][:, one])
         parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
         return self._make(self.count, True, gram=self.__dict__.get("gram"), summed=self._summed, **parts)
 
@@ -227,7 +286,7 @@ class Moments:
         return self._make(self.count, self._single, summed=self._summed, **parts)
 
     def __repr__(self) -> str:
-        kept = ", rows kept" if self._rows else ""
+        kept = ", rows kept" if self.keeps_rows else ""
         return f"Moments(count={self.count}, n_features={self.n_features}, n_outputs={self.n_outputs}{kept})"
 
     # --- arithmetic ---------------------------------------------------------------------------------------------
@@ -269,8 +328,9 @@ class Moments:
     @cached_property
     def system(self) -> System:
         """The least-squares problem of this dataset alone."""
-        if self._rows is not None:
-            return RowSystem(*self._rows)
+        rows = self._rows
+        if rows is not None:
+            return RowSystem(*rows)
         return GramSystem(self.gram, self._cross, self._square, self._summed)
 
     def head(self, ridge: float) -> Array:
@@ -290,7 +350,26 @@ class Moments:
 
     def losses(self, heads: Array) -> np.ndarray[Any, Any]:
         """:meth:`loss` of each of several heads, (N, p) or (N, p, D)."""
-        return np.array([self.loss(theta) for theta in heads])
+        stacked = self._stacked(heads)
+        if stacked is None:
+            return np.array([self.loss(theta) for theta in heads])
+        found = np.empty(len(stacked))
+        step = max(1, LOSSES_AT_ONCE // (max(self.n_features, self.count) * self.n_outputs))
+        for begin in range(0, len(stacked), step):
+            # Heads side by side, one column for each head and output: a single product.
+            part = stacked[begin : begin + step]
+            columns = part.transpose(1, 0, 2).reshape(self.n_features, -1)
+            found[begin : begin + step] = self.system.column_losses(columns, self.n_outputs)
+        return found
+
+    def _stacked(self, heads: Array) -> np.ndarray[Any, Any] | None:
+        """Many NumPy heads as (N, p, D), or None where the plain loop is as good."""
+        shape = (self.n_features,) if self._single else tuple(self._cross.shape)
+        many = len(heads) >= MANY_HEADS and is_numpy(self._cross)
+        if not many or not all(is_numpy(head) and head.shape == shape for head in heads):
+            return None
+        stacked = np.stack([np.asarray(head, dtype=np.float64) for head in heads])
+        return stacked[:, :, None] if self._single else stacked
 
     def _check_theta(self, theta: Array) -> Array:
         if array_api_compat.is_array_api_obj(theta):
@@ -309,11 +388,11 @@ def _merge(moments: Sequence[Moments]) -> Moments:
     xp = namespace(first._cross)
     count, single = sum(m.count for m in moments), first._single
     cross, square = sum(m._cross for m in moments), sum(m._square for m in moments)
-    kept = [m._rows for m in moments if m._rows is not None]
+    kept = [rows for rows in (m._rows for m in moments) if rows is not None]
     if len(kept) == len(moments) and count < first.n_features:
         rows = tuple(freeze(xp.concat([pair[side] for pair in kept])) for side in (0, 1))
         return Moments._make(count, single, gram=None, cross=cross, square=square, rows=rows)
-    gram = sum(m.gram for m in moments if m._rows is None)
+    gram = sum(m.gram for m in moments if not m.keeps_rows)
     if kept:
         U = xp.concat([pair[0] for pair in kept])
         gram = gram + column_gram(U)

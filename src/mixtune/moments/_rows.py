@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import array_api_compat
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mixtune._array import Array, as_float64, count_nonfinite, is_numpy, namespace
 from mixtune.errors import DataError
 
-__all__ = ["check_rows", "float64_blocks", "nonfinite_error"]
+__all__ = ["ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
 BLOCK_BYTES = 64 * 2**20
@@ -55,3 +56,27 @@ def nonfinite_error(U: Array, Y: Array) -> DataError:
 
 def _bad(array: Array) -> int:
     return sum(count_nonfinite(as_float64(array[i : i + 65536], what="rows")) for i in range(0, array.shape[0], 65536))
+
+
+@dataclass(frozen=True, eq=False)
+class ShiftedRows:
+    """Rows about another origin, made anew each time they are asked for, so that many datasets need no second copy.
+
+    Attributes
+    ----------
+    design : array (n, p + 1)
+        Features with a last column r that says how often, or how heavily, the origin is subtracted from each row.
+    targets : array (n, D)
+    origin, level : arrays (p,) and (D,)
+        The rows are ``design[:, :-1] - r origin`` with targets ``targets - r level``.
+    """
+
+    design: Array
+    targets: Array
+    origin: Array
+    level: Array
+
+    def load(self) -> tuple[Array, Array]:
+        """Features (n, p) and targets (n, D)."""
+        root = self.design[:, -1:]
+        return self.design[:, :-1] - root * self.origin, self.targets - root * self.level

@@ -59,6 +59,10 @@ class System(ABC):
         """``|T - X theta|^2``, summed over outputs; never negative."""
 
     @abstractmethod
+    def column_losses(self, columns: Array, outputs: int) -> Array:
+        """:meth:`loss` of many thetas at once: k of them side by side, (p, k D) -> (k,)."""
+
+    @abstractmethod
     def step(self, theta: Array, shift: float) -> Array:
         """``(A + shift I)^{-1} (b - A theta)``; the minimum-norm step where that matrix is singular."""
 
@@ -108,6 +112,13 @@ class GramSystem(System):
         inner = xp.sum(theta * (self.gram @ theta - 2.0 * self.cross))
         return max(float(inner + xp.sum(self.square)), 0.0)
 
+    def column_losses(self, columns: Array, outputs: int) -> Array:
+        xp = namespace(self.cross)
+        crosses = xp.tile(self.cross, (1, columns.shape[1] // outputs))
+        inner = xp.sum(columns * (self.gram @ columns - 2.0 * crosses), axis=0)
+        losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
+        return xp.maximum(losses, xp.zeros_like(losses))  # NaN, from heads that overflow, stays
+
     def step(self, theta: Array, shift: float) -> Array:
         rhs = self.gradient(theta)
         solved = _solve_definite(self.gram, shift, rhs, self.summed)
@@ -146,6 +157,12 @@ class RowSystem(System):
     def loss(self, theta: Array) -> float:
         xp = namespace(self.rows)
         return float(xp.sum((self.targets - self.rows @ theta) ** 2))
+
+    def column_losses(self, columns: Array, outputs: int) -> Array:
+        xp = namespace(self.rows)
+        targets = xp.tile(self.targets, (1, columns.shape[1] // outputs))
+        squares = xp.sum((targets - self.rows @ columns) ** 2, axis=0)
+        return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
     def step(self, theta: Array, shift: float) -> Array:
         residual = self.targets - self.rows @ theta

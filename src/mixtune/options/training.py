@@ -5,6 +5,7 @@ from mixtune.options._models import ContinuationModel, Joint, Local, MeanOfLocal
 from mixtune.options._paths import PathData
 from mixtune.options._pricer import simulate
 from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
+from mixtune.options._tuned import TunedJoint, TunedTransfer
 
 __all__ = [
     "ContinuationModel",
@@ -19,7 +20,9 @@ __all__ = [
     "Stage",
     "StateMap",
     "Transfer",
+    "TunedJoint",
     "TunedLocal",
+    "TunedTransfer",
     "simulate",
     "train",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 from mixtune._array import Array, all_finite, as_float64, count_nonfinite, freeze, is_numpy, match, namespace
 from mixtune._checks import check_nonnegative, check_simplex, check_whole
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import Moments, System, weighted_system
+from mixtune.moments import Moments, System, local_heads, weighted_system
 
 __all__ = ["RegretProblem"]
 
@@ -94,7 +94,7 @@ class RegretProblem:
         if ridges is None:
             heads = self._check_heads("heads", self.heads, one_for_all=False)
         else:
-            heads = namespace(moments[0].cross).stack([m.head(k) for m, k in zip(moments, ridges)])
+            heads = local_heads(moments, ridges)
         _assign(self, "heads", freeze(heads))
         _assign(self, "start", self.heads if start is None else freeze(start))
         _assign(self, "reference", self.heads if reference is None else freeze(reference))

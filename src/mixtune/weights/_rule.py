@@ -18,7 +18,7 @@ from mixtune._checks import check_simplex
 from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap
-from mixtune.moments import Moments
+from mixtune.moments import Moments, local_heads
 
 __all__ = ["DomainWeights", "EqualWeights", "Evidence", "GivenWeights", "WeightRule"]
 
@@ -112,10 +112,8 @@ class WeightRule(ABC):
             if not isinstance(m, Moments):
                 raise DataError(f"moments[{index}] is a {type(m).__name__}; build it with Moments.from_rows(U, Y)")
         if heads is None and ridge is not None and moments is not None:
-            heads = [m.head(ridge) for m in moments]
-        for index, head in enumerate(heads if heads is not None else ()):
-            if not all_finite(as_float64(head, what="heads")):
-                raise DataError(f"heads[{index}] holds NaN or infinite values")
+            heads = local_heads(moments, [ridge] * len(moments))
+        _check_heads(heads)
         given = {"domains": domains, "feature_map": feature_map, "moments": moments, "heads": heads}
         missing = [name for name in self.needs if given[name] is None]
         if missing:
@@ -177,6 +175,14 @@ def normalise(raw: Floats, focal: int) -> Floats:
     values[focal] = max(values[focal], np.finfo(np.float64).tiny)
     values.flags.writeable = False
     return values
+
+
+def _check_heads(heads: Array) -> None:
+    if isinstance(heads, np.ndarray) and heads.dtype.kind == "f" and all_finite(heads):
+        return  # all at once
+    for index, head in enumerate(heads if heads is not None else ()):
+        if not all_finite(as_float64(head, what="heads")):
+            raise DataError(f"heads[{index}] holds NaN or infinite values")
 
 
 def _focal_index(focal: int | str | None, names: tuple[str, ...], domains: Domains | None) -> int:

@@ -89,13 +89,13 @@ class TestInputs:
 
 
 class TestDistancesTo:
-    def test_same_as_one_by_one_whatever_the_threads(self, rng):
+    def test_same_as_one_by_one_whatever_the_jobs(self, rng):
         focal = rng.standard_normal((120, 4))
         others = [rng.standard_normal((50 + 30 * k, 4)) + k for k in range(6)]
         for method in ("exact", "bracket", "sliced"):
             expected = [wasserstein_distance(focal, other, method=method, seed=2) for other in others]
-            for threads in (1, 4, None):
-                assert distances_to(focal, others, method=method, seed=2, threads=threads) == expected
+            for jobs in (1, 4, None):
+                assert distances_to(focal, others, method=method, seed=2, jobs=jobs) == expected
 
     def test_nothing_to_measure(self):
         assert distances_to([1.0, 2.0], []) == []
@@ -106,22 +106,24 @@ class TestDistancesTo:
             distances_to([1.0], [[2.0], [[1.0, 2.0]]])
         with pytest.raises(ParameterError, match="needs one column"):
             distances_to([[1.0, 2.0]], [[[1.0, 2.0]]], method="line")
-        with pytest.raises(ParameterError, match="threads"):
-            distances_to([1.0], [[2.0]], threads=0)
+        with pytest.raises(ParameterError, match="jobs"):
+            distances_to([1.0], [[2.0]], jobs=0)
+        with pytest.raises(ParameterError, match="limit"):
+            distances_to([1.0], [[2.0]], limit=-1.0)
         with pytest.raises(DataError, match="put a single array in a list"):
             distances_to([1.0], np.ones((3, 1)))
 
     def test_first_error_propagates(self, monkeypatch):
-        def fails(X, Y, settings):
+        def fails(X, Y, settings, limit):
             raise ConvergenceError(f"failed at {Y[0, 0]:g}")
 
         monkeypatch.setitem(distances_to.__globals__, "_distance", fails)
         with pytest.raises(ConvergenceError, match="failed at 1"):
-            distances_to([0.0], [[1.0], [2.0], [3.0]], threads=2)
+            distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
 
     def test_threads_leave_no_trace(self, rng):
         before = threading.active_count()
-        distances_to(rng.standard_normal((20, 2)), [rng.standard_normal((20, 2))] * 3, threads=3)
+        distances_to(rng.standard_normal((20, 2)), [rng.standard_normal((20, 2))] * 3, jobs=3)
         assert threading.active_count() == before
 
 

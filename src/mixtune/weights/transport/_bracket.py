@@ -42,6 +42,7 @@ def bracket(
     seed: int,
     subsample: int,
     rtol: float,
+    limit: float = np.inf,
     rounds: int = ROUNDS,
     priced_entries: int = PRICED_ENTRIES,
 ) -> tuple[float, float]:
@@ -57,11 +58,15 @@ def bracket(
         Rows of each sample in the first exact solution.
     rtol
         Stop when the gap is at most this fraction of the upper bound.
+    limit
+        Stop also when the lower bound exceeds this; the upper bound is then infinite if none was needed.
     rounds
         Largest number of rounds; with 0, or with more than `priced_entries` pairs, only the rough bounds.
     """
     rng = np.random.default_rng(seed)
     lower, u, v = _lipschitz_bound(X, Y, rng=rng, subsample=subsample)
+    if lower > limit:
+        return lower, np.inf
     upper, pairs = _block_plan(X, Y, rng=rng)
     if len(X) * len(Y) > priced_entries:
         rounds = 0
@@ -69,7 +74,7 @@ def bracket(
     for _ in range(rounds):
         priced = price(X, Y, u, v, rng=rng)
         lower = max(lower, priced.row_minimum.mean() + v.mean(), u.mean() + priced.column_minimum.mean())
-        if upper - lower <= max(rtol * upper, finest):
+        if lower > limit or upper - lower <= max(rtol * upper, finest):
             break
         pairs = np.union1d(pairs, priced.rows * len(Y) + priced.columns)
         plan = _restricted_plan(X, Y, pairs, start=(priced.row_minimum, v))

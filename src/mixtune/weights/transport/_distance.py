@@ -6,6 +6,7 @@ with the number what the number is: exact, between proven bounds, or another qua
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,11 @@ import numpy as np
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights.transport._bracket import bracket
-from mixtune.weights.transport._exact import solve_samples
+from mixtune.weights.transport._exact import Plan, solve_within
 from mixtune.weights.transport._line import line_distances
 from mixtune.weights.transport._result import TransportDistance
 from mixtune.weights.transport._samples import Rows, as_rows, as_same_columns, common_frame, restore
+from mixtune.weights.transport._screen import axes_bound
 from mixtune.weights.transport._sliced import sliced_interval
 
 __all__ = ["METHODS", "distances_to", "sampling_floor", "wasserstein_distance"]
@@ -34,7 +36,8 @@ MAX_EXACT_ENTRIES = 10_000_000
 #: What is refused even when asked for by name: about 9 GB.
 HARD_EXACT_ENTRIES = 200_000_000
 RTOL = 1e-3
-MOST_THREADS = 8  # each may hold a matrix of max_exact_entries costs
+#: What the pairs in work may hold together, unless `jobs` says otherwise: eight of the largest that "auto" solves.
+MEMORY, BYTES_PER_PAIR = 3.6e9, 45
 
 
 def wasserstein_distance(
@@ -107,7 +110,8 @@ def distances_to(
     *,
     method: str = "auto",
     seed: int = 0,
-    threads: int | None = None,
+    jobs: int | None = None,
+    limit: float = float("inf"),
     subsample: int = SUBSAMPLE,
     directions: int = DIRECTIONS,
     max_exact_entries: int = MAX_EXACT_ENTRIES,
@@ -116,7 +120,7 @@ def distances_to(
     """Distances between one sample and each of several others, several pairs at a time.
 
     Every pair gets the answer that :func:`wasserstein_distance` gives with the same settings, whatever the number of
-    threads. All samples are checked before any work starts.
+    jobs. All samples are checked before any work starts.
 
     Parameters
     ----------
@@ -124,8 +128,13 @@ def distances_to(
         The sample to measure from.
     others
         The samples to measure to.
-    threads
-        Pairs in work at a time, each with its own memory; by default one for each processor, at most 8.
+    jobs
+        Pairs in work at a time, each in its own thread and with its own memory; by default one for each processor,
+        fewer where together they would need more than 4 GB.
+    limit
+        Do not solve for distances that are proven to be larger than this. Three bounds are tried in turn: the distance
+        of the means, distances along orthogonal axes, and potentials on the way to the solution. Such pairs come back
+        with that bound as `value` and `lower`, `upper` infinite and method ``"screened"``. Not for ``"sliced"``.
     method, seed, subsample, directions, max_exact_entries, rtol
         As in :func:`wasserstein_distance`.
 
@@ -138,19 +147,24 @@ def distances_to(
     --------
     >>> [found.value for found in distances_to([0.0, 1.0], [[0.0, 1.0], [2.0, 3.0]])]
     [0.0, 2.0]
+    >>> focal = [[0.0, 0.0], [1.0, 0.0]]
+    >>> near, far = distances_to(focal, [[[0.0, 1.0], [1.0, 1.0]], [[9.0, 9.0]]], limit=5.0)
+    >>> near.method, far.method, far.lower > 5.0
+    ('exact', 'screened', True)
     """
     settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
-    if threads is not None:
-        check_whole("threads", threads, least=1)
+    limit = check_nonnegative("limit", limit, allow_infinite=True)
+    if jobs is not None:
+        check_whole("jobs", jobs, least=1)
     if hasattr(others, "shape"):
         raise DataError("others must be a list with one array for each sample; put a single array in a list")
     names = ["focal", *(f"others[{index}]" for index in range(len(others)))]
     X, *rest = as_same_columns([focal, *others], names)
     for Y in rest:
         settings.choose(X, Y)
-    workers = threads if threads is not None else min(os.cpu_count() or 1, MOST_THREADS)
+    workers = _default_jobs(X, rest, settings) if jobs is None else jobs
     with ThreadPoolExecutor(max_workers=workers) as pool:  # the solver runs outside Python's lock
-        return list(pool.map(lambda Y: _distance(X, Y, settings), rest))
+        return list(pool.map(lambda Y: _distance(X, Y, settings, limit), rest))
 
 
 def sampling_floor(
@@ -235,26 +249,55 @@ class _Settings:
         return self.method
 
 
-def _distance(A: Rows, B: Rows, settings: _Settings) -> TransportDistance:
+def _default_jobs(X: Rows, others: Sequence[Rows], settings: _Settings) -> int:
+    """One job for each processor this process may use, as far as memory goes."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    held = [len(X) * len(Y) for Y in others if settings.choose(X, Y) == "exact"]
+    room = int(MEMORY // (BYTES_PER_PAIR * max(held))) if held else cores
+    return max(1, min(cores, room, len(others)))
+
+
+def _distance(A: Rows, B: Rows, settings: _Settings, limit: float = math.inf) -> TransportDistance:
     method = settings.choose(A, B)
     (X, Y), exponent = common_frame([A, B])
+    upper = math.inf
+    limit = float(np.ldexp(limit, -exponent))
     if method == "line":
         value = lower = upper = float(line_distances(X, Y)[0])
     elif method == "sliced":
         value, lower, upper = sliced_interval(X, Y, directions=settings.directions, seed=settings.seed)
+    elif (bound := _cheap_bound(X, Y, limit)) is not None:
+        method, value, lower = "screened", bound, bound
     elif method == "exact":
-        plan = solve_samples(X, Y, seed=settings.seed, subsample=settings.subsample)
-        value, lower, upper = plan.cost, plan.lower, plan.cost
-        if upper - lower > 1e-6 * upper:  # outliers far beyond the distance: rounding leaves only bounds
-            method, value = "bracket", lower + (upper - lower) / 2.0
+        found = solve_within(X, Y, limit, seed=settings.seed, subsample=settings.subsample)
+        if isinstance(found, Plan):
+            value, lower, upper = found.cost, found.lower, found.cost
+            if upper - lower > 1e-6 * upper:  # outliers far beyond the distance: rounding leaves only bounds
+                method, value = "bracket", lower + (upper - lower) / 2.0
+        else:
+            method, value, lower = "screened", found, found
     else:
-        lower, upper = bracket(X, Y, seed=settings.seed, subsample=settings.subsample, rtol=settings.rtol)
-        value = lower + (upper - lower) / 2.0
+        lower, upper = bracket(X, Y, seed=settings.seed, subsample=settings.subsample, rtol=settings.rtol, limit=limit)
+        if lower > limit:
+            method, value, upper = "screened", lower, math.inf
+        else:
+            value = lower + (upper - lower) / 2.0
     return TransportDistance(
         value=restore(value, exponent),
         lower=restore(lower, exponent),
-        upper=restore(upper, exponent),
+        upper=restore(upper, exponent) if method != "screened" else math.inf,
         method=method,
         certified=method != "sliced",
         rows=(len(A), len(B)),
     )
+
+
+def _cheap_bound(X: Rows, Y: Rows, limit: float) -> float | None:
+    """A lower bound above the limit, from the cheapest that gives one; None where a solution is needed."""
+    if math.isinf(limit):
+        return None
+    means = float(np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0))) * (1.0 - 1e-12)
+    if means > limit:
+        return means
+    axes = axes_bound(X, Y)
+    return axes if axes > limit else None

@@ -20,7 +20,9 @@ class TransportDistance:
         Monte Carlo interval.
     method
         ``"exact"``, ``"line"`` and ``"bracket"`` are the Wasserstein-1 distance, by network simplex, by the closed
-        form on the line, and between two bounds. ``"sliced"`` is the sliced Wasserstein-1 distance, another quantity.
+        form on the line, and between two bounds. ``"screened"`` is a lower bound on it that settled the question: it
+        exceeds the limit asked about, and `upper` is infinite. ``"sliced"`` is the sliced Wasserstein-1 distance,
+        another quantity.
     certified
         Whether `lower` and `upper` are proven bounds.
     rows

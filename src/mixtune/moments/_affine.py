@@ -1,0 +1,87 @@
+"""Standardised features from sums alone: moments of ``[U, 1]`` hold the means, so they can be moved and rescaled.
+
+This is what lets an estimator that standardises its features be fitted on rows that it never sees: stream the moments
+with a constant as the last feature, learn the common scale from them, and move each of them to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mixtune.moments._moments import Moments
+
+__all__ = ["moved", "pooled_scale"]
+
+Floats = np.ndarray[Any, Any]
+
+
+def pooled_scale(moments: Sequence[Moments]) -> tuple[Floats, Floats, Floats]:
+    """Mean and standard deviation of the features, and mean of the targets, over all rows of several moments.
+
+    The last feature must be the constant 1. A column whose spread is within rounding of its mean (a spread below about
+    1e-7 of it) counts as constant and gets spread 1: sums of squares cannot tell.
+
+    Examples
+    --------
+    >>> U, y = np.array([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0]]), np.array([0.0, 1.0, 2.0])
+    >>> mean, spread, target = pooled_scale([Moments.from_rows(U, y)])
+    >>> mean, spread.round(3), target
+    (array([3.]), array([1.633]), array(1.))
+    """
+    total = sum(m.gram[-1, -1] for m in moments)
+    mean = sum(m.gram[-1, :-1] for m in moments) / total
+    square = sum(np.diagonal(m.gram)[:-1] for m in moments) / total
+    variance = square - mean**2
+    constant = variance <= 64 * np.finfo(np.float64).eps * square
+    spread = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
+    return mean, spread, np.asarray(sum(m.cross[-1] for m in moments) / total)
+
+
+def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) -> Moments:
+    """Moments of ``[(U - shift) / scale, 1]`` and ``Y - target_shift``, from those of ``[U, 1]`` and ``Y``.
+
+    Parameters
+    ----------
+    moments
+        Over p features and the constant 1 as the last one (or the root of a row's weight, if rows were scaled by it).
+    shift, scale : array (p,)
+    target_shift : scalar or array (D,)
+
+    Examples
+    --------
+    >>> U, y = np.array([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0]]), np.array([0.0, 1.0, 2.0])
+    >>> moved(Moments.from_rows(U, y), np.array([3.0]), np.array([2.0]), np.array(1.0)).gram
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    level = np.reshape(np.asarray(target_shift, dtype=np.float64), (-1,))
+    if moments.rows is not None:
+        U, Y = moments.rows
+        root = U[:, -1:]
+        U = np.concatenate([(U[:, :-1] - root * shift) / scale, root], axis=1)
+        Y = Y - root * level
+        return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
+    gram, cross = moments.gram, moments._cross
+    total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
+    new = np.empty_like(gram)
+    # (U - 1 shift')'(U - 1 shift'), written so that it stays symmetric to the last bit.
+    both = np.outer(sums, shift)
+    new[:-1, :-1] = (gram[:-1, :-1] - (both + both.T) + total * np.outer(shift, shift)) / np.outer(scale, scale)
+    new[-1, :-1] = new[:-1, -1] = (sums - total * shift) / scale
+    new[-1, -1] = total
+    inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
+    outer = targets - total * level
+    square = np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
+    return Moments._make(
+        moments.count,
+        moments.single_output,
+        gram=new,
+        cross=np.concatenate([inner / scale[:, None], outer[None, :]]),
+        square=square,
+        rows=None,
+        # Rounding of what was there before the means were taken out remains.
+        summed=max(moments._summed, float(np.max(np.diagonal(gram)[:-1] / scale**2, initial=0.0))),
+    )

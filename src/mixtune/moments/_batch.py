@@ -1,0 +1,100 @@
+"""Many small datasets at once: their local heads by stacked solves, in chunks of bounded memory.
+
+Ten thousand heads of fifty rows each are ten thousand small factorisations. One by one, Python spends longer between
+them than they take; stacked, NumPy's linear algebra walks over them in one call. :func:`local_heads` answers exactly
+what ``[m.head(ridge) for m in moments]`` answers, up to rounding, and leaves to it whatever needs care: ridges so small
+that a matrix may be singular, wide features, other array libraries.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import NARROW, Array, is_numpy, namespace
+from mixtune._checks import check_nonnegative
+from mixtune.moments._moments import Moments, check_alike
+from mixtune.moments._system import EPSILON
+
+__all__ = ["CHUNK_BYTES", "MANY", "chunks", "local_heads", "stacked_heads"]
+
+Floats = np.ndarray[Any, Any]
+
+#: From this many datasets on, stacking pays; below, the plain loop keeps its bits.
+MANY = 64
+#: Rows, or Gram matrices, stacked at a time.
+CHUNK_BYTES = 32 * 2**20
+
+
+def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
+    """Local ridge heads of all datasets, stacked: (N, p) or (N, p, D).
+
+    Parameters
+    ----------
+    moments : sequence of Moments
+        All over the same features and outputs.
+    ridges : sequence of float
+        kappa >= 0 of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixtune import Moments
+    >>> moments = [Moments.from_rows(np.eye(2), np.array([1.0, k])) for k in range(100)]
+    >>> local_heads(moments, [1.0] * 100)[7]
+    array([0.5, 3.5])
+    """
+    check_alike(moments)
+    ridges = [check_nonnegative("ridge", ridge) for ridge in ridges]
+    first = moments[0]
+    if len(moments) < MANY or not is_numpy(first.cross) or first.n_features >= NARROW:
+        return namespace(first.cross).stack([m.head(ridge) for m, ridge in zip(moments, ridges)])
+    heads = np.empty((len(moments), first.n_features, first.n_outputs))
+    kept, summed = _by_size(moments)
+    strengths = np.asarray(ridges, dtype=np.float64)
+    slow: list[int] = list(summed)
+    for places in kept:
+        pairs = [moments[i].rows for i in places]
+        U, Y = (np.stack([pair[side] for pair in pairs if pair is not None]) for side in (0, 1))
+        heads[places], done = stacked_heads(U, Y, strengths[places])
+        slow.extend(np.asarray(places)[~done].tolist())
+    for i in slow:
+        head = moments[i].head(strengths[i])
+        heads[i] = head[:, None] if first.single_output else head
+    return heads[:, :, 0] if first.single_output else heads
+
+
+def stacked_heads(U: Floats, Y: Floats, ridges: Floats) -> tuple[Floats, np.ndarray[Any, Any]]:
+    """Ridge heads (k, p, D) of rows (k, n, p) with targets (k, n, D), by the n x n duals.
+
+    The second array says which of them are to be trusted: those whose ridge stands clear of rounding.
+    """
+    gram = U @ U.transpose(0, 2, 1)
+    diagonal = np.einsum("kii->ki", gram)  # a view
+    safe = ridges > 1e3 * U.shape[1] * EPSILON * diagonal.max(axis=1)
+    diagonal += np.where(safe, ridges, 1.0 + diagonal.max(axis=1))[:, None]
+    return U.transpose(0, 2, 1) @ np.linalg.solve(gram, Y), safe
+
+
+def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
+    """The places in runs that stay within the memory of one chunk."""
+    step = max(1, CHUNK_BYTES // max(1, bytes_each))
+    for begin in range(0, len(places), step):
+        yield list(places[begin : begin + step])
+
+
+def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int]]:
+    """Datasets whose rows are kept, in chunks of one size; and those that are sums."""
+    sizes: dict[int, list[int]] = defaultdict(list)
+    summed = []
+    for i, m in enumerate(moments):
+        if m.keeps_rows:
+            sizes[m.count].append(i)
+        else:
+            summed.append(i)
+    p = moments[0].n_features
+    runs = (run for size, places in sizes.items() for run in chunks(places, 8 * size * (p + size)))
+    return runs, summed

@@ -1,0 +1,189 @@
+"""Sources on disk: every kind of file gives the same rows, in blocks of any size."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.feather as feather
+import pyarrow.parquet as parquet
+import pytest
+
+from mixtune.data._sampling import stream_samples
+from mixtune.data._streams import open_stream
+from mixtune.errors import DataError, ParameterError
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    sites = np.array(["a", " b", "c"])[rng.integers(0, 3, 103)]
+    return pa.table(
+        {"x": rng.standard_normal(103), "z": rng.integers(0, 9, 103), "y": rng.standard_normal(103), "site": sites}
+    )
+
+
+def write(table, path):
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=17)
+    elif path.suffix == ".feather":
+        feather.write_feather(table, str(path), chunksize=17)
+    elif path.suffix == ".gz":
+        csv.write_csv(table, path.with_suffix(""))
+        path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+        path.with_suffix("").unlink()
+    else:
+        csv.write_csv(table, path)
+    return path
+
+
+def rows_of(stream, size):
+    """All rows, by domain, in order."""
+    found = {}
+    for block in stream.blocks(size):
+        assert len(block.X) <= size
+        for name, X, y in block.by_domain():
+            found.setdefault(name, []).append(np.column_stack([X, y]))
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def expected_rows(table):
+    sites = np.array([site.strip() for site in table["site"].to_pylist()])
+    rows = np.column_stack([table[name].to_numpy() for name in ("x", "z", "y")])
+    return {site: rows[sites == site] for site in ("a", "b", "c")}
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".feather", ".csv", ".csv.gz"])
+@pytest.mark.parametrize("size", [1, 10, 1000])
+def test_every_kind_of_file_gives_the_same_rows(table, tmp_path, ending, size):
+    stream = open_stream(write(table, tmp_path / f"all{ending}"), target="y", domain="site")
+    assert stream.columns == ("x", "z")
+    assert stream.rows == (103 if ending == ".parquet" else None)
+    found = rows_of(stream, size)
+    for site, rows in expected_rows(table).items():
+        np.testing.assert_allclose(found[site], rows, rtol=1e-15)
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".feather", ".csv"])
+@pytest.mark.parametrize("size", [1, 40, 1000])
+def test_split_pieces_hold_every_row_once(table, tmp_path, ending, size):
+    stream = open_stream(write(table, tmp_path / f"all{ending}"), target="y", domain="site")
+    pieces = stream.split(size)
+    rows = np.concatenate([np.column_stack([b.X, b.y]) for piece in pieces for b in piece.blocks(9)])
+    np.testing.assert_allclose(rows, np.column_stack([table[name].to_numpy() for name in ("x", "z", "y")]), rtol=1e-15)
+    identities = [str(piece.identity()) for piece in pieces]
+    assert len(set(identities)) == len(pieces)
+    assert len(pieces) == (1 if ending == ".csv" or size == 1000 else 7 if size == 1 else 3)
+
+
+def test_domains_from_files_folders_and_names(table, tmp_path):
+    expected = expected_rows(table)
+    plain = {}
+    for site, rows in expected.items():
+        plain[site] = pa.table(dict(zip(("x", "z", "y"), rows.T)))
+        write(plain[site], tmp_path / f"{site}.parquet")
+        (tmp_path / "parts" / f"site={site}").mkdir(parents=True)
+        write(plain[site], tmp_path / "parts" / f"site={site}" / "0.parquet")
+    (tmp_path / "parts" / "_SUCCESS.csv").write_text("")
+    sources = [
+        ([tmp_path / f"{site}.parquet" for site in expected], None),
+        ({site: tmp_path / f"{site}.parquet" for site in expected}, None),
+        (tmp_path / "parts", "site"),
+    ]
+    for source, domain in sources:
+        found = rows_of(open_stream(source, target="y", domain=domain), 20)
+        assert list(found) == ["a", "b", "c"]
+        for site, rows in expected.items():
+            np.testing.assert_array_equal(found[site], rows)
+    with pytest.raises(DataError, match='more than one file is named "0"'):
+        open_stream(tmp_path / "parts", target="y")
+
+
+@pytest.mark.parametrize("kind", ["array", "memmap", "path", "labels"])
+def test_arrays(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((50, 3)).astype(np.float32), rng.standard_normal((50, 2))
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    paths = tmp_path / "X.npy", str(tmp_path / "y.npy")
+    pair = {"path": paths, "memmap": tuple(np.load(path, mmap_mode="r") for path in paths)}.get(kind, (X, y))
+    labels = np.arange(50) % 2
+    if kind == "labels":
+        stream = open_stream(pair, domain=labels)
+        found = rows_of(stream, 7)
+        np.testing.assert_array_equal(found["1"][:, :3], X[labels == 1])
+    else:
+        stream = open_stream({"a": pair})
+        np.testing.assert_array_equal(rows_of(stream, 7)["a"], np.column_stack([X, y]))
+        assert len(stream.split(20)) == 3
+    assert (stream.n_inputs, stream.n_outputs, stream.rows) == (3, 2, 50)
+
+
+def test_private_changes_to_a_mapped_array_survive(tmp_path):
+    np.save(tmp_path / "X.npy", np.zeros((20, 1)))
+    X = np.load(tmp_path / "X.npy", mmap_mode="c")
+    X[:] = 1.0
+    assert rows_of(open_stream((X, np.zeros(20))), 3)["0"][:, 0].sum() == 20
+    assert X.sum() == 20
+
+
+def test_whole_numbers_then_decimals_in_csv(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("x,y,site\n" + "1,2,007\n" * 700_000 + "1.5,2,7\n")
+    found = rows_of(open_stream(path, target="y", domain="site"), 10**6)
+    assert {site: len(rows) for site, rows in found.items()} == {"007": 700_000, "7": 1}
+
+
+def test_mistakes(table, tmp_path):
+    path = write(table, tmp_path / "all.parquet")
+    for options, words in [
+        ({"target": "x1"}, 'no column "x1"'),
+        ({"target": "y", "domain": "sit"}, 'no column "sit"'),
+        ({"target": "y"}, 'column "site" of'),
+        ({"target": "y", "domain": "site", "columns": ["w"]}, 'no column "w"'),
+    ]:
+        with pytest.raises(DataError, match=words):
+            open_stream(path, **options)
+    with pytest.raises(ParameterError, match="target is missing"):
+        open_stream(path)
+    with pytest.raises(DataError, match="cannot be streamed"):
+        open_stream(__file__, target="y")
+    with pytest.raises(DataError, match="is not a file"):
+        open_stream(tmp_path / "none.csv", target="y")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no tables"):
+        open_stream(tmp_path / "empty", target="y")
+    with pytest.raises(DataError, match="one target per row"):
+        open_stream((np.zeros((3, 2)), np.zeros(4)))
+    with pytest.raises(DataError, match="differ in shape"):
+        open_stream({"a": (np.zeros((3, 2)), np.zeros(3)), "b": (np.zeros((3, 1)), np.zeros(3))})
+
+
+def test_faults_deep_in_a_file_say_where(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,y\n" + "1,2\n" * 500 + ",2\n")
+    stream = open_stream(path, target="y")
+    with pytest.raises(DataError, match=r'column "x" of .*rows from 501.*1 missing value'):
+        list(stream.blocks(100))
+    path.write_text("x,y\n" + "1,2\n" * 500 + "oops,2\n")
+    with pytest.raises(DataError, match="oops"):
+        list(open_stream(path, target="y").blocks(100))
+    labels = pa.table({"x": [1.0, 2.0], "y": [1.0, 2.0], "site": ["a", None]})
+    with pytest.raises(DataError, match="1 of 2 rows have no label"):
+        open_stream(write(labels, tmp_path / "b.parquet"), target="y", domain="site")
+
+
+def test_samples_are_uniform(tmp_path):
+    X = np.arange(40.0)[:, None]
+    path = tmp_path / "X.npy"
+    np.save(path, X)
+    counts = np.zeros(40)
+    for seed in range(600):
+        rows, _ = stream_samples((X, X[:, 0]), rows=10, seed=seed)["0"]
+        assert len(set(rows[:, 0])) == 10
+        counts[rows[:, 0].astype(int)] += 1
+    # 600 draws of 10 out of 40: each row 150 times, with a standard deviation of about 10.6.
+    assert np.abs(counts - 150).max() < 5 * 10.6
+    assert abs(np.std(counts) - 10.6) < 4

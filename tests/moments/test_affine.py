@@ -1,0 +1,59 @@
+"""Moving and rescaling sums is moving and rescaling rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mixtune import Moments
+from mixtune.moments._affine import moved, pooled_scale
+
+
+def with_constant(U):
+    return np.column_stack([U, np.ones(len(U))])
+
+
+@pytest.mark.parametrize("outputs", [None, 1, 3])
+@pytest.mark.parametrize("n", [4, 500])
+def test_moved_sums_are_sums_of_moved_rows(n, outputs):
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((n, 6)) * np.logspace(-2, 2, 6) + 5
+    Y = rng.standard_normal((n,) if outputs is None else (n, outputs)) + 3
+    shift, scale = U.mean(axis=0), U.std(axis=0)
+    level = Y.mean(axis=0)
+    ours = moved(Moments.from_rows(with_constant(U), Y), shift, scale, level)
+    rows = Moments.from_rows(with_constant((U - shift) / scale), Y - level)
+    assert (ours.rows is None) == (rows.rows is None)
+    assert ours.cross.shape == rows.cross.shape
+    np.testing.assert_allclose(ours.gram, rows.gram, atol=1e-9 * n)
+    np.testing.assert_allclose(ours.cross, rows.cross, atol=1e-9 * n)
+    np.testing.assert_allclose(ours.square, rows.square, rtol=1e-9)
+    np.testing.assert_array_equal(ours.gram, ours.gram.T)
+
+
+def test_the_scale_of_all_rows_comes_from_sums():
+    rng = np.random.default_rng(1)
+    parts = [rng.standard_normal((n, 4)) * [1, 2, 3, 0] + [0, 10, 1000, 7] for n in (50, 3, 200)]
+    targets = [rng.standard_normal((len(part), 2)) for part in parts]
+    mean, spread, level = pooled_scale([Moments.from_rows(with_constant(U), Y) for U, Y in zip(parts, targets)])
+    U = np.concatenate(parts)
+    np.testing.assert_allclose(mean, U.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(spread[:3], U.std(axis=0)[:3], rtol=1e-8)
+    assert spread[3] == 1.0
+    np.testing.assert_allclose(level, np.concatenate(targets).mean(axis=0), rtol=1e-12)
+
+
+def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
+    from mixtune.estimators._centering import augmented
+    from mixtune.estimators._prepare import prepare
+    from mixtune.estimators._rows import Rows
+
+    rng = np.random.default_rng(2)
+    rows = [Rows(rng.standard_normal((n, 3)) + n / 10, rng.standard_normal(n)) for n in (40, 60)]
+    options = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
+    expected = [augmented(part) for part in prepare(["a", "b"], rows, **options).rows]
+    sums = [Moments.from_rows(with_constant(part.X), part.y) for part in rows]
+    scale = pooled_scale(sums)
+    for ours, other in zip(sums, expected):
+        np.testing.assert_allclose(moved(ours, *scale).gram, other.gram, atol=1e-9)
+        np.testing.assert_allclose(moved(ours, *scale).cross, other.cross, atol=1e-9)

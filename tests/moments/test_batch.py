@@ -1,0 +1,155 @@
+"""Many datasets at once: the same as one by one."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from mixtune import Moments, PredictiveWeights, RegretProblem, solve
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments import ShiftedRows, _batch, _moments, local_heads, weighted_system
+from problems import make_rows
+
+
+def many(rng, *, count=90, p=7, outputs=None):
+    """Datasets below, at and above p rows."""
+    return [make_rows(rng, int(n), p, outputs) for n in rng.integers(1, 12, count)]
+
+
+@pytest.mark.parametrize("outputs", [None, 1, 3])
+@pytest.mark.parametrize("chunk", [1, 1000, 2**25])
+def test_heads_are_those_of_the_loop(outputs, chunk, monkeypatch):
+    monkeypatch.setattr(_batch, "CHUNK_BYTES", chunk)
+    rng = np.random.default_rng(0)
+    moments = [Moments.from_rows(U, y) for U, y in many(rng, outputs=outputs)]
+    # A ridge of 0, or lost in rounding, needs the careful way: the minimum-norm solution.
+    ridges = rng.choice([0.0, 1e-14, 1e-3, 1.0, 50.0], len(moments))
+    expected = np.stack([m.head(k) for m, k in zip(moments, ridges)])
+    found = local_heads(moments, ridges)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_equal_rows_and_zero_rows():
+    flat = [Moments.from_rows(np.ones((3, 5)), np.arange(3.0)), Moments.from_rows(np.zeros((3, 5)), np.ones(3))] * 40
+    for ridge in (0.0, 1e-13, 1.0):
+        np.testing.assert_allclose(
+            local_heads(flat, [ridge] * 80), np.stack([m.head(ridge) for m in flat]), rtol=1e-8, atol=1e-12
+        )
+
+
+def test_few_datasets_keep_their_bits():
+    moments = [Moments.from_rows(U, y) for U, y in many(np.random.default_rng(0), count=5)]
+    np.testing.assert_array_equal(local_heads(moments, [1.0] * 5), np.stack([m.head(1.0) for m in moments]))
+
+
+def test_bad_ridges_and_unlike_moments_are_refused():
+    moments = [Moments.from_rows(np.ones((2, 3)), np.ones(2))] * 80
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(ParameterError, match="ridge"):
+            local_heads(moments, [wrong] * 80)
+    with pytest.raises(DataError, match="features"):
+        local_heads([*moments, Moments.from_rows(np.ones((2, 4)), np.ones(2))], [1.0] * 81)
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("rows", [3, 20])  # kept, and summed
+def test_losses_of_many_heads_are_those_of_each(outputs, rows, monkeypatch):
+    monkeypatch.setattr(_moments, "LOSSES_AT_ONCE", 500)
+    rng = np.random.default_rng(0)
+    moments = Moments.from_rows(*make_rows(rng, rows, 7, outputs))
+    heads = rng.standard_normal((100, 7) if outputs is None else (100, 7, outputs))
+    expected = [moments.loss(head) for head in heads]
+    np.testing.assert_allclose(moments.losses(heads), expected, rtol=1e-12)
+    np.testing.assert_allclose(moments.losses(list(heads)), expected, rtol=1e-12)
+    with pytest.raises(DataError, match="head of these moments"):
+        moments.losses(heads[:, :-1])
+
+
+def test_wild_heads_among_many_are_cut_off():
+    moments = [Moments.from_rows(np.eye(2), np.ones(2))] * 100
+    heads = np.ones((100, 2))
+    heads[3], heads[4] = 1e200, [1e200, -1e200]
+    weights = PredictiveWeights(1.0).weigh(moments=moments, heads=heads)
+    assert weights.values[3] == weights.values[4] == 0
+    heads[5] = np.nan
+    with pytest.raises(DataError, match=r"heads\[5\]"):
+        PredictiveWeights(1.0).weigh(moments=moments, heads=heads)
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("largest", [4, 12])
+def test_groups_are_the_parts(outputs, dtype, largest):
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, largest, 30)
+    U, Y = (part.astype(dtype) for part in make_rows(rng, int(sizes.sum()), 6, outputs))
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    found = Moments.from_groups(U, Y, sizes)
+    assert len(found) == 30
+    for m, begin, end in zip(found, edges[:-1], edges[1:]):
+        part = Moments.from_rows(U[begin:end], Y[begin:end])
+        assert (m.count, m.single_output, m.keeps_rows) == (part.count, part.single_output, part.keeps_rows)
+        for name in ("gram", "cross", "square"):
+            np.testing.assert_allclose(getattr(m, name), getattr(part, name), rtol=1e-12, atol=1e-12)
+    before = U.copy()
+    U[:] = 0  # the moments hold their own copy
+    np.testing.assert_allclose(found[0].gram, before[: sizes[0]].T.astype(float) @ before[: sizes[0]], rtol=1e-6)
+
+
+def test_groups_that_do_not_fit_are_refused():
+    U, y = np.ones((4, 9)), np.ones(4)
+    with pytest.raises(DataError, match="sizes add up to 3 rows, U has 4"):
+        Moments.from_groups(U, y, [1, 2])
+    with pytest.raises(ParameterError, match="sizes"):
+        Moments.from_groups(U, y, [4, 0])
+    U[2, 3] = np.nan
+    with pytest.raises(DataError, match="1 in U"):
+        Moments.from_groups(U, y, [2, 2])
+
+
+def shifted(rng, n=4, p=6, outputs=2):
+    design, targets = rng.standard_normal((n, p + 1)), rng.standard_normal((n, outputs))
+    rows = ShiftedRows(design, targets, rng.standard_normal(p), rng.standard_normal(outputs))
+    return Moments.from_shifted(rows, single=False), Moments.from_rows(*rows.load())
+
+
+def test_shifted_rows_are_rows():
+    rng = np.random.default_rng(0)
+    made, held = shifted(rng)
+    other, twin = shifted(rng)
+    for left, right in ((made, held), (made + other, held + twin), (made.output(1), held.output(1))):
+        for name in ("gram", "cross", "square"):
+            np.testing.assert_allclose(getattr(left, name), getattr(right, name), rtol=1e-12)
+        np.testing.assert_allclose(left.head(0.0), right.head(0.0), rtol=1e-9)
+    pairs = [shifted(rng) for _ in range(5)]
+    systems = [weighted_system(moments, np.full(5, 0.2)) for moments in zip(*pairs)]
+    np.testing.assert_allclose(systems[0].gram, systems[1].gram, rtol=1e-12)
+    np.testing.assert_allclose(copy.deepcopy(made).gram, held.gram)
+    with pytest.raises(DataError, match="finite"):
+        Moments.from_shifted(
+            ShiftedRows(np.full((1, 3), np.inf), np.ones((1, 1)), np.zeros(2), np.zeros(1)), single=True
+        )
+
+
+@pytest.mark.parametrize("p", [3, 40, 200])  # 200 is too wide for slabs
+def test_the_system_of_many_is_the_sum(p):
+    rng = np.random.default_rng(0)
+    moments = [Moments.from_rows(*make_rows(rng, int(n), p, None)) for n in rng.integers(1, p, 300)]
+    weights = rng.dirichlet(np.ones(300))
+    gram = weighted_system(moments, weights).gram
+    np.testing.assert_allclose(gram, sum(w * m.gram for m, w in zip(moments, weights)), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(gram, gram.T)
+
+
+def test_a_problem_of_many_domains_is_the_problem():
+    rng = np.random.default_rng(0)
+    rows = many(rng, count=120)
+    moments = [Moments.from_rows(U, y) for U, y in rows]
+    weights = PredictiveWeights(2.0).weigh(moments=moments, ridge=0.5)
+    options = {"weights": weights, "transfer": 0.5, "stability": 1.0, "horizon": 4}
+    fast = solve(RegretProblem(moments=moments, ridge=0.5, **options))
+    slow = solve(RegretProblem(moments=moments, heads=[m.head(0.5) for m in moments], **options), method="riccati")
+    np.testing.assert_allclose(fast.coef, slow.coef, rtol=1e-6, atol=1e-8)
