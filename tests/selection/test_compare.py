@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+import scipy.integrate
+import scipy.stats
 from sklearn.linear_model import Ridge
 
 from mixtune.selection import Comparison, Task, compare, joint_left_out, mean_left_out, transfer_gain
@@ -79,10 +81,13 @@ def test_weights_of_two_are_two_rows():
 )
 def test_nothing_left_over(ours, other, ratio):
     found = compare("x", np.array(ours), np.array(other), np.ones(2))
-    assert (found.ratio, found.ratio_low, found.ratio_high) == (ratio, 0.0, np.inf)
+    sure = ratio == 1.0  # nothing left over on either side
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (ratio, 1.0 if sure else 0.0, 1.0 if sure else np.inf)
     assert np.isfinite(found.loo_error)
-    gain = transfer_gain(found, np.empty(0))
-    assert (gain.reduction, gain.low, gain.high, gain.from_plays) == (0.0, -np.inf, 1.0, None)
+    gain = transfer_gain(found, np.empty(0), 2.0)
+    assert gain.reduction == pytest.approx(0.0, abs=1e-9)
+    assert gain.low < 0 < gain.high
+    assert gain.from_plays is None
 
 
 def test_rows_that_cannot_be_left_out():
@@ -94,16 +99,27 @@ def test_gain_as_normal_prior_and_likelihood():
     half = 1.96 * 0.1
     rows = Comparison("focal only", 1.0, 0.1, 0.9, 0.9 * np.exp(-half), 0.9 * np.exp(half))
     plays = np.log([0.7, 0.8, 0.75, 0.72, 0.9])
-    found = transfer_gain(rows, plays)
+    found = transfer_gain(rows, plays, 400.0)
     between = np.var(plays, ddof=1) * (1 + 1 / 5)
-    precision = 1 / between + 1 / 0.1**2
-    level = (plays.mean() / between + np.log(0.9) / 0.1**2) / precision
-    assert found.reduction == pytest.approx(1 - np.exp(level))
-    assert found.low == pytest.approx(1 - np.exp(level + 1.96 * precision**-0.5))
-    assert found.high == pytest.approx(1 - np.exp(level - 1.96 * precision**-0.5))
+
+    def prior(g):
+        usual = scipy.stats.norm(plays.mean(), between**0.5).pdf(g)
+        return 0.9 * usual + 0.1 * scipy.stats.norm(0, 0.5).pdf(g)
+
+    def mass(upper, power=0):
+        likelihood = scipy.stats.norm(np.log(0.9), 0.1)
+        return scipy.integrate.quad(lambda g: g**power * prior(g) * likelihood.pdf(g), -1.5, upper, limit=200)[0]
+
+    assert found.reduction == pytest.approx(1 - np.exp(mass(1.5, 1) / mass(1.5)), abs=1e-4)
+    assert mass(np.log(1 - found.high)) / mass(1.5) == pytest.approx(0.025, abs=0.003)
+    assert mass(np.log(1 - found.low)) / mass(1.5) == pytest.approx(0.975, abs=0.003)
     assert found.from_plays == pytest.approx(1 - np.exp(plays.mean()))
     assert found.from_rows == pytest.approx(0.1)
     # Two plays say what is usual, not how much it varies.
-    assert transfer_gain(rows, plays[:2]).reduction == pytest.approx(0.1)
+    shrunk = np.log(0.9) * 0.5**2 / (0.5**2 + 0.1**2)
+    assert transfer_gain(rows, plays[:2], 400.0).reduction == pytest.approx(1 - np.exp(shrunk), abs=1e-4)
     unknown = compare("focal only", np.full(2, np.inf), np.full(2, np.inf), np.ones(2))
-    assert transfer_gain(unknown, plays).reduction == pytest.approx(1 - np.exp(plays.mean()))
+    assert transfer_gain(unknown, plays, 2.0).reduction == pytest.approx(1 - np.exp(0.9 * plays.mean()), abs=1e-4)
+    # Rows that contradict the plays clearly are believed.
+    worse = Comparison("focal only", 1.0, 0.1, 1.6, 1.6 * np.exp(-half), 1.6 * np.exp(half))
+    assert transfer_gain(worse, plays, 400.0).high < -0.2

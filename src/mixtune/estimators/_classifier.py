@@ -23,6 +23,16 @@ from mixtune.estimators._sources import Source, Sources, as_sources
 __all__ = ["LinearTransferClassifier", "RegretOptimalClassifier"]
 
 
+#: Fitted attributes that a classifier shares with the regressor of its scores.
+EXPLAINED = frozenset(
+    {
+        *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
+        *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
+        *("notes_", "removal_effects"),
+    }
+)
+
+
 class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers: a regressor on targets +1 (this class) and -1 (another), then calibration.
 
@@ -142,6 +152,12 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
             opset=opset,
         )
         return write_bytes(path, head)
+
+    def __getattr__(self, name: str) -> Any:
+        # What the scores' regressor says of domains and alternatives holds for the classifier.
+        if name in EXPLAINED and "regressor_" in self.__dict__:
+            return getattr(self.regressor_, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def coef_(self) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -43,8 +44,9 @@ __all__ = ["RegretOptimalClassifierCV", "RegretOptimalRegressorCV", "Removal"]
 WIDEST = 512
 #: Ridge of the local heads, on standardised features.
 HEAD_RIDGE = 1.0
-#: How far beyond the range of the training rows features may lie, as a part of that range.
-MARGIN = 0.1
+#: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
+#: second over the number of rows, since few rows hardly know their range.
+MARGIN = (0.25, 20.0)
 #: Left-out residuals below this part of the targets' standard deviation are rounding, and compared as zero.
 ROUNDING = 1e-12
 #: Fewer focal rows than this are stated.
@@ -95,8 +97,8 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
-        Move features beyond the range of all training rows (widened by a tenth) to its edge before predicting, so that
-        one absurd row cannot have an absurd prediction. Switch it off to extrapolate, along time for instance.
+        With sources, move features far beyond the range of all training rows (a quarter of the range, and more where
+        rows are few) to that edge before predicting, so that one absurd row cannot have an absurd prediction.
     focal_name : str
         What the focal rows are called beside the sources.
     seed : int
@@ -257,9 +259,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
 
     def _solve(self, prepared: Prepared) -> Solved:
         basis, notes = _basis(prepared, self.seed)
-        count = prepared.rows[0].weight.sum()
-        if count < FEW:
-            notes += (f"only {count:g} focal rows: leave-one-out says little about what suits them",)
+        notes += _row_notes(prepared)
         outputs = prepared.rows[0].targets.shape[1]
         tasks = [_tasks(prepared, output, basis) for output in range(outputs)]
         choices = [choose(own[0], own[1:], seed=self.seed) for own in tasks]
@@ -291,10 +291,10 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
 
     def _set_range(self, prepared: Prepared) -> None:
         self._low = self._high = None
-        if self.clamp:
+        if self.clamp and len(prepared.rows) > 1:
             low = np.min([rows.X.min(axis=0) for rows in prepared.rows], axis=0)
             high = np.max([rows.X.max(axis=0) for rows in prepared.rows], axis=0)
-            margin = MARGIN * (high - low)
+            margin = (MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.rows)) * (high - low)
             scaling = prepared.scaling
             self._low = (low - margin) * scaling.scale + scaling.shift
             self._high = (high + margin) * scaling.scale + scaling.shift
@@ -341,6 +341,40 @@ class RegretOptimalClassifierCV(LinearTransferClassifier):
 
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressorCV(**self.get_params(deep=False))
+
+
+def _row_notes(prepared: Prepared) -> tuple[str, ...]:
+    """What the rows themselves leave open."""
+    focal = prepared.rows[0]
+    found = []
+    count = focal.weight.sum()
+    if count < FEW:
+        rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
+        found.append(f"only {rows}: leave-one-out says little about what suits them")
+    if np.all(focal.targets == focal.targets[0]):
+        found.append("every focal target is the same; what differs can only come from the sources")
+    if apart := _columns_apart(prepared):
+        told = (
+            f"{apart} of {focal.X.shape[1]} columns of the sources lie far from the focal rows; were they prepared in "
+            "the same way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
+        )
+        warnings.warn(told, UserWarning, stacklevel=5)
+        found.append(told)
+    single = [name for name, rows in zip(prepared.names[1:], prepared.rows[1:]) if len(rows.X) == 1]
+    if single:
+        shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
+        found.append(f"{len(single)} source{'s have' if len(single) > 1 else ' has'} one row only: {shown}")
+    return tuple(found)
+
+
+def _columns_apart(prepared: Prepared) -> int:
+    """How many columns have sources and focal rows lie five spreads of either apart, if these are most columns."""
+    if len(prepared.rows) == 1:
+        return 0
+    focal, others = prepared.inputs[0].X, np.concatenate([rows.X for rows in prepared.inputs[1:]])
+    spread = np.maximum(focal.std(axis=0), others.std(axis=0))
+    far = np.abs(focal.mean(axis=0) - others.mean(axis=0)) > 5 * np.where(spread > 0, spread, np.inf)
+    return int(far.sum()) if 2 * far.sum() > len(far) else 0
 
 
 def _basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
@@ -430,4 +464,7 @@ def _comparisons(
     counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in joined.items()}
     found = {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
-    return {"compared_": tuple(found.values()), "transfer_gain_": transfer_gain(found["focal only"], gains)}
+    return {
+        "compared_": tuple(found.values()),
+        "transfer_gain_": transfer_gain(found["focal only"], gains, float(tasks[0][0].count)),
+    }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Prior
 from mixtune.selection._pooled import PooledFamily
 from mixtune.selection._task import Floats, Task
@@ -187,10 +188,11 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     scores = _scores(judged, left_out)
     plays = _plays(pool, focal, sources, rng)
     shares = _shares(scores, _prior_shares(names), plays, focal.count)
+    focal_shares = np.eye(len(shares))[_alone(pool.labels, scores)] if sources else shares
+    shares = _guarded(judged, left_out, shares, focal_shares, plays)
     top = int(np.argmax(shares))
     leverages = _stack([f.paths.leverages for f in fits])
     own = leverages @ (judged.weight / judged.unit) * (len(focal.y) / len(judged.y))
-    focal_shares = np.eye(len(shares))[_alone(pool.labels, scores)] if sources else shares
     if partly:
         rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
@@ -230,7 +232,7 @@ def _all_rows(pool: _Pool, focal: Task, allowed: Floats, mixes: Floats, top: int
 
 def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Generator) -> list[_Play]:
     """Let sources with rows to spare play the focal domain."""
-    n = len(focal.y)
+    n = max(round(focal.count), 1)
     needed = n + max(8, n // 4)
     able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
     most = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 4
@@ -268,6 +270,17 @@ def _shares(scores: Floats, equal: Floats, plays: Sequence[_Play], count: float)
         exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
     tilted = np.exp(exponent - exponent.max())
     return tilted / tilted.sum()
+
+
+def _guarded(task: Task, left_out: Floats, shares: Floats, focal: Floats, plays: Sequence[_Play]) -> Floats:
+    """Move shares to the focal-only fit by as much as it is likelier than not that transfer does harm here.
+
+    Sources that agree with one another, and not with the focal domain, pass every play; only the focal rows can tell.
+    """
+    ours, alone = _mix(shares, left_out), _mix(focal, left_out)
+    grid, share = gain_posterior(compare("focal only", ours, alone, task.weight), _gains(plays, shares), task.count)
+    harm = max(2 * float(share @ (grid > 0)) - 1, 0.0)
+    return (1 - harm) * shares + harm * focal
 
 
 def _stacked(plays: Sequence[_Play], equal: Floats, pull: float, *, steps: int = 300) -> Floats:

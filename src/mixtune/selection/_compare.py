@@ -9,7 +9,15 @@ import numpy as np
 
 from mixtune.selection._task import Floats, Paths, Task, primal_paths
 
-__all__ = ["Comparison", "TransferGain", "compare", "joint_left_out", "mean_left_out", "transfer_gain"]
+__all__ = [
+    "Comparison",
+    "TransferGain",
+    "compare",
+    "gain_posterior",
+    "joint_left_out",
+    "mean_left_out",
+    "transfer_gain",
+]
 
 RIDGES = np.logspace(-5, 1, 13)
 
@@ -55,33 +63,53 @@ class TransferGain:
     from_plays: float | None
 
 
-def transfer_gain(alone: Comparison, play_gains: Floats) -> TransferGain:
-    """Combine the comparison with the focal rows alone and the log ratios of the plays, as normal prior and likelihood.
+#: Prior probability that the focal domain is unlike the plays, and the spread of log ratios in that case.
+UNLIKE, ANY = 0.1, 0.5
+
+
+def gain_posterior(alone: Comparison, play_gains: Floats, count: float) -> tuple[Floats, Floats]:
+    """What is known of the log ratio of errors, transfer over focal rows alone: a grid, and probabilities on it.
+
+    The plays say what is usual, N(mean, spread between plays); with a small probability the focal domain is unlike
+    them, N(0, 0.5). Leave-one-out on the focal rows is the likelihood, so that rows which contradict the plays clearly
+    enough are believed; a spread seen on ``count`` rows is not believed below 0.5/sqrt(count).
+    """
+    grid = np.linspace(-3.0, 3.0, 1201)
+    density = np.exp(-0.5 * (grid / ANY) ** 2) / ANY
+    if len(play_gains) > 2:
+        usual = float(np.mean(play_gains))
+        between = max(float(np.std(play_gains, ddof=1)) * (1 + 1 / len(play_gains)) ** 0.5, 0.02)
+        density = UNLIKE * density + (1 - UNLIKE) * np.exp(-0.5 * ((grid - usual) / between) ** 2) / between
+    if 0 < alone.ratio_low <= alone.ratio_high < np.inf:
+        level = float(np.log(alone.ratio))
+        spread = max(float(np.log(alone.ratio_high / alone.ratio_low)) / (2 * 1.96), 0.5 / count**0.5)
+        density = density * np.exp(-0.5 * ((grid - np.clip(level, -3, 3)) / spread) ** 2)
+    total = float(density.sum())
+    if total <= 1e-280:  # rows and plays exclude each other: the rows are what is to be predicted
+        density = np.exp(-0.5 * ((grid - np.clip(np.log(max(alone.ratio, 1e-3)), -3, 3)) / 0.05) ** 2)
+        total = float(density.sum())
+    return grid, density / total
+
+
+def transfer_gain(alone: Comparison, play_gains: Floats, count: float) -> TransferGain:
+    """By what part transfer cuts the error, from leave-one-out and the plays together; see :func:`gain_posterior`.
 
     Examples
     --------
     >>> rows = Comparison("focal only", 1.0, 0.1, ratio=0.9, ratio_low=0.8, ratio_high=1.0125)
-    >>> round(transfer_gain(rows, np.empty(0)).reduction, 3)
+    >>> round(transfer_gain(rows, np.empty(0), 100.0).reduction, 1)
     0.1
-    >>> round(transfer_gain(rows, np.log([0.7, 0.8, 0.75, 0.72])).reduction, 3)
-    0.177
+    >>> bool(transfer_gain(rows, np.log([0.7, 0.8, 0.75, 0.72]), 100.0).reduction > 0.15)
+    True
     """
-    usable = 0 < alone.ratio_low <= alone.ratio_high < np.inf
-    level, spread = 0.0, np.inf
-    if usable:
-        level = float(np.log(alone.ratio))
-        spread = max(float(np.log(alone.ratio_high / alone.ratio_low)) / (2 * 1.96), 1e-6)
-    if len(play_gains) > 2:
-        usual = float(np.mean(play_gains))
-        between = max(float(np.std(play_gains, ddof=1)) * (1 + 1 / len(play_gains)) ** 0.5, 1e-6)
-        precision = 1 / between**2 + 1 / spread**2
-        level = (usual / between**2 + level / spread**2) / precision
-        spread = precision**-0.5
     from_plays = 1 - float(np.exp(np.mean(play_gains))) if len(play_gains) else None
-    if not np.isfinite(spread):
-        return TransferGain(0.0, -np.inf, 1.0, 1 - alone.ratio, from_plays)
-    low, high = (1 - float(np.exp(level + side * 1.96 * spread)) for side in (1, -1))
-    return TransferGain(1 - float(np.exp(level)), low, high, 1 - alone.ratio, from_plays)
+    grid, share = gain_posterior(alone, play_gains, count)
+    below = np.cumsum(share)
+    low, high = (float(grid[int(np.searchsorted(below, level))]) for level in (0.025, 0.975))
+    middle = float(share @ grid)
+    return TransferGain(
+        1 - float(np.exp(middle)), 1 - float(np.exp(high)), 1 - float(np.exp(low)), 1 - alone.ratio, from_plays
+    )
 
 
 def compare(method: str, ours: Floats, other: Floats, weight: Floats) -> Comparison:
@@ -100,6 +128,8 @@ def compare(method: str, ours: Floats, other: Floats, weight: Floats) -> Compari
         count = float(weight.sum())
         error = np.sqrt(share @ (squares[1] - means[1]) ** 2 / max(count - 1, 1.0))
         if not (np.all(np.isfinite(means)) and np.all(means > 0)):
+            if bool(np.all(means == 0)):
+                return Comparison(method, 0.0, 0.0, 1.0, 1.0, 1.0)
             equal = bool(means[0] == means[1])
             ratio = 1.0 if equal else 0.0 if means[0] < means[1] else np.inf
             return Comparison(method, float(means[1]), float(np.nan_to_num(error, nan=np.inf)), ratio, 0.0, np.inf)
