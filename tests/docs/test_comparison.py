@@ -65,7 +65,7 @@ def test_cases_are_kept_without_what_the_page_does_not_need(results, tmp_path, m
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert max(s.worst_ratio for s in ours.values()) < 1.07
+    assert max(s.worst_ratio for s in ours.values()) < 1.10
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
     assert round(exam["statsmodels"].relative_rmse, 3) == 0.870
     assert round(exam[OURS].relative_rmse, 3) == 0.872

@@ -176,11 +176,11 @@ def test_escaped_text_reads_back_as_it_was(text):
         ((-0.05, -0.09, -0.02), "Transfer made the error 5% worse (95% interval 2 to 9%);"),
         (
             (0.02, -0.03, 0.07),
-            "Transfer did not change the error measurably (2% lower; 95% interval 3% higher to 7% lower);",
+            "No clear difference: with transfer the error is 2% lower (95% interval 3% higher to 7% lower);",
         ),
         (
             (-0.02, -0.07, 0.03),
-            "Transfer did not change the error measurably (2% higher; 95% interval 7% higher to 3% lower);",
+            "No clear difference: with transfer the error is 2% higher (95% interval 7% higher to 3% lower);",
         ),
         ((0.0, -math.inf, 1.0), "Whether transfer helps cannot be judged"),
     ],

@@ -250,7 +250,7 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
 def test_shares_without_plays_fall_with_the_error():
     scores = np.array([1.0, 1.2, 4.0, np.inf])
     found = _shares(scores, np.full(4, 0.25), [], 20.0)
-    expected = np.exp(-(scores - 1.0) / (3.0 / 20))
+    expected = np.exp(-(scores - 1.0) / (4.0 / 20))
     np.testing.assert_allclose(found, expected / expected.sum())
     nothing = _shares(np.full(4, np.inf), np.full(4, 0.25), [], 1.0)
     assert nothing.tolist() == [0, 0, 0, 1]

@@ -39,7 +39,8 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> dict[str, 
         "loo_rmse": _root(core.loo_error_),
         "effective_ridge": getattr(core, "effective_ridge_", None),
         "candidates": [_candidate(each) for each in getattr(core, "candidates_", ())][:5],
-        "notes": list(getattr(core, "notes_", ())),
+        # Of domains with one row the reader of the files speaks already.
+        "notes": [note for note in getattr(core, "notes_", ()) if "one row only" not in note],
     }
     return facts
 

@@ -257,10 +257,10 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
 def _shares(scores: Floats, equal: Floats, plays: Sequence[_Play], count: float) -> Floats:
     """Shares of the candidates: stacked over plays, then tilted by leave-one-out."""
     share = equal
-    trust = 3.0
+    trust = 4.0
     if plays:
         share = _stacked(plays, equal, EQUAL * (PLAYS / len(plays)) ** 2)
-        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 3.0
+        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
     finite = np.isfinite(scores)
     if not finite.any():
         # Nothing can be left out: what the plays say, or without any the last candidate.

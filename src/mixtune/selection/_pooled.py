@@ -21,9 +21,9 @@ from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_path
 __all__ = ["PooledFamily"]
 
 #: rho: what part of a head's variance is the domain's own.
-OWN = (0.03, 0.2)
+OWN = (0.03, 0.1, 0.4)
 #: Multiples of the prior's covariance along a path.
-SCALES = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+SCALES = np.array([0.03, 0.1, 0.3, 1.0, 3.0, 10.0])
 #: Variance along the pooled head, relative to its square.
 STRETCH = 0.25
 #: Sizes of the subsets of likeliest sources, and the temperature of softer weights.

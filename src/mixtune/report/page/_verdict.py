@@ -49,7 +49,7 @@ def give_verdict(facts: Facts) -> Verdict:
         change = f"{percent(abs(gain.reduction))} {'lower' if gain.reduction >= 0 else 'higher'}"
         change = "no change" if abs(gain.reduction) < 5e-4 else change
         between = f"{_side(gain.low)} to {_side(gain.high)}"
-        sentence = f"Transfer did not change the error measurably ({change}; 95% interval {between})"
+        sentence = f"No clear difference: with transfer the error is {change} (95% interval {between})"
         tone = "even"
     return Verdict(f"{sentence}; {datasets}", tone, (_evidence(facts), _who_helped(facts)))
 
