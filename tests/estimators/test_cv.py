@@ -483,3 +483,29 @@ def test_onnx_clamps_like_predict():
     (found,) = ReferenceEvaluator(number.to_onnx()).run(None, {"features": far})
     np.testing.assert_allclose(found, number.predict(far))
     assert np.ptp(found) < np.ptp(far @ number.coef_)
+
+
+def test_adding_and_forgetting_is_fitting_again():
+    X, y, sources = make_transfer()
+    names = list(sources)
+    whole = fit(X, y, sources)
+    parts = fit(X[:4], y[:4], {names[0]: sources[names[0]]})
+    U, v = sources[names[1]]
+    parts.partial_fit(X[4:], y[4:], sources={names[1]: (U[:5], v[:5])})
+    parts.partial_fit(sources={names[1]: (U[5:], v[5:])} | {name: sources[name] for name in names[2:]})
+    np.testing.assert_allclose(parts.predict(NEW), whole.predict(NEW))
+    fewer = fit(X, y, {name: sources[name] for name in names[1:]})
+    np.testing.assert_allclose(whole.forget(names[0]).predict(NEW), fewer.predict(NEW))
+    assert whole.domain_names_ == fewer.domain_names_
+    with pytest.raises(ParameterError, match="no source"):
+        whole.forget(names[0])
+    with pytest.raises(ParameterError, match="focal domain"):
+        whole.forget("focal")
+    with pytest.raises(ParameterError, match="together"):
+        whole.partial_fit(X)
+
+
+def test_a_model_from_a_file_has_no_rows_to_add_to(model, tmp_path):
+    loaded = load(model.save(tmp_path / "model.mixtune"))
+    with pytest.raises(ParameterError, match="holds no rows"):
+        loaded.forget("a")

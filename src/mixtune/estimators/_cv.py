@@ -5,22 +5,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_whole
+from mixtune.data._words import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor
+from mixtune.estimators._base import LinearTransferRegressor, column_names, read_sources
 from mixtune.estimators._chosen import Candidate, RidgePath, candidates_of, path_of, posterior_of, solution_of
 from mixtune.estimators._classifier import LinearTransferClassifier
 from mixtune.estimators._fixed import Heads, Solved, State, local_heads
 from mixtune.estimators._leave_one_out import LeaveOneOut
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats
+from mixtune.estimators._prepare import Prepared, prepare
+from mixtune.estimators._rows import Floats, Rows, trim
 from mixtune.estimators._saving import savable
+from mixtune.estimators._sources import as_sources
 from mixtune.estimators._stored_values import storable
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._weighing import TEMPERATURE, domains_of
@@ -177,6 +179,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
     _choices: tuple[Choice, ...] | None
+    _inputs: dict[str, Rows] | None
     _low: Floats | None
     _high: Floats | None
 
@@ -210,6 +213,58 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
                 self._distances = found
             self._comparable = None
         return self._distances
+
+    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Add focal rows, rows of known sources, or new sources, and choose again over all rows.
+
+        The result is that of ``fit`` with all rows. Called first, this is ``fit``. A model from a file holds no rows.
+        """
+        if not hasattr(self, "coef_"):
+            return self.fit(X, y, sample_weight, sources=sources)
+        self._check_parameters()
+        if (X is None) != (y is None):
+            raise ParameterError("pass X and y together, or neither to add sources only")
+        rows, focal = self._kept_rows(), self.domain_names_[0]
+        if X is not None:
+            added = trim(self._read_focal(X, y, sample_weight, reset=False))
+            if added.y.shape[1:] != rows[focal].y.shape[1:]:
+                raise ParameterError(
+                    f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
+                )
+            rows[focal] = rows[focal].joined(added)
+        for name, new in read_sources(as_sources(sources), rows[focal], column_names(self), focal).items():
+            rows[name] = rows[name].joined(new) if name in rows else new
+        return self._refit(rows)
+
+    def forget(self, name: str) -> Self:
+        """Remove a source exactly: the result is that of ``fit`` without it."""
+        check_is_fitted(self, "coef_")
+        rows = self._kept_rows()
+        if name == self.domain_names_[0]:
+            raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
+        if name not in rows:
+            raise ParameterError(f'there is no source "{name}"; {nearest(str(name), self.domain_names_[1:])}')
+        del rows[name]
+        return self._refit(rows)
+
+    def _kept_rows(self) -> dict[str, Rows]:
+        if self._inputs is None:
+            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
+        return dict(self._inputs)
+
+    def _refit(self, rows: dict[str, Rows]) -> Self:
+        prepared = prepare(
+            list(rows),
+            list(rows.values()),
+            feature_map=self.feature_map,
+            columns=column_names(self),
+            standardise=self.standardise,
+            fit_intercept=self.fit_intercept,
+        )
+        solved = self._solve(prepared)
+        self._scaling = prepared.scaling
+        self._store(solved, prepared.names)
+        return self
 
     def removal_effects(self) -> tuple[Removal, ...]:
         """What leaving out each source would change, in closed form.
@@ -255,7 +310,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
-        self._comparable = self._choices = None
+        self._comparable = self._choices = self._inputs = None
 
     def _solve(self, prepared: Prepared) -> Solved:
         basis, notes = _basis(prepared, self.seed)
@@ -284,6 +339,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
                 "_distances": None,
                 "_removals": None,
                 "_comparable": prepared,
+                "_inputs": dict(zip(prepared.names, prepared.inputs)),
                 "_choices": tuple(choices),
             },
             heads,
