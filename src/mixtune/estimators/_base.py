@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mixtune.data._words import nearest
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fixed import Solved
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
@@ -24,7 +25,7 @@ from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.estimators._sources import Source, Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 
-__all__ = ["LinearTransferRegressor", "column_names", "read_sources"]
+__all__ = ["LinearTransferRegressor", "check_source", "column_names", "read_sources"]
 
 
 class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -207,9 +208,13 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
     def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
         """Design matrices of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
+        return self._prepare_rows({self.focal_name: trim(focal), **others})
+
+    def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
+        """Design matrices of checked rows, the focal ones first."""
         return prepare(
-            [self.focal_name, *others],
-            [trim(focal), *others.values()],
+            list(rows),
+            list(rows.values()),
             feature_map=self.feature_map,
             columns=column_names(self),
             standardise=self.standardise,
@@ -267,3 +272,11 @@ def read_sources(
             f'a source is named "{focal_name}", which is the name of the focal rows; rename it or set focal_name'
         )
     return {name: read_source(name, source, focal, columns) for name, source in items}
+
+
+def check_source(name: str, names: Sequence[str]) -> None:
+    """Refuse to forget the focal domain, which comes first in ``names``, or a source that is not there."""
+    if name == names[0]:
+        raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
+    if name not in names:
+        raise ParameterError(f'there is no source "{name}"; {nearest(str(name), names[1:])}')

@@ -15,7 +15,7 @@ from mixtune.moments import Moments
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import Choice, Prior, Task
 
-__all__ = ["Candidate", "RidgePath", "candidates_of", "path_of", "posterior_of", "solution_of"]
+__all__ = ["Candidate", "Removal", "RidgePath", "candidates_of", "path_of", "posterior_of", "removal_of", "solution_of"]
 
 HORIZON = 10
 #: Candidates with a smaller share are left out of the list.
@@ -57,6 +57,42 @@ class RidgePath:
     ridges: Floats
     loo_errors: Floats
     chosen: int
+
+
+@storable
+@dataclass(frozen=True)
+class Removal:
+    """What leaving one source out would change.
+
+    Attributes
+    ----------
+    name : str
+    loo_error : float
+        Leave-one-out mean squared error without it.
+    change : float
+        Relative change of its root; positive means that the source helps.
+    shift : float
+        Root mean square change of the predictions of the focal rows.
+    """
+
+    name: str
+    loo_error: float
+    change: float
+    shift: float
+
+
+def removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
+    """The effect of leaving one source out, over all outputs."""
+    before, after, moved = 0.0, 0.0, 0.0
+    for choice in choices:
+        head, left_out = choice.without(index)
+        task = choice.task
+        after += float(task.error(left_out))
+        kept = choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1]
+        before += float(task.error(kept))
+        moved += float(task.error(task.design @ (head - choice.head)))
+    change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
+    return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
 
 
 def candidates_of(choice: Choice, names: Sequence[str]) -> tuple[Candidate, ...]:

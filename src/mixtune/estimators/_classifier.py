@@ -15,7 +15,7 @@ from mixtune.errors import DataError
 from mixtune.estimators._base import LinearTransferRegressor, check_columns_once, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._regressor import RegretOptimalRegressor
+from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
 from mixtune.estimators._sources import Source, Sources, as_sources
@@ -185,7 +185,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
 
 
 @savable
-class RegretOptimalClassifier(LinearTransferClassifier):
+class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
     """Regret-optimal least-squares classification; parameters are those of :class:`RegretOptimalRegressor`.
 
     Attributes
@@ -205,31 +205,6 @@ class RegretOptimalClassifier(LinearTransferClassifier):
     >>> model.predict([[-1.0], [4.0]])
     array(['no', 'yes'], dtype='<U3')
     """
-
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        weights: Any = "predictive",
-        sharing: float | None = None,
-        ridge: float = 1.0,
-        transfer: float = 1.0,
-        stability: float = 1.0,
-        horizon: int = 10,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-    ) -> None:
-        self.feature_map = feature_map
-        self.weights = weights
-        self.sharing = sharing
-        self.ridge = ridge
-        self.transfer = transfer
-        self.stability = stability
-        self.horizon = horizon
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
 
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressor(**self.get_params(deep=False))

@@ -2,89 +2,77 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_whole
-from mixtune.data._words import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, column_names, read_sources
-from mixtune.estimators._chosen import Candidate, RidgePath, candidates_of, path_of, posterior_of, solution_of
+from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
+from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removal_of, solution_of
 from mixtune.estimators._classifier import LinearTransferClassifier
-from mixtune.estimators._fixed import Heads, Solved, State, local_heads
-from mixtune.estimators._leave_one_out import LeaveOneOut
-from mixtune.estimators._prepare import Prepared, prepare
+from mixtune.estimators._fixed import Solved, State, local_heads
+from mixtune.estimators._judged import (
+    comparisons_of,
+    heads_of,
+    principal_basis,
+    range_of,
+    row_notes,
+    tasks_of,
+    uncertainty_of,
+    weights_of,
+)
+from mixtune.estimators._prepare import Prepared
 from mixtune.estimators._rows import Floats, Rows, trim
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._stored_values import storable
-from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._weighing import TEMPERATURE, domains_of
 from mixtune.regret import RegretSolution
 from mixtune.selection import (
     Choice,
     Comparison,
-    Task,
     TransferGain,
     choose,
-    compare,
-    joint_left_out,
-    mean_left_out,
-    transfer_gain,
 )
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["RegretOptimalClassifierCV", "RegretOptimalRegressorCV", "Removal"]
+__all__ = ["RegretOptimalClassifierCV", "RegretOptimalRegressorCV"]
 
-#: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
-WIDEST = 512
 #: Ridge of the local heads, on standardised features.
 HEAD_RIDGE = 1.0
-#: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
-#: second over the number of rows, since few rows hardly know their range.
-MARGIN = (0.25, 20.0)
-#: Left-out residuals below this part of the targets' standard deviation are rounding, and compared as zero.
-ROUNDING = 1e-12
-#: Fewer focal rows than this are stated.
-FEW = 5
 #: Most pairs of rows for which distances are computed without being asked for twice.
 PAIRS = 10**8
-
-
-@storable
-@dataclass(frozen=True)
-class Removal:
-    """What leaving one source out would change.
-
-    Attributes
-    ----------
-    name : str
-    loo_error : float
-        Leave-one-out mean squared error without it.
-    change : float
-        Relative change of its root; positive means that the source helps.
-    shift : float
-        Root mean square change of the predictions of the focal rows.
-    """
-
-    name: str
-    loo_error: float
-    change: float
-    shift: float
 
 
 storable(Comparison)
 storable(TransferGain)
 
 
+class TunedSettings:
+    """What can be set of the estimators that tune themselves."""
+
+    def __init__(
+        self,
+        feature_map: Any = None,
+        *,
+        standardise: bool = True,
+        fit_intercept: bool = True,
+        clamp: bool = True,
+        focal_name: str = "focal",
+        seed: int = 0,
+    ) -> None:
+        self.feature_map = feature_map
+        self.standardise = standardise
+        self.fit_intercept = fit_intercept
+        self.clamp = clamp
+        self.focal_name = focal_name
+        self.seed = seed
+
+
 @savable
-class RegretOptimalRegressorCV(LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     """Transfer with nothing to set: weights, metric and effective ridge are chosen and averaged by the data.
 
     Candidates are ridge fits to the focal rows around priors made from the sources: regret-optimal fine-tuning of a
@@ -183,23 +171,6 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
     _low: Floats | None
     _high: Floats | None
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        clamp: bool = True,
-        focal_name: str = "focal",
-        seed: int = 0,
-    ) -> None:
-        self.feature_map = feature_map
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.clamp = clamp
-        self.focal_name = focal_name
-        self.seed = seed
-
     @property
     def distances_(self) -> TransportWeights | None:
         """Transport distances to the focal rows and the sampling floor; None without sources or with too many rows."""
@@ -240,10 +211,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
         """Remove a source exactly: the result is that of ``fit`` without it."""
         check_is_fitted(self, "coef_")
         rows = self._kept_rows()
-        if name == self.domain_names_[0]:
-            raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
-        if name not in rows:
-            raise ParameterError(f'there is no source "{name}"; {nearest(str(name), self.domain_names_[1:])}')
+        check_source(name, self.domain_names_)
         del rows[name]
         return self._refit(rows)
 
@@ -253,14 +221,7 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
         return dict(self._inputs)
 
     def _refit(self, rows: dict[str, Rows]) -> Self:
-        prepared = prepare(
-            list(rows),
-            list(rows.values()),
-            feature_map=self.feature_map,
-            columns=column_names(self),
-            standardise=self.standardise,
-            fit_intercept=self.fit_intercept,
-        )
+        prepared = self._prepare_rows(rows)
         solved = self._solve(prepared)
         self._scaling = prepared.scaling
         self._store(solved, prepared.names)
@@ -280,22 +241,8 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
                     "this model was saved without the effects of removing sources; call removal_effects() before save"
                 )
             names = self.domain_names_[1:]
-            self._removals = tuple(self._removal(index, name) for index, name in enumerate(names))
+            self._removals = tuple(removal_of(self._choices, index, name) for index, name in enumerate(names))
         return self._removals
-
-    def _removal(self, index: int, name: str) -> Removal:
-        assert self._choices is not None
-        before, after, moved = 0.0, 0.0, 0.0
-        for choice in self._choices:
-            head, left_out = choice.without(index)
-            task = choice.task
-            after += float(task.error(left_out))
-            kept = choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1]
-            before += float(task.error(kept))
-            moved += float(task.error(task.design @ (head - choice.head)))
-        count = len(self._choices)
-        change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
-        return Removal(name, after / count, change, float(np.sqrt(moved / count)))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -313,27 +260,27 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
         self._comparable = self._choices = self._inputs = None
 
     def _solve(self, prepared: Prepared) -> Solved:
-        basis, notes = _basis(prepared, self.seed)
-        notes += _row_notes(prepared)
+        basis, notes = principal_basis(prepared, self.seed)
+        notes += row_notes(prepared)
         outputs = prepared.rows[0].targets.shape[1]
-        tasks = [_tasks(prepared, output, basis) for output in range(outputs)]
+        tasks = [tasks_of(prepared, output, basis) for output in range(outputs)]
         choices = [choose(own[0], own[1:], seed=self.seed) for own in tasks]
         heads = local_heads(State.of(prepared), HEAD_RIDGE)
-        coef, intercept = _heads_of(choices, prepared, basis)
-        self._set_range(prepared)
-        weights = _weights_of(choices, prepared, heads)
+        coef, intercept = heads_of(choices, prepared, basis)
+        self._low, self._high = range_of(prepared) if self.clamp and len(prepared.rows) > 1 else (None, None)
+        weights = weights_of(choices, prepared, heads)
         single = prepared.single_output
         return Solved(
             coef[:, 0] if single else coef,
             intercept[0] if single else intercept,
-            _uncertainty_of(choices, prepared, basis),
+            uncertainty_of(choices, prepared, basis),
             {
                 "weights_": weights,
                 "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
                 "candidates_": candidates_of(choices[0], weights.names),
                 "solution_": solution_of(choices[0].prior, tasks[0][0], choices[0].size),
                 "ridge_path_": path_of(choices[0]),
-                **_comparisons(choices, tasks, heads, basis),
+                **comparisons_of(choices, tasks, heads, basis),
                 "n_plays_": min(c.n_plays for c in choices),
                 "notes_": notes,
                 "_distances": None,
@@ -345,19 +292,9 @@ class RegretOptimalRegressorCV(LinearTransferRegressor):
             heads,
         )
 
-    def _set_range(self, prepared: Prepared) -> None:
-        self._low = self._high = None
-        if self.clamp and len(prepared.rows) > 1:
-            low = np.min([rows.X.min(axis=0) for rows in prepared.rows], axis=0)
-            high = np.max([rows.X.max(axis=0) for rows in prepared.rows], axis=0)
-            margin = (MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.rows)) * (high - low)
-            scaling = prepared.scaling
-            self._low = (low - margin) * scaling.scale + scaling.shift
-            self._high = (high + margin) * scaling.scale + scaling.shift
-
 
 @savable
-class RegretOptimalClassifierCV(LinearTransferClassifier):
+class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
     """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on signed one-hot targets.
 
     Attributes
@@ -378,149 +315,5 @@ class RegretOptimalClassifierCV(LinearTransferClassifier):
     array(['no', 'yes'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        clamp: bool = True,
-        focal_name: str = "focal",
-        seed: int = 0,
-    ) -> None:
-        self.feature_map = feature_map
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.clamp = clamp
-        self.focal_name = focal_name
-        self.seed = seed
-
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressorCV(**self.get_params(deep=False))
-
-
-def _row_notes(prepared: Prepared) -> tuple[str, ...]:
-    """What the rows themselves leave open."""
-    focal = prepared.rows[0]
-    found = []
-    count = focal.weight.sum()
-    if count < FEW:
-        rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
-        found.append(f"only {rows}: leave-one-out says little about what suits them")
-    if np.all(focal.targets == focal.targets[0]):
-        found.append("every focal target is the same; what differs can only come from the sources")
-    if apart := _columns_apart(prepared):
-        told = (
-            f"{apart} of {focal.X.shape[1]} columns of the sources lie far from the focal rows; were they prepared in "
-            "the same way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
-        )
-        warnings.warn(told, UserWarning, stacklevel=5)
-        found.append(told)
-    single = [name for name, rows in zip(prepared.names[1:], prepared.rows[1:]) if len(rows.X) == 1]
-    if single:
-        shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
-        found.append(f"{len(single)} source{'s have' if len(single) > 1 else ' has'} one row only: {shown}")
-    return tuple(found)
-
-
-def _columns_apart(prepared: Prepared) -> int:
-    """How many columns have sources and focal rows lie five spreads of either apart, if these are most columns."""
-    if len(prepared.rows) == 1:
-        return 0
-    focal, others = prepared.inputs[0].X, np.concatenate([rows.X for rows in prepared.inputs[1:]])
-    spread = np.maximum(focal.std(axis=0), others.std(axis=0))
-    far = np.abs(focal.mean(axis=0) - others.mean(axis=0)) > 5 * np.where(spread > 0, spread, np.inf)
-    return int(far.sum()) if 2 * far.sum() > len(far) else 0
-
-
-def _basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
-    """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
-    width = prepared.rows[0].X.shape[1]
-    if width <= WIDEST:
-        return None, ()
-    if len(prepared.rows) == 1:
-        # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
-        alone = prepared.rows[0].X
-        return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    pooled = np.concatenate([rows.X for rows in prepared.rows])
-    if len(pooled) > 8 * WIDEST:
-        keep = np.random.default_rng(seed).choice(len(pooled), 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.rows[0].X, pooled[keep]])
-    rank = min(WIDEST, *pooled.shape)
-    basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
-    return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
-
-
-def _tasks(prepared: Prepared, output: int, basis: Floats | None) -> list[Task]:
-    """Every domain as a task for one output, the constant first where there is an intercept."""
-    found = []
-    for rows in prepared.rows:
-        design = rows.X if basis is None else rows.X @ basis
-        if prepared.fit_intercept:
-            design = np.column_stack([np.ones(len(design)), design])
-        found.append(Task(design, rows.targets[:, output], rows.weight, prepared.fit_intercept))
-    return found
-
-
-def _heads_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> tuple[Floats, Floats]:
-    heads = np.column_stack([choice.head for choice in choices])
-    intercept = heads[0] if prepared.fit_intercept else np.zeros(len(choices))
-    slopes = heads[1:] if prepared.fit_intercept else heads
-    return slopes if basis is None else basis @ slopes, intercept
-
-
-def _weights_of(choices: Sequence[Choice], prepared: Prepared, heads: Heads) -> DomainWeights:
-    values = np.zeros(len(prepared.names))
-    for choice in choices:
-        own = np.where(choice.weights.sum(axis=1) > 0, choice.own, 1.0)
-        values[0] += choice.shares @ own
-        values[1:] += (choice.shares * (1 - own)) @ choice.weights
-    rows = prepared.rows[0]
-    share = rows.weight / rows.weight.sum()
-    targets = rows.targets
-    scores = np.array(
-        [
-            float(share @ np.mean((targets - rows.X @ c.reshape(-1, targets.shape[1]) - i.reshape(-1)) ** 2, axis=1))
-            for c, i in zip(heads.coef, heads.intercept)
-        ]
-    )
-    return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", scores)
-
-
-def _uncertainty_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> Uncertainty:
-    rows = prepared.rows[0]
-    residuals = np.column_stack([choice.left_out for choice in choices])
-    inflation = float(np.mean([choice.inflation for choice in choices]))
-    # Several outputs have a posterior each; they are taken to be equally uncertain everywhere.
-    single = len(choices) == 1
-    spreads = choices[0].spreads if single else np.ones(len(residuals))
-    left_out = LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
-    posterior = posterior_of(choices[0], basis) if single else None
-    return Uncertainty.known(left_out, posterior)
-
-
-def _comparisons(
-    choices: Sequence[Choice], tasks: Sequence[Sequence[Task]], heads: Heads, basis: Floats | None
-) -> dict[str, Any]:
-    """Left-out residuals of all methods, over rows and outputs, compared with ours."""
-    residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
-    flat = heads.coef.reshape(len(heads.coef), heads.coef.shape[1], -1)
-    levels = heads.intercept.reshape(len(heads.coef), -1)
-    for output, (choice, own) in enumerate(zip(choices, tasks)):
-        residuals["ours"].append(choice.left_out)
-        residuals["focal only"].append(choice.focal_left_out)
-        slopes = flat[1:, :, output] if basis is None else flat[1:, :, output] @ basis
-        local = np.column_stack([levels[1:, output], slopes]) if own[0].intercept else slopes
-        if len(own) > 1:
-            residuals["joint"].append(joint_left_out(own[0], own[1:]))
-            residuals["mean of locals"].append(mean_left_out(own[0], choice.focal_left_out, local))
-    weight = np.concatenate([own[0].weight for own in tasks])
-    least = np.repeat([ROUNDING * choice.size for choice in choices], len(tasks[0][0].y))
-    joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
-    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in joined.items()}
-    found = {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
-    gains = np.mean([choice.play_gains for choice in choices], axis=0)
-    return {
-        "compared_": tuple(found.values()),
-        "transfer_gain_": transfer_gain(found["focal only"], gains, float(tasks[0][0].count)),
-    }

@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_nonnegative, check_whole
-from mixtune.data._words import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, column_names, read_sources
+from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
 from mixtune.estimators._centering import augmented
 from mixtune.estimators._fixed import (
     Heads,
@@ -34,11 +33,40 @@ from mixtune.estimators._weighing import TEMPERATURE, domains_of, needs_rows, ru
 from mixtune.regret import RegretSolution, transfer_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["RegretOptimalRegressor"]
+__all__ = ["FixedSettings", "RegretOptimalRegressor"]
+
+
+class FixedSettings:
+    """What can be set of the estimators at fixed parameters."""
+
+    def __init__(
+        self,
+        feature_map: Any = None,
+        *,
+        weights: Any = "predictive",
+        sharing: float | None = None,
+        ridge: float = 1.0,
+        transfer: float = 1.0,
+        stability: float = 1.0,
+        horizon: int = 10,
+        standardise: bool = True,
+        fit_intercept: bool = True,
+        focal_name: str = "focal",
+    ) -> None:
+        self.feature_map = feature_map
+        self.weights = weights
+        self.sharing = sharing
+        self.ridge = ridge
+        self.transfer = transfer
+        self.stability = stability
+        self.horizon = horizon
+        self.standardise = standardise
+        self.fit_intercept = fit_intercept
+        self.focal_name = focal_name
 
 
 @savable
-class RegretOptimalRegressor(LinearTransferRegressor):
+class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
     """Linear head on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain gets a local ridge head; the domains are weighed; the regret-optimal algorithm then moves the heads to
@@ -122,31 +150,6 @@ class RegretOptimalRegressor(LinearTransferRegressor):
     _solution: RegretSolution | None
     _held: Held
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        weights: Any = "predictive",
-        sharing: float | None = None,
-        ridge: float = 1.0,
-        transfer: float = 1.0,
-        stability: float = 1.0,
-        horizon: int = 10,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-    ) -> None:
-        self.feature_map = feature_map
-        self.weights = weights
-        self.sharing = sharing
-        self.ridge = ridge
-        self.transfer = transfer
-        self.stability = stability
-        self.horizon = horizon
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
-
     @property
     def solution_(self) -> RegretSolution:
         """Trajectory, energy and regret, on standardised and centred features."""
@@ -216,10 +219,7 @@ class RegretOptimalRegressor(LinearTransferRegressor):
         """
         check_is_fitted(self, "coef_")
         state = self._state
-        if name == state.names[0]:
-            raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
-        if name not in state.names:
-            raise ParameterError(f'there is no source "{name}"; {nearest(str(name), state.names[1:])}')
+        check_source(name, state.names)
         if needs_rows(self.weights):
             raise ParameterError(
                 f"weights={self.weights!r} compares rows, which a fitted model no longer holds; fit without that source"
