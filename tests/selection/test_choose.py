@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mixtune.selection import Task, _choose, choose
-from mixtune.selection._choose import _Play, _shares, _stacked
+from mixtune.selection._shares import Play, shares_of, stacked
 from selection.tasks import make_family, make_task
 
 
@@ -202,8 +202,8 @@ def test_a_play_of_targets_that_do_not_vary_says_nothing():
     exact = np.ones((12, 10))
     exact[4] = 0.0
     equal = np.full(12, 1 / 12)
-    found = _stacked([*plays, _Play(exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * 3 / 4)
-    np.testing.assert_allclose(found, _stacked(plays, equal, 0.2), atol=1e-3)
+    found = stacked([*plays, Play(exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * 3 / 4)
+    np.testing.assert_allclose(found, stacked(plays, equal, 0.2), atol=1e-3)
 
 
 def test_more_columns_than_rows_are_judged_whole(monkeypatch):
@@ -219,7 +219,7 @@ def plays_of(seed, count, candidates=12):
     for _ in range(count):
         common = rng.standard_normal(40)
         own = rng.standard_normal((candidates, 40)) * np.linspace(0.2, 3.0, candidates)[:, None]
-        plays.append(_Play(common + own, rng.choice([1.0, 2.0], 40), np.ones((candidates, 5)), 0))
+        plays.append(Play(common + own, rng.choice([1.0, 2.0], 40), np.ones((candidates, 5)), 0))
     return plays
 
 
@@ -239,7 +239,7 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
         share /= share.sum()
         return share @ cross @ share + pull * np.sum(share * np.log(np.maximum(share, 1e-300) / equal))
 
-    found = _stacked(plays, equal, pull)
+    found = stacked(plays, equal, pull)
     assert found.min() >= 0
     np.testing.assert_allclose(found.sum(), 1)
     best = minimize(objective, np.zeros(12), method="BFGS").fun
@@ -249,10 +249,10 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
 
 def test_shares_without_plays_fall_with_the_error():
     scores = np.array([1.0, 1.2, 4.0, np.inf])
-    found = _shares(scores, np.full(4, 0.25), [], 20.0)
+    found = shares_of(scores, np.full(4, 0.25), [], 20.0)
     expected = np.exp(-(scores - 1.0) / (4.0 / 20))
     np.testing.assert_allclose(found, expected / expected.sum())
-    nothing = _shares(np.full(4, np.inf), np.full(4, 0.25), [], 1.0)
+    nothing = shares_of(np.full(4, np.inf), np.full(4, 0.25), [], 1.0)
     assert nothing.tolist() == [0, 0, 0, 1]
 
 

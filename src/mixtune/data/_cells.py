@@ -163,6 +163,9 @@ def check_texts(texts: Texts, name: str, fill: str) -> Fault | None:
         return Fault(finding, 'read decimal commas with decimal=","')
     if all(text in MARKERS or text.lower() in _WORDS for text in odd):
         return Fault(f'holds numbers and "{odd[0]}" (data row {row}), which may mark missing values', fill)
+    if not any(character.isdigit() for text in odd for character in text):
+        told = f'holds text among numbers (such as "{odd[0]}" in data row {row})'
+        return Fault(told, "write a number there, or leave the cell empty and have it filled in")
     return Fault(finding, "write plain numbers such as 1234.5, without currency, percent or thousands signs")
 
 

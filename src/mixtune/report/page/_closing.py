@@ -98,8 +98,8 @@ def average_section(facts: Facts) -> str:
     families = shares_by_family(facts.candidates)
     plays = f" {count(facts.plays, 'source')} played the focal dataset to rehearse the choice." if facts.plays else ""
     text = (
-        f"{count(len(facts.candidates), 'candidate fit')} were compared on the focal rows, and averaged: the better a "
-        f"candidate's left-out error, the larger its share.{plays}"
+        f"{count(len(facts.candidates), 'candidate fit')} were averaged. A candidate's share grows with how well it "
+        f"does on focal rows it has not seen{' and in rehearsals' if facts.plays else ''}.{plays}"
         if len(facts.candidates) > 1
         else "There was one candidate."
     )

@@ -1,0 +1,157 @@
+"""Shares of the candidates: what plays and leave-one-out make of them, and the guard against harm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixtune.selection._compare import compare, gain_posterior
+from mixtune.selection._families import Label
+from mixtune.selection._task import Floats, Task
+
+__all__ = [
+    "PLAYS",
+    "Play",
+    "alone_of",
+    "gains_of",
+    "guarded",
+    "inflation_of",
+    "mix",
+    "play_errors_of",
+    "prior_shares",
+    "scores_of",
+    "shares_of",
+    "stacked",
+]
+
+#: Most plays.
+PLAYS = 24
+#: Weight of the pull towards equal shares at PLAYS plays; it grows as the square of what is missing.
+EQUAL = 0.005
+#: Residuals below this part of the targets' standard deviation are rounding.
+EXACT = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Play:
+    """Residuals (C, m) on the rows kept for testing, their weights, and residuals of left-out rows (C, n).
+
+    ``alone`` is the focal-only candidate that leave-one-out would have taken.
+    """
+
+    residuals: Floats
+    weight: Floats
+    left_out: Floats
+    alone: int
+
+    @property
+    def errors(self) -> Floats:
+        return (self.residuals**2) @ (self.weight / self.weight.sum())
+
+
+def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float) -> Floats:
+    """Shares of the candidates: stacked over plays, then tilted by leave-one-out."""
+    share = equal
+    trust = 4.0
+    if plays:
+        share = stacked(plays, equal, EQUAL * (PLAYS / len(plays)) ** 2)
+        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
+    finite = np.isfinite(scores)
+    if not finite.any():
+        # Nothing can be left out: what the plays say, or without any the last candidate.
+        return share if plays else np.eye(len(scores))[-1]
+    best = max(float(scores[finite].min()), 1e-12)
+    with np.errstate(over="ignore"):
+        exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
+    tilted = np.exp(exponent - exponent.max())
+    return tilted / tilted.sum()
+
+
+def guarded(task: Task, left_out: Floats, shares: Floats, focal: Floats, plays: Sequence[Play]) -> Floats:
+    """Move shares to the focal-only fit by as much as it is likelier than not that transfer does harm here.
+
+    Sources that agree with one another, and not with the focal domain, pass every play; only the focal rows can tell.
+    """
+    ours, alone = mix(shares, left_out), mix(focal, left_out)
+    grid, share = gain_posterior(compare("focal only", ours, alone, task.weight), gains_of(plays, shares), task.count)
+    harm = max(2 * float(share @ (grid > 0)) - 1, 0.0)
+    return (1 - harm) * shares + harm * focal
+
+
+def stacked(plays: Sequence[Play], equal: Floats, pull: float, *, steps: int = 300) -> Floats:
+    """Simplex weights of least mean squared error of the averaged prediction over plays, by exponentiated gradient."""
+    cross = np.zeros((len(equal), len(equal)))
+    for play in plays:
+        good = np.sort(play.errors)[: max(3, len(equal) // 4)]
+        weight = play.weight / play.weight.sum() / max(float(np.median(good)), 1e-12)
+        # Two absurd rows must not decide: residuals count up to five times their typical size.
+        limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(play.residuals), axis=1)))
+        # Where a candidate is exact (targets that do not vary), the limit is 0 and the play says nothing.
+        kept = np.clip(play.residuals, -limit, limit)
+        cross += (kept * weight) @ kept.T / len(plays)
+    share = equal.copy()
+    for _ in range(steps):
+        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / equal)
+        share = share * np.exp(-0.5 * (slope - slope.min()))
+        share = np.maximum(share / share.sum(), 1e-300)
+    return share / share.sum()
+
+
+def prior_shares(names: Floats) -> Floats:
+    """Every family has the same share before anything is known, split evenly within."""
+    counts = {name: int(np.sum(names == name)) for name in set(names.tolist())}
+    return np.array([1.0 / counts[name] for name in names.tolist()]) / len(counts)
+
+
+def scores_of(task: Task, left_out: Floats) -> Floats:
+    """Leave-one-out scores: mean squares that grow only linearly beyond three times the typical residual."""
+    size = np.abs(left_out)
+    # A row of weight 2 counts as two rows, in the median as well.
+    middle = np.quantile(size, 0.5, axis=1, weights=np.broadcast_to(task.weight, size.shape), method="inverted_cdf")
+    limit = 3.0 * 1.4826 * float(np.min(middle))
+    # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
+    if not EXACT < limit < np.inf:
+        return task.error(left_out)
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
+    return loss @ (task.weight / task.weight.sum())
+
+
+def play_errors_of(plays: Sequence[Play]) -> Floats | None:
+    if not plays:
+        return None
+    logs = np.log(np.maximum([play.errors for play in plays], 1e-300))
+    return np.exp(np.mean(logs - logs.min(axis=1, keepdims=True), axis=0))
+
+
+def inflation_of(plays: Sequence[Play], shares: Floats) -> float:
+    """How much larger the root mean squared error of plays is on their tests than leave-one-out says, in [1, 2]."""
+    ratios = []
+    for play in plays:
+        inside = float(np.mean(mix(shares, play.left_out) ** 2))
+        outside = float((shares @ play.residuals) ** 2 @ (play.weight / play.weight.sum()))
+        if 0 < inside < np.inf and outside > 0:
+            ratios.append(np.log(outside / inside))
+    return float(np.clip(np.exp(0.5 * np.mean(ratios)), 1.0, 2.0)) if ratios else 1.0
+
+
+def gains_of(plays: Sequence[Play], shares: Floats) -> Floats:
+    """Of each play: log of the root mean squared error on its test, of the average over the focal-only fit."""
+    ours = np.array([(shares @ p.residuals) ** 2 @ (p.weight / p.weight.sum()) for p in plays])
+    alone = np.array([p.errors[p.alone] for p in plays])
+    # Targets have unit variance: an error below a thousandth (a play of one class only, say) counts as that.
+    return 0.5 * np.log(np.maximum(ours, 1e-6) / np.maximum(alone, 1e-6))
+
+
+def alone_of(labels: Sequence[Label], scores: Floats) -> int:
+    """The best of the focal-only candidates."""
+    focal = np.array([family == "focal only" for family, _ in labels])
+    return int(np.argmin(np.where(focal, np.nan_to_num(scores, posinf=1e300), np.inf)))
+
+
+def mix(shares: Floats, left_out: Floats) -> Floats:
+    """Averaged residuals; candidates without a share do not count, whatever they say."""
+    used = shares > 0
+    return shares[used] @ left_out[used]
