@@ -1,21 +1,63 @@
-"""Run every claim: python -m benchmarks [name ...]"""
+"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE]
+
+Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
+cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed.
+"""
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import inspect
 import pkgutil
-import sys
+import time
+from pathlib import Path
 
 import benchmarks
+from benchmarks.results import check_machine, keep, machine
+from benchmarks.timing import Claim
 
-names = [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if m.name not in ("__main__", "timing")]
-chosen = sys.argv[1:] or names
-unknown = set(chosen) - set(names)
-if unknown:
-    sys.exit(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
-missed = 0
-for name in chosen:
-    for claim in importlib.import_module(f"benchmarks.{name}").measure():
-        print(claim, flush=True)
-        missed += not claim.holds
-sys.exit(1 if missed else 0)
+HELPERS = ("__main__", "timing", "results")
+
+
+def names() -> list[str]:
+    """The benchmarks there are."""
+    return [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name not in HELPERS]
+
+
+def run(name: str, *, full: bool) -> list:
+    """Measure one benchmark and print its lines."""
+    measure = importlib.import_module(f"benchmarks.{name}").measure
+    options = {"full": True} if full and "full" in inspect.signature(measure).parameters else {}
+    found = []
+    for one in measure(**options):
+        print(one, flush=True)
+        found.append(one)
+    if not found:
+        print(f"skipped {name}: what it needs is not here", flush=True)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
+    parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="keep the results in this file, as JSON")
+    given = parser.parse_args()
+    if unknown := set(given.name) - set(names()):
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(names())}")
+    if given.out is not None:  # before hours of work, and before a benchmark loads further libraries
+        machine()
+        check_machine(given.out)
+    missed = 0
+    for name in given.name or names():
+        begin = time.perf_counter()
+        found = run(name, full=given.full)
+        if found and given.out is not None:
+            keep(given.out, name, found, time.perf_counter() - begin)
+        missed += sum(isinstance(one, Claim) and not one.holds for one in found)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,16 +1,33 @@
-"""Claim: cost does not grow with T, and grows at most linearly in N and in n."""
+"""Claim: cost does not grow with T, and grows at most linearly in N and in n; and the curves that the pages draw.
+
+A fit here is moments, heads, equal weights, the solution and its energy. The curves also follow
+RegretOptimalRegressor, which checks, standardises and weighs, and the tuned RegretOptimalRegressorCV.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
-from benchmarks.timing import Claim, best_of
-from mixtune import EqualWeights, Moments, RegretProblem, solve
+from benchmarks.timing import Claim, Figure, best_of, seconds
+from mixtune import EqualWeights, Moments, RegretOptimalRegressor, RegretOptimalRegressorCV, RegretProblem, solve
+
+Rows = list[tuple[np.ndarray, np.ndarray]]
+
+#: The axes: name, values, and (domains, rows in all, features, horizon) at a value.
+AXES: tuple[tuple[str, tuple[int, ...], Callable[[int], tuple[int, int, int, int]]], ...] = (
+    ("n", tuple(1000 * 4**k for k in range(5)), lambda n: (4, n, 256, 10)),
+    ("p", tuple(2**k for k in range(5, 12)), lambda p: (4, 20_000, p, 10)),
+    ("N", tuple(4**k for k in range(1, 7)), lambda N: (N, 100 * N, 100, 10)),
+    ("T", tuple(10**k for k in range(0, 10, 3)), lambda T: (8, 3200, 200, T)),
+)
+#: The tuned fit is followed where it takes seconds: rows and features at most.
+TUNED_ENTRIES = 20_000 * 256
 
 
-def fit(rows: list[tuple[np.ndarray, np.ndarray]], horizon: int) -> object:
+def fit(rows: Rows, horizon: int) -> object:
     moments = [Moments.from_rows(U, y) for U, y in rows]
     weights = EqualWeights().weigh(moments=moments)
     solution = solve(
@@ -19,12 +36,52 @@ def fit(rows: list[tuple[np.ndarray, np.ndarray]], horizon: int) -> object:
     return solution.coef, solution.energy
 
 
-def draw(domains: int, n: int, p: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def estimate(rows: Rows, horizon: int) -> object:
+    """The same as RegretOptimalRegressor; the first domain is focal."""
+    (X, y), *others = rows
+    sources = {f"source {i}": pair for i, pair in enumerate(others)}
+    return RegretOptimalRegressor(horizon=horizon).fit(X, y, sources=sources)
+
+
+def tune(rows: Rows) -> object:
+    """With all parameters chosen from the data."""
+    (X, y), *others = rows
+    return RegretOptimalRegressorCV().fit(X, y, sources={f"source {i}": pair for i, pair in enumerate(others)})
+
+
+def draw(domains: int, n: int, p: int) -> Rows:
+    """Domains of n rows whose heads scatter around a common one."""
     rng = np.random.default_rng(0)
-    return [(rng.standard_normal((n, p)), rng.standard_normal(n)) for _ in range(domains)]
+    common, rows = rng.standard_normal(p) / p**0.5, []
+    for _ in range(domains):
+        U = rng.standard_normal((n, p))
+        rows.append((U, U @ (common + 0.3 * rng.standard_normal(p) / p**0.5) + rng.standard_normal(n)))
+    return rows
 
 
-def measure() -> Iterator[Claim]:
+def curves(*, most: float = 1e12, rounds: int = 2) -> Iterator[Figure]:
+    """Seconds against n, p, N and T; sizes with more than ``most`` multiplications are left out."""
+    for axis, values, size_at in AXES:
+        found: dict[str, list[float | int | None]] = {axis: [], "core": [], "estimator": [], "tuned": []}
+        for value in values:
+            domains, n, p, horizon = size_at(value)
+            if n * p * p > most:
+                continue
+            rows = draw(domains, n // domains, p)
+            times = rounds if n * p * p > 10**9 else 3 * rounds
+            found[axis].append(value)
+            found["core"].append(seconds(partial(fit, rows, horizon), rounds=times))
+            found["estimator"].append(seconds(partial(estimate, rows, horizon), rounds=times))
+            followed = axis != "T" and n * p <= TUNED_ENTRIES and domains <= 1024
+            found["tuned"].append(seconds(partial(tune, rows)) if followed else None)
+        domains, n, p, horizon = size_at(0)
+        kept = {"N": domains, "n": n, "p": p, "T": horizon}
+        # Rows come by domain where N varies.
+        text = ", ".join(f"{name} = {value}" for name, value in kept.items() if name != axis and value)
+        yield Figure("curve", f"{axis}: {text}" + (", 100 rows each" if axis == "N" else ""), found)
+
+
+def measure() -> Iterator[Claim | Figure]:
     rows = draw(8, 400, 200)
     mine, other = best_of(lambda: fit(rows, 10**9), lambda: fit(rows, 1), rounds=20)
     yield Claim("T = 1,000,000,000 / T = 1", mine, other, 1.25)
@@ -34,3 +91,4 @@ def measure() -> Iterator[Claim]:
     tall, short = draw(4, 40_000, 200), draw(4, 5_000, 200)
     mine, other = best_of(lambda: fit(tall, 10), lambda: fit(short, 10), rounds=10)
     yield Claim("8 times the rows", mine, other, 8 * 1.25)
+    yield from curves()

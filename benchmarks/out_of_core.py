@@ -7,26 +7,26 @@ memory: 200,000 rows, 1024 features. Memory (the peak of a fresh process, Python
 
 from __future__ import annotations
 
-import re
-import resource
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from benchmarks.timing import Claim
+from benchmarks.timing import Claim, in_own_process, own_peak, seconds
 from mixtune import EqualWeights, RandomFeatures, RegretProblem, solve
-from mixtune.moments._streaming import stream_moments
+from mixtune.moments import stream_moments
 
 INPUTS, FEATURES, DOMAINS = 20, 1024, 4
 COLUMNS = [f"x{i}" for i in range(INPUTS)]
-PHI = RandomFeatures(n_inputs=INPUTS, width=FEATURES - 1, activation="relu", seed=0)
+
+
+def phi(features: int = FEATURES) -> RandomFeatures:
+    """Random features, a constant among them."""
+    return RandomFeatures(n_inputs=INPUTS, width=features - 1, activation="relu", seed=0)
 
 
 def write_rows(path: Path, rows: int, *, at_once: int = 100_000) -> None:
@@ -42,46 +42,32 @@ def write_rows(path: Path, rows: int, *, at_once: int = 100_000) -> None:
     writer.close()
 
 
-def fit(path: Path, dtype: str = "float64") -> object:
+def fit(path: Path, dtype: str = "float64", *, features: int = FEATURES) -> object:
     """Moments of all domains and the solution."""
-    moments = list(stream_moments(path, feature_map=PHI, target="y", domain="site", dtype=dtype).values())
+    moments = list(stream_moments(path, feature_map=phi(features), target="y", domain="site", dtype=dtype).values())
     weights = EqualWeights().weigh(moments=moments)
     options = {"ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 10}
     return solve(RegretProblem(moments=moments, weights=weights, **options)).coef
 
 
-def seconds(function: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
-
-
 def bare(path: Path) -> float:
     """Reading, the product of the layer, and the product of the features, one after the other."""
     held: dict[str, np.ndarray] = {}
+    weights = phi().weights
 
     def read() -> None:
         table = parquet.read_table(path, columns=COLUMNS)
         held["X"] = np.column_stack([column.to_numpy() for column in table.columns])
 
     def features() -> None:
-        held["U"] = held["X"] @ PHI.weights
+        held["U"] = held["X"] @ weights
 
     return seconds(read) + seconds(features) + seconds(lambda: held["U"].T @ held["U"])
 
 
-def own_peak() -> int:
-    """Bytes at the peak of this process. What getrusage says may, on Linux, be the peak of the process it came from."""
-    status = Path("/proc/self/status")
-    if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
-        return 1024 * int(found[1])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def peak(path: Path) -> float:
     """Megabytes at the peak of a process that does the fit."""
-    command = [sys.executable, "-m", "benchmarks.out_of_core", str(path)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout) / 1e6
+    return in_own_process("benchmarks.out_of_core", str(path)) / 1e6
 
 
 def measure(rows: int = 200_000, rounds: int = 3) -> Iterator[Claim]:
@@ -89,14 +75,14 @@ def measure(rows: int = 200_000, rounds: int = 3) -> Iterator[Claim]:
         path = Path(folder) / "rows.parquet"
         write_rows(path, rows)
         times = [
-            (seconds(lambda: stream_moments(path, feature_map=PHI, target="y", columns=COLUMNS)), bare(path))
+            (seconds(lambda: stream_moments(path, feature_map=phi(), target="y", columns=COLUMNS)), bare(path))
             for _ in range(rounds)
         ]
         ours, other = (min(side) for side in zip(*times))
         yield Claim(f"moments from Parquet / bare work, n = {rows}, p = {FEATURES}", ours, other, 1.5)
-        whole = min(seconds(lambda: fit(path)) for _ in range(rounds))
+        whole = seconds(lambda: fit(path), rounds=rounds)
         yield Claim(f"the same with {DOMAINS} domains mixed, and the solution", whole, other, 1.5)
-        single = min(seconds(lambda: fit(path, "float32")) for _ in range(rounds))
+        single = seconds(lambda: fit(path, "float32"), rounds=rounds)
         yield Claim("the same in float32 with float64 sums", single, other, 1.5)
         for factor in (1, 4):
             write_rows(path, factor * rows)

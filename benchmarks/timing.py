@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
+import resource
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,22 @@ class Claim:
         return f"{verdict:6}  {self.name}: ratio {self.ratio:.4g} (limit {self.limit:.4g}); {sides}{self.note}"
 
 
+@dataclass(frozen=True)
+class Figure:
+    """Measured numbers that no limit belongs to: points of a curve, constants of a cost model, one size.
+
+    ``kind`` says which of these it is, ``about`` what was measured, ``values`` the numbers by name; the values of a
+    curve are a list for each axis.
+    """
+
+    kind: str
+    about: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind:6}  {self.about}: " + ", ".join(f"{name} {_short(v)}" for name, v in self.values.items())
+
+
 def best_of(ours: Callable[[], object], other: Callable[[], object], *, rounds: int) -> tuple[float, float]:
     """Best times of two functions that take turns, so that a slow moment of the machine hits both."""
     best = [float("inf"), float("inf")]
@@ -44,6 +67,11 @@ def best_of(ours: Callable[[], object], other: Callable[[], object], *, rounds: 
     return best[0], best[1]
 
 
+def seconds(function: Callable[[], object], *, rounds: int = 1) -> float:
+    """Best time of one function."""
+    return best_of(function, lambda: None, rounds=rounds)[0]
+
+
 def peak_bytes(function: Callable[[], object]) -> int:
     """Peak of the memory NumPy and Python allocate during a call."""
     tracemalloc.start()
@@ -51,3 +79,23 @@ def peak_bytes(function: Callable[[], object]) -> int:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
+
+
+def own_peak() -> int:
+    """Bytes at the peak of this process. What getrusage says may, on Linux, be the peak of the process it came from."""
+    status = Path("/proc/self/status")
+    if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
+        return 1024 * int(found[1])
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def in_own_process(module: str, *arguments: str) -> Any:
+    """What ``python -m module`` prints as JSON, for measurements that need a process of their own."""
+    command = [sys.executable, "-m", module, *arguments]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_short(one) for one in value) + "]"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

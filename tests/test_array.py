@@ -11,9 +11,11 @@ from mixtune._array import (
     column_gram,
     match,
     namespace,
+    on_device,
     one_norm,
     reciprocal_condition,
     row_gram,
+    tf32_products,
 )
 from mixtune.errors import DataError
 
@@ -45,3 +47,26 @@ def test_libraries_do_not_mix():
     with pytest.raises(DataError, match="different libraries"):
         namespace(np.ones(2), torch.ones(2))
     assert match(np.arange(3), torch.ones(1)).dtype == torch.float64
+
+
+def test_only_accelerators_are_devices():
+    torch = pytest.importorskip("torch")
+    assert not any(on_device(array) for array in (None, np.ones(2), torch.ones(2)))
+    assert on_device(torch.empty(2, device="meta"))
+
+
+@pytest.mark.parametrize(("allowed", "inside"), [(True, "high"), (False, "highest")])
+def test_the_switch_for_tf32_is_put_back(allowed, inside, monkeypatch):
+    torch = pytest.importorskip("torch")
+    before = torch.get_float32_matmul_precision()
+    with tf32_products(torch.ones(2), allowed):  # no CUDA tensor: nothing to switch
+        assert torch.get_float32_matmul_precision() == before
+    monkeypatch.setitem(tf32_products.__wrapped__.__globals__, "has_tf32", lambda _: True)
+
+    def fail():
+        assert torch.get_float32_matmul_precision() == inside
+        raise KeyError
+
+    with pytest.raises(KeyError), tf32_products(torch.ones(2), allowed):
+        fail()
+    assert torch.get_float32_matmul_precision() == before

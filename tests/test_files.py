@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
 from safetensors.numpy import save
 
-from mixtune import _files
+from mixtune._files import _model as model_file
 from mixtune._files import array_digest, read_model, write_atomically, write_model
 from mixtune.errors import DataError
 
@@ -179,13 +179,13 @@ def test_a_file_that_cannot_be_read(path, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_files, "open", refuse, raising=False)
+    monkeypatch.setattr(model_file, "open", refuse, raising=False)
     with pytest.raises(DataError, match="cannot be read: Permission denied"):
         read_model(path)
 
 
 def test_a_newer_format(path, monkeypatch):
-    monkeypatch.setattr(_files, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(model_file, "FORMAT_VERSION", 2)
     assert write_model(path, SPEC, ARRAYS) == path
     assert read_model(path)[0] == SPEC
     monkeypatch.undo()
@@ -198,8 +198,8 @@ def forged(metadata, entries=None, data=b""):
     header = {"__metadata__": {"format": "mixtune-model", "version": "1", "sha256": "0" * 64, **metadata}}
     text = json.dumps({**header, **(entries or {})}, separators=(",", ":")).encode()
     content = struct.pack("<Q", len(text)) + text + data
-    digest = _files._digest(content, "0" * 64)
-    return content.replace(_files._field("0" * 64), _files._field(digest), 1)
+    digest = model_file._digest(content, "0" * 64)
+    return content.replace(model_file._field("0" * 64), model_file._field(digest), 1)
 
 
 @pytest.mark.parametrize(
@@ -300,11 +300,11 @@ def test_arrays_that_cannot_be_stored(tmp_path, arrays, match):
 
 def test_a_file_that_does_not_read_back_never_appears(path, monkeypatch):
     before = path.read_bytes()
-    encode = _files._encode
-    monkeypatch.setattr(_files, "_encode", lambda spec, arrays: encode(spec, {"coef": arrays["coef"] + 1}))
+    encode = model_file._encode
+    monkeypatch.setattr(model_file, "_encode", lambda spec, arrays: encode(spec, {"coef": arrays["coef"] + 1}))
     with pytest.raises(DataError, match="did not read back"):
         write_model(path, {"new": 1}, ARRAYS)
-    monkeypatch.setattr(_files, "_encode", lambda spec, arrays: encode(spec, arrays)[:-1])
+    monkeypatch.setattr(model_file, "_encode", lambda spec, arrays: encode(spec, arrays)[:-1])
     with pytest.raises(DataError, match="cut off"):
         write_model(path, {"new": 1}, ARRAYS)
     assert path.read_bytes() == before

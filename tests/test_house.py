@@ -16,6 +16,7 @@ ROOMS = [
     "_version",
     "errors",
     "_array",
+    "_device",
     "_checks",
     "_files",
     "data",
@@ -24,9 +25,9 @@ ROOMS = [
     "weights",
     "regret",
     "selection",
+    "engines",
     "estimators",
     "options",
-    "engines",
     "paper",
     "bench",
     "report",
@@ -34,7 +35,7 @@ ROOMS = [
     "__main__",
 ]
 OPTIONAL = {
-    "torch": {"_array", "features"},
+    "torch": {"_array", "_device", "features"},
     "cupyx": {"_array"},
     "ot": {"weights"},
     "matplotlib": {"report"},
@@ -48,6 +49,7 @@ OPTIONAL = {
     "gpboost": {"bench"},
     "sklego": {"bench"},
     "skada": {"bench"},
+    "adapt": {"bench"},
 }
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         RegretOptimalRegressor,
         RegretOptimalRegressorCV,
         Sources,
+        StreamedSources,
         load,
     )
 
@@ -35,6 +36,7 @@ __all__ = [
     "RegretProblem",
     "RegretSolution",
     "Sources",
+    "StreamedSources",
     "WassersteinWeights",
     "__version__",
     "descend",
@@ -49,6 +51,7 @@ _ESTIMATORS = {
     "RegretOptimalRegressor",
     "RegretOptimalRegressorCV",
     "Sources",
+    "StreamedSources",
     "load",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,7 +86,9 @@ def test_methods_that_are_not_installed_say_so(monkeypatch):
     assert {"gpboost", "sklego"}.isdisjoint(method.name for method in available_methods())
 
 
-@pytest.mark.parametrize("name", ["mixtune", "statsmodels", "gpboost", "sklego", "skada"])
+@pytest.mark.parametrize(
+    "name", [method.name for method in known_methods() if method.needs or method.name == "mixtune"]
+)
 def test_installed_peers_run_quietly(name, capfd):
     if name not in [method.name for method in available_methods()]:
         pytest.skip(f"{name} is not here")
@@ -92,6 +96,42 @@ def test_installed_peers_run_quietly(name, capfd):
     assert relative(name, "clean") < 1.0
     assert sklearn.get_config()["enable_metadata_routing"] == routing
     assert capfd.readouterr().out == ""
+
+
+class Adapter:
+    """ADAPT's RegularTransferLR in ten lines: the penalty is squared, the start a fitted estimator."""
+
+    def __init__(self, estimator, lambda_, verbose):
+        self.start, self.damp = np.append(estimator.intercept_, estimator.coef_), lambda_
+
+    def fit(self, X, y):
+        from scipy.sparse.linalg import lsqr
+
+        self.found = lsqr(np.column_stack([np.ones(len(X)), X]), y, damp=self.damp, x0=self.start, atol=0, btol=0)[0]
+        return self
+
+    def predict(self, X):
+        return (self.found[0] + X @ self.found[1:])[:, None]
+
+
+def test_regular_transfer_pulls_the_sources_ridge_by_a_penalty_of_the_grid(monkeypatch):
+    made = case()
+    monkeypatch.setitem(sys.modules, "adapt", ModuleType("adapt"))
+    monkeypatch.setitem(sys.modules, "adapt.parameter_based", SimpleNamespace(RegularTransferLR=Adapter))
+    (method,) = [method for method in known_methods() if method.name == "adapt-regular"]
+    predicted = method.fit(made).predict(made.test.X)
+    X = np.vstack([source.X for source in made.sources])
+    start = RidgeCV(alphas=ALPHAS).fit(X, np.concatenate([source.y for source in made.sources]))
+    design = np.column_stack([np.ones(20), made.train.X])
+    left = made.train.y - start.predict(made.train.X)
+    apart = []
+    for alpha in ALPHAS:
+        step = np.linalg.solve(design.T @ design + alpha * np.eye(design.shape[1]), design.T @ left)
+        apart.append(np.abs(start.predict(made.test.X) + step[0] + made.test.X @ step[1:] - predicted).max())
+    assert min(apart) < 1e-6
+    assert np.mean((predicted - made.test.y) ** 2) < np.mean(
+        (fit("focal", made).predict(made.test.X) - made.test.y) ** 2
+    )
 
 
 @pytest.mark.skipif(find_spec("statsmodels") is None, reason="statsmodels is not here")

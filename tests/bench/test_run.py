@@ -118,6 +118,13 @@ def test_a_yardstick_without_error_is_refused():
         run(problem, methods=methods_named(["pooled"]))
 
 
+def test_the_first_fit_may_import_its_package():
+    def result(seed, seconds):
+        return Result("p", "clean", "a", seed, "m", "M", 1.0, yardstick=1.0, seconds=seconds, n_test=3)
+
+    assert summarise([result(0, 9.0), result(1, 1.0), result(2, 2.0)])[0].seconds == 2.0
+
+
 def test_summaries_keep_problems_and_variants_apart():
     def result(problem, variant, rmse):
         return Result(problem, variant, "a", 0, "m", "M", rmse, yardstick=1.0, seconds=0.5, n_test=3)

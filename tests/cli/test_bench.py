@@ -55,7 +55,8 @@ def test_json_is_json_alone():
         (("--variant", "dirty"), "--variant dirty is unknown"),
         (("--methods", "pool"), "there is no method 'pool'"),
         (("--methods", ","), "--methods names none"),
-        (("--out", "/nonexistent/a.csv"), "cannot be written"),
+        (("--out", "/nonexistent/a.csv"), "there is no folder /nonexistent"),
+        (("--out", "/"), "is a folder"),
         (("--seeds", "0"), "Invalid value"),
     ],
 )

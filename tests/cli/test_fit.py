@@ -118,6 +118,19 @@ def test_random_features_are_kept_with_the_model(tmp_path, data):
     np.testing.assert_allclose(hidden.input_shift, np.vstack([each.X for each in read.domains]).mean(axis=0))
 
 
+def test_random_features_on_a_device_give_the_same(data):
+    torch = pytest.importorskip("torch")
+    asked = ["fit", data, *SITES, "--random-features", "20"]
+    here, there = (as_json(*asked, "--device", device) for device in ("cpu", "torch:cpu"))
+    assert there["loo_rmse"] == pytest.approx(here["loo_rmse"], rel=1e-6)
+    weights = [{each["name"]: each["weight"] for each in facts["domains"]} for facts in (here, there)]
+    assert weights[1] == pytest.approx(weights[0], rel=1e-5)
+    if not torch.cuda.is_available():
+        done = run(*asked, "--device", "cuda")
+        assert done.code == 2
+        assert "finds no CUDA devices" in " ".join(done.err.split())
+
+
 def test_semicolons_decimal_commas_and_missing_values(tmp_path):
     rows = [
         ["a", "1,5", "x", "2,5"],

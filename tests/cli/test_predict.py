@@ -73,6 +73,7 @@ def test_to_files(folder, tmp_path):
     assert "exists" in refused(*predict, tmp_path / "out.csv")
     assert run(*predict, tmp_path / "out.csv", "--force").code == 0
     assert "must end in" in refused(*predict, tmp_path / "out.xlsx")
+    assert "is a folder; give the name of a file in it" in refused(*predict, tmp_path)
 
 
 def test_parquet_in(folder, tmp_path):
@@ -122,7 +123,9 @@ def test_mistakes(folder, tmp_path):
     assert 'has a column "prediction" already' in with_rows("size,colour,prediction\n1,red,2\n")
     assert "has no rows" in with_rows("size,colour\n")
     assert "must be between 0 and 1" in with_rows(NEW, "--interval", "90")
-    assert "need at least" in with_rows(NEW, "--interval", "0.99")
+    told = with_rows(NEW, "--interval", "0.99")
+    assert "need at least" in told
+    assert "give --interval a lower value or use --std" in " ".join(told.split())
     assert "--proba is for classes" in with_rows(NEW, "--proba")
     assert "there is no file" in refused("predict", tmp_path / "no.mixtune", new)
     (tmp_path / "cut.mixtune").write_bytes(model.read_bytes()[:-50])

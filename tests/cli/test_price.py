@@ -133,3 +133,19 @@ def test_refused_files(tmp_path, name, text, message):
     done = run("--config", str(tmp_path / name))
     assert isinstance(done.exception, MixtuneError)
     assert message in str(done.exception)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    done = run("--device", "cuda", *FAST)
+    assert isinstance(done.exception, MixtuneError)
+    assert "finds no CUDA devices here; use cpu" in str(done.exception)
+
+
+def test_a_device_prices_the_same(monkeypatch):
+    """PyTorch on the CPU stands in for the device."""
+    pytest.importorskip("torch")
+    monkeypatch.setattr("mixtune.cli._price.torch_device", lambda device: {"cuda": "cpu", "cpu": None}[device])
+    here, there = as_json(*FAST), as_json("--device", "cuda", *FAST)
+    assert there["price"] == pytest.approx(here["price"], rel=1e-9)

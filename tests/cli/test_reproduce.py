@@ -1,5 +1,6 @@
 """``mixtune reproduce`` as a user runs it."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -97,3 +98,60 @@ def test_missing_matplotlib_is_told_before_any_work(run, tmp_path, monkeypatch):
     with pytest.raises(MissingExtraError, match="matplotlib"):
         run("figure1", "--out", tmp_path / "results")
     assert not (tmp_path / "results").exists()
+
+
+def test_runs_on_a_cluster_give_the_same_numbers(run, tmp_path):
+    """To the bit: on a cluster that is there already."""
+    distributed = pytest.importorskip("distributed")
+    pytest.importorskip("matplotlib")
+    here = run("figure1", "--runs", 3, "--jobs", 1, "--out", tmp_path / "here", "--json")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as cluster:
+        address = cluster.scheduler_address
+        there = run(
+            *("figure1", "--runs", 3, "--out", tmp_path / "there", "--json"),
+            *("--engine", "dask", "--scheduler", address),
+        )
+    assert there.exit_code == 0
+    assert there.stdout == here.stdout
+
+
+def test_engines_and_devices_are_checked_before_any_work(run, tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    out = ("--out", tmp_path / "results")
+    for arguments, message in [
+        (("--engine", "spark"), "choose from local, dask"),
+        (("--scheduler", "tcp://127.0.0.1:1"), "--scheduler is for --engine dask"),
+        (("--device", "abacus"), "there is no device 'abacus'"),
+        (("--device", "cuda"), r"'cuda' is not there: PyTorch .* finds no CUDA devices here; use cpu"),
+    ]:
+        with pytest.raises(ParameterError, match=message):
+            run("table1", *arguments, *out)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ParameterError, match="table2 has no work for a device; leave the device out"):
+        run("all", "--device", "cuda", *out)
+    if importlib.util.find_spec("distributed"):
+        with pytest.raises(ParameterError, match="leave one of them out"):
+            run("table1", "--device", "cuda", "--engine", "dask", *out)
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_device_is_handed_on_and_its_rows_explained(tmp_path, monkeypatch):
+    """PyTorch on the CPU stands in for the device."""
+    pytest.importorskip("torch")
+    small = {"training_paths": 20, "evaluation_paths": 100, "width": 20, "dates": 3, "more_paths": ()}
+    study = experiment("table1")
+    monkeypatch.setattr(
+        _reproduce, "experiment", lambda name: replace(study, settings=replace(study.settings, **small))
+    )
+    monkeypatch.setattr(_reproduce, "torch_device", lambda device: {"cuda": "cpu"}[device])
+    app = typer.Typer()
+    app.command()(_reproduce.reproduce)
+    done = CliRunner().invoke(app, ["table1", "--runs", "2", "--device", "cuda", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    for part in ("2/2 runs", "RO (eta=100)", "LO-1 (ridge tuned)", "Wasserstein weights and methods beyond"):
+        assert part in done.stdout
+    assert "gamma" not in done.stdout

@@ -187,3 +187,30 @@ def test_samples_are_uniform(tmp_path):
     # 600 draws of 10 out of 40: each row 150 times, with a standard deviation of about 10.6.
     assert np.abs(counts - 150).max() < 5 * 10.6
     assert abs(np.std(counts) - 10.6) < 4
+
+
+def test_some_domains_come_whole_and_in_their_order():
+    rng = np.random.default_rng(0)
+    X, labels = np.arange(300.0)[:, None], rng.choice(["a", "b", "c"], 300)
+    told = []
+    options = {"domain": labels, "rows": 5, "whole": ["b"], "progress": lambda done, total: told.append((done, total))}
+    found = stream_samples((X, X[:, 0]), memory_limit=20_000, **options)
+    np.testing.assert_array_equal(found["b"][0], X[labels == "b"])
+    assert len(found["a"][0]) == len(found["c"][0]) == 5
+    assert (told[0], told[-1]) == ((0, 300), (300, 300))
+    with pytest.raises(DataError, match='domain "b" has more than 9 rows'):
+        stream_samples((X, X[:, 0]), most_whole=9, **options)
+    with pytest.raises(DataError, match='no row belongs to domain "d"'):
+        stream_samples((X, X[:, 0]), domain=labels, whole=["d"])
+    with pytest.raises(DataError, match="more than half of memory_limit"):
+        stream_samples((X, X[:, 0]), domain=labels, memory_limit=4000)
+
+
+def test_text_in_csv_is_told_by_the_name_of_its_column(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("u,x,colour,y\n" + "1,2,red,3\n" * 3)
+    with pytest.raises(DataError, match=r'column "colour" of ".*a.csv" cannot be read as numbers .*red'):
+        open_stream(path, target="y")
+    assert open_stream(path, target="y", ignore=["colour"]).columns == ("u", "x")
+    with pytest.raises(ParameterError, match='ignore names "color", which no table has; did you mean "colour"'):
+        open_stream(path, target="y", ignore=["color"])

@@ -6,9 +6,10 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
 from estimators.transfer_data import make_transfer
-from mixtune.errors import DataError
-from mixtune.estimators import RegretOptimalClassifier, Sources
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import RegretOptimalClassifier, RegretOptimalClassifierCV, Sources, load
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
+from mixtune.moments import Moments
 
 
 def make_classes(seed=0, n=40, names=("cold", "mild", "warm")):
@@ -101,3 +102,86 @@ def test_sharpness_minimises_the_log_loss_and_stays_finite():
     sharpness = fit_sharpness(separable, np.array([0, 1] * 10), np.ones(20))
     assert 0.9 < softmax_scores(separable[:1], sharpness)[0, 0] < 0.99
     assert fit_sharpness(np.array([[np.inf, 0.0]]), np.array([0]), np.ones(1)) == 1.0
+
+
+@pytest.mark.parametrize("names", [("cold", "mild", "warm"), ("no", "yes")])
+@pytest.mark.parametrize("kind", [RegretOptimalClassifier, RegretOptimalClassifierCV])
+def test_adding_rows_and_sources_is_fitting_to_all(kind, names):
+    X, y, sources = make_classes(n=60, names=names)
+    settings = {"standardise": False}  # the first fit's scaling is kept by the classifier at fixed parameters
+    whole = kind(**settings).fit(X, y, np.linspace(0.5, 2, 60), sources=sources)
+    weight = np.linspace(0.5, 2, 60)
+    first = {"s0": (sources["s0"][0][:20], sources["s0"][1][:20])}
+    rest = {"s0": (sources["s0"][0][20:], sources["s0"][1][20:])}
+    grown = kind(**settings).partial_fit(X[:25], y[:25], classes=names, sample_weight=weight[:25], sources=first)
+    grown.partial_fit(X[25:], y[25:], sample_weight=weight[25:], sources=rest)
+    grown.partial_fit(sources={name: sources[name] for name in ("s1", "s2")}, classes=list(reversed(names)))
+    assert grown.domain_names_ == whole.domain_names_
+    np.testing.assert_allclose(grown.decision_function(X), whole.decision_function(X), atol=1e-8)
+    np.testing.assert_allclose(grown.predict_proba(X), whole.predict_proba(X), atol=1e-5)
+    less = kind(**settings).fit(X, y, weight, sources={name: sources[name] for name in ("s0", "s2")})
+    assert grown.forget("s1") is grown
+    np.testing.assert_allclose(grown.predict_proba(X), less.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [RegretOptimalClassifier, RegretOptimalClassifierCV])
+def test_classes_that_come_later(kind):
+    X, y, sources = make_classes(n=60)
+    mild = y == "mild"
+    model = kind().partial_fit(X[mild], y[mild], classes=["warm", "cold", "mild"])
+    assert set(model.predict(X)) == {"mild"}
+    model.partial_fit(X[~mild], y[~mild])
+    assert model.score(X, y) > 0.6
+    two = kind().fit(X[~mild], y[~mild])
+    before = two.predict_proba(X)
+    with pytest.raises(DataError, match=r"new in these rows: 'mild'; list all classes in the first partial_fit"):
+        two.partial_fit(X, y)
+    with pytest.raises(DataError, match="new in these rows: 'mild'"):
+        two.partial_fit(sources=sources)
+    np.testing.assert_array_equal(two.predict_proba(X), before)
+    # A row that weighs nothing may have any label.
+    two.partial_fit(X[:3], ["cold", "warm", "mild"], sample_weight=[1.0, 1.0, 0.0])
+    assert len(two.loo_predictions_) == (~mild).sum() + 2
+
+
+def test_what_adding_refuses():
+    X, y, sources = make_classes(n=60)
+    model = RegretOptimalClassifier().fit(X, y, sources=sources)
+    with pytest.raises(ParameterError, match="those of the first fit"):
+        model.partial_fit(X, y, classes=["cold", "warm"])
+    with pytest.raises(ParameterError, match="X and y together"):
+        model.partial_fit(X)
+    with pytest.raises(ParameterError, match='no source "s9"'):
+        model.forget("s9")
+    with pytest.raises(DataError, match="text and others with numbers"):
+        model.partial_fit(X, np.zeros(len(X)))
+    with pytest.raises(DataError, match="new in these rows: 'warm'"):
+        RegretOptimalClassifier().partial_fit(X, y, classes=["cold", "mild"])
+    with pytest.raises(ParameterError, match="every class that will ever come"):
+        RegretOptimalClassifier().partial_fit(X, y, classes=[])
+
+
+def test_sources_without_labels_of_rows_are_refused():
+    X, y, sources = make_classes(n=60)
+    sums = Moments.from_rows(np.column_stack([X, np.ones(60)]), np.ones(60))
+    with pytest.raises(ParameterError, match="came as Moments, which hold no labels"):
+        RegretOptimalClassifier().fit(X, y, sources={"s0": sources["s0"], "sums": sums})
+
+
+def test_settings_count_when_rows_are_added():
+    X, y, sources = make_classes(n=60)
+    model = RegretOptimalClassifier(ridge=1.0).fit(X, y, sources=sources)
+    model.set_params(ridge=50.0).partial_fit(X[:1], y[:1])
+    assert model.regressor_.ridge == 50.0
+
+
+def test_adding_to_a_classifier_from_a_file(tmp_path):
+    X, y, sources = make_classes(n=60)
+    model = RegretOptimalClassifier().fit(X[:30], y[:30], sources=sources)
+    loaded = load(model.save(tmp_path / "model.mixtune"))
+    np.testing.assert_array_equal(
+        loaded.partial_fit(X[30:], y[30:]).predict_proba(X), model.partial_fit(X[30:], y[30:]).predict_proba(X)
+    )
+    tuned = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    with pytest.raises(ParameterError, match="holds no rows"):
+        load(tuned.save(tmp_path / "model.mixtune")).partial_fit(X, y)

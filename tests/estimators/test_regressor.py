@@ -64,7 +64,7 @@ def test_fitted_attributes():
     assert model.heads_.shape == (4, 4)
     assert model.head_intercepts_.shape == (4,)
     assert model.distances_ is None
-    assert model.transfer_gain_ is None
+    assert model.bound_gain_ is None
     assert model.loo_error_ < model.focal_loo_error_
     assert model.loo_predictions_.shape == y.shape
     assert np.mean((y - model.loo_predictions_) ** 2) == pytest.approx(model.loo_error_)
@@ -77,7 +77,7 @@ def test_wasserstein_distances():
     assert isinstance(model.distances_, TransportWeights)
     assert model.distances_.names == ("focal", "s0", "s1", "s2")
     assert model.distances_.sampling_floor is not None
-    assert isinstance(model.transfer_gain_, float)
+    assert isinstance(model.bound_gain_, float)
     later = RegretOptimalRegressor().fit(X, y, sources=sources).distances(X, y, sources=sources)
     np.testing.assert_allclose(later.scores, model.distances_.scores)
     features = RegretOptimalRegressor(

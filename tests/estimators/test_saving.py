@@ -27,6 +27,7 @@ from mixtune.estimators import (
     RegretOptimalClassifier,
     RegretOptimalRegressor,
     Sources,
+    _loading,
     _saving,
     _stored_values,
     load,
@@ -482,7 +483,7 @@ def test_very_deep_files_are_refused(saved, monkeypatch):
     for _ in range(5000):
         deep = [deep]
     spec["estimator"]["fitted"]["coef_"] = deep
-    monkeypatch.setattr(_saving, "read_model", lambda path: (spec, arrays))
+    monkeypatch.setattr(_loading, "read_model", lambda path: (spec, arrays))
     with pytest.raises(DataError, match="nested too deeply"):
         load(saved)
 
@@ -523,7 +524,7 @@ def test_a_subclass_declares_what_it_stores(tmp_path):
 
     @savable
     class Declared(RegretOptimalRegressor):
-        _stored_attributes = ("candidates_", "compared_", "low_")
+        _stored_attributes = ("candidates_", "remarks_", "low_")
 
         def fit(self, X, y, sample_weight=None, *, sources=None):
             super().fit(X, y, sample_weight, sources=sources)
@@ -531,7 +532,7 @@ def test_a_subclass_declares_what_it_stores(tmp_path):
                 StoredExample(0.1, np.array([1.0, np.nan]), None),
                 StoredExample(np.inf, np.ones((2, 2)).T, "a"),
             )
-            self.compared_ = {"ours": [1, 2.5, Pair("a", -0.0)], ("focal", 1): {"x": np.int8(3)}, "n": {2, "b"}}
+            self.remarks_ = {"ours": [1, 2.5, Pair("a", -0.0)], ("focal", 1): {"x": np.int8(3)}, "n": {2, "b"}}
             self.low_ = np.asfortranarray(np.arange(6.0).reshape(2, 3))
             return self
 

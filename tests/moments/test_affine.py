@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mixtune import Moments
-from mixtune.moments._affine import moved, pooled_scale
+from mixtune.moments._affine import Origin, moved, pooled_scale
 
 
 def with_constant(U):
@@ -57,3 +57,20 @@ def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
     for ours, other in zip(sums, expected):
         np.testing.assert_allclose(moved(ours, *scale).gram, other.gram, atol=1e-9)
         np.testing.assert_allclose(moved(ours, *scale).cross, other.cross, atol=1e-9)
+
+
+def test_about_a_point_near_the_rows_small_spreads_beside_large_means_are_seen():
+    rng = np.random.default_rng(3)
+    U = np.column_stack([1e9 + rng.standard_normal(400), np.full(400, 0.1), 0.3 + 5e-17 * np.arange(400)])
+    Y = rng.standard_normal(400)
+    origin = Origin(U[:50].mean(axis=0), np.array(0.0))
+    parts = [Moments.from_rows(with_constant(U[here] - origin.features), Y[here]) for here in (slice(2), slice(2, 400))]
+    mean, spread, level = pooled_scale(parts, origin)
+    np.testing.assert_allclose(origin.features + mean, U.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(spread[0], U[:, 0].std(), rtol=1e-7)
+    np.testing.assert_array_equal(spread[1:], 1.0)
+    assert level == pytest.approx(Y.mean())
+    # Moments that keep their rows are not turned into Gram matrices for it.
+    assert "gram" not in vars(parts[0])
+    blind = pooled_scale([Moments.from_rows(with_constant(U), Y)])[1]
+    assert blind[0] == 1.0

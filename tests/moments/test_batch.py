@@ -9,7 +9,7 @@ import pytest
 
 from mixtune import Moments, PredictiveWeights, RegretProblem, solve
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import ShiftedRows, _batch, _moments, local_heads, weighted_system
+from mixtune.moments import ShiftedRows, _batch, _losses, local_heads, weighted_system
 from problems import make_rows
 
 
@@ -57,7 +57,7 @@ def test_bad_ridges_and_unlike_moments_are_refused():
 @pytest.mark.parametrize("outputs", [None, 2])
 @pytest.mark.parametrize("rows", [3, 20])  # kept, and summed
 def test_losses_of_many_heads_are_those_of_each(outputs, rows, monkeypatch):
-    monkeypatch.setattr(_moments, "LOSSES_AT_ONCE", 500)
+    monkeypatch.setattr(_losses, "LOSSES_AT_ONCE", 500)
     rng = np.random.default_rng(0)
     moments = Moments.from_rows(*make_rows(rng, rows, 7, outputs))
     heads = rng.standard_normal((100, 7) if outputs is None else (100, 7, outputs))
@@ -153,3 +153,20 @@ def test_a_problem_of_many_domains_is_the_problem():
     fast = solve(RegretProblem(moments=moments, ridge=0.5, **options))
     slow = solve(RegretProblem(moments=moments, heads=[m.head(0.5) for m in moments], **options), method="riccati")
     np.testing.assert_allclose(fast.coef, slow.coef, rtol=1e-6, atol=1e-8)
+
+
+def test_sums_are_solved_together(monkeypatch):
+    rng = np.random.default_rng(1)
+    moments = [Moments.from_rows(U, y) for U, y in (make_rows(rng, 9, 4, 2) for _ in range(80))]
+    assert not any(m.keeps_rows for m in moments)
+    expected = np.stack([m.head(0.5) for m in moments])
+    monkeypatch.setattr(Moments, "head", None)  # none of them one by one
+    np.testing.assert_allclose(local_heads(moments, [0.5] * 80), expected, rtol=1e-9)
+
+
+def test_domains_that_keep_many_rows_have_the_same_heads() -> None:
+    rng = np.random.default_rng(0)
+    rows = [(rng.standard_normal((12, 3)), rng.standard_normal(12)) for _ in range(70)]
+    kept = [Moments.from_rows(U, y, keep_rows=True) for U, y in rows]
+    summed = [Moments.from_rows(U, y) for U, y in rows]
+    np.testing.assert_allclose(local_heads(kept, [0.5] * 70), local_heads(summed, [0.5] * 70), rtol=1e-10, atol=1e-12)

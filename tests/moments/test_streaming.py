@@ -14,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune import Identity, Moments, RandomFeatures, RegretProblem, solve
-from mixtune.data._pieces import Block
+from mixtune.data._blocks import Block
 from mixtune.data._streams import open_stream
 from mixtune.errors import DataError, ParameterError
+from mixtune.moments._affine import Origin
+from mixtune.moments._block_sums import MomentSums
 from mixtune.moments._budget import Budget, as_bytes
-from mixtune.moments._streaming import MomentSums, StreamFeatures, stream_moments
+from mixtune.moments._stream_features import StreamFeatures
+from mixtune.moments._streaming import stream_moments
 
 
 def draw(n=5000, d=4, domains=3, seed=0):
@@ -189,3 +192,55 @@ def test_peak_memory_of_a_mapped_array_stays_within_the_limit(tmp_path):
     command = [sys.executable, "-c", PEAK, str(tmp_path / "X.npy"), str(tmp_path / "y.npy")]
     grown = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert 1e6 < grown * 1024 < 64e6
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("outputs", [None, 2])
+def test_moments_about_a_point_have_a_constant_as_the_last_feature(dtype, outputs):
+    X, y, sites = draw()
+    y = y if outputs is None else np.column_stack([y, -y])
+    phi = RandomFeatures(n_inputs=4, width=30, activation="tanh", seed=0)
+    origin = phi.transform(X[:9]).mean(axis=0), y[:9].mean(axis=0)
+    found = stream_moments((X, y), domain=sites, feature_map=phi, origin=origin, dtype=dtype, memory_limit="1 MB")
+    for k in range(3):
+        U = np.column_stack([phi.transform(X[sites == k]) - origin[0], np.ones((sites == k).sum())])
+        expected = Moments.from_rows(U, y[sites == k] - origin[1])
+        assert relative_error(found[str(k)].gram, expected.gram) < (1e-13 if dtype == "float64" else 2e-7)
+        assert relative_error(found[str(k)].cross, expected.cross) < (1e-13 if dtype == "float64" else 1e-6)
+        assert relative_error(found[str(k)].square, expected.square) < 1e-13
+    with pytest.raises(DataError, match="have 31 features and 1 outputs, the rows that they are to be like have 3"):
+        stream_moments((X, y if outputs is None else y[:, 0]), feature_map=phi, origin=(np.zeros(3), np.array(0.0)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("labelled", [False, True])
+def test_moments_gathered_on_a_device_are_those_of_numpy(dtype, labelled):
+    pytest.importorskip("torch")
+    X, y, sites = draw(n=3000)
+    sites[-7:] = 9  # a domain of fewer rows than features
+    phi = RandomFeatures(n_inputs=4, width=30, seed=0)
+    origin = (phi.transform(X[:50]).mean(axis=0), np.asarray(y[:50].mean())) if labelled else None
+    options = {"feature_map": phi, "domain": sites.astype(str), "dtype": dtype, "memory_limit": "1 MB"}
+    options |= {"origin": None if origin is None else Origin(*origin)}
+    here, there = (stream_moments((X, y), device=device, **options) for device in ("cpu", "torch:cpu"))
+    assert list(here) == list(there)
+    for name, moments in there.items():
+        assert (moments.count, moments.keeps_rows) == (here[name].count, here[name].keeps_rows)
+        for part in ("gram", "cross", "square"):
+            found = getattr(moments, part)
+            assert isinstance(found, np.ndarray | np.float64)
+            assert relative_error(found, getattr(here[name], part)) < (1e-12 if dtype == "float64" else 1e-6)
+
+
+def test_devices_are_refused_before_anything_is_read():
+    with pytest.raises(ParameterError, match="there is no device"):
+        stream_moments("nowhere.parquet", target="y", device="abacus")
+
+
+def test_float32_sums_know_what_is_only_rounding():
+    """A column that is the sum of two others: without a ridge, the minimum-norm head of float64 to a few digits."""
+    X, y, _ = draw(n=4000)
+    X = np.hstack([X, X[:, :1] + X[:, 1:2]])
+    right = Moments.from_rows(X, y).head(0.0)
+    found = stream_moments((X, y), domain=["a"] * len(y), dtype="float32", memory_limit="100 kB")["a"].head(0.0)
+    np.testing.assert_allclose(found, right, atol=1e-3)

@@ -5,9 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from mixtune.errors import ParameterError
 from mixtune.paper import run_study
 from mixtune.paper._published import TABLE_1, TABLE_2, Published
-from mixtune.paper.american import BEYOND, PAPER, TABLE1, TABLE2, draw_run, run_beyond, run_table
+from mixtune.paper._table_summary import BEYOND, PAPER
+from mixtune.paper.american import TABLE1, TABLE2, draw_run, run_beyond, run_table, run_together
 
 SMALL = {
     "training_paths": 30,
@@ -113,6 +115,43 @@ def test_paths_do_not_depend_on_the_methods():
     np.testing.assert_array_equal(with_more.evaluation.prices, without.evaluation.prices)
     np.testing.assert_array_equal(with_more.state.layer.weights, without.state.layer.weights)
     assert not np.array_equal(without.training[0].prices, without.evaluation.prices[:30])
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_several_runs_at_once_give_the_prices_of_each(device):
+    """The way of ``--device cuda``, in NumPy and in PyTorch on the CPU."""
+    if device is not None:
+        pytest.importorskip("torch")
+    settings = small(TABLE1, more_paths=(40, 60)).settings
+    seeds = [3, 4, 9]
+    for seed, found in zip(seeds, run_together(settings, seeds, device), strict=True):
+        alone = run_table(dataclasses.replace(settings, temperatures=()), seed).rows
+        assert list(found.rows) == list(alone)
+        assert set(TABLE_1) - {"LO-1 (700 paths)", "LO-1 (50000 paths)"} <= set(found.rows)
+        for method, row in alone.items():
+            assert found.rows[method]["price"] == pytest.approx(row["price"], rel=1e-9), method
+
+
+def test_a_study_on_a_device_is_kept_apart(tmp_path):
+    pytest.importorskip("torch")
+    experiment = small(TABLE1, more_paths=(), temperatures=())
+    seen = []
+    summary = run_study(
+        experiment, out=tmp_path / "device", runs=2, device="cpu", progress=lambda *pair: seen.append(pair)
+    )
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+    alone = run_study(dataclasses.replace(experiment, run=run_table), out=tmp_path / "numpy", runs=2)
+    for found, line in zip(summary.as_json(), alone.as_json(), strict=True):
+        assert found["method"] == line["method"]
+        assert found["rp"] == pytest.approx(line["rp"], rel=1e-9)
+    assert summary.lead is None  # nothing beyond the paper
+    with pytest.raises(ParameterError, match='device is "cpu" there, null asked for'):
+        run_study(experiment, out=tmp_path / "device", runs=2)
+    with pytest.raises(ParameterError, match="leave the executor out"):
+        run_study(experiment, out=tmp_path / "c", runs=2, device="cpu", executor=lambda *_: iter(()))
+    with pytest.raises(ParameterError, match="table2 has no work for a device"):
+        run_study(TABLE2, out=tmp_path / "c", runs=2, device="cpu")
+    assert not (tmp_path / "c").exists()
 
 
 @pytest.mark.parametrize("sharing", [10.0, 100.0])

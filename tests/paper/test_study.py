@@ -227,3 +227,19 @@ def test_a_study_that_is_stopped_continues_where_it_was(tmp_path, whole, kind):
     assert resumed.as_json() == expected.as_json()
     assert resumed.tables() == expected.tables()
     assert contents(folder, runs) == contents(whole, runs)
+
+
+def test_an_executor_does_the_runs_in_any_order(tmp_path):
+    asked = []
+
+    def backwards(run, settings, seeds):
+        asked.append(dict(seeds))
+        for index, seed in reversed(seeds.items()):
+            yield index, run(settings, seed), 0.0
+
+    here = run_study(SMALL, out=tmp_path / "here", runs=3)
+    run_study(SMALL, out=tmp_path / "there", runs=1)
+    there = run_study(SMALL, out=tmp_path / "there", runs=3, executor=backwards)
+    assert asked == [{run: run_seed(0, run) for run in (1, 2)}]
+    assert there.as_json() == here.as_json()
+    assert contents(tmp_path / "here", 3) == contents(tmp_path / "there", 3)

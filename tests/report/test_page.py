@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune.errors import DataError
-from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressor, RegretOptimalRegressorCV, load
+from mixtune.estimators import (
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
+    StreamedSources,
+    load,
+)
 from mixtune.report.page import report_html, write_report
+from mixtune.report.page._facts import read_facts
 from mixtune.report.page._verdict import HELP_MARGIN
 from mixtune.report.page._words import clean, escape
 from mixtune.selection import TransferGain
@@ -297,6 +304,15 @@ def test_a_constant_target():
         "sources": {k: (X, np.full(len(X), 5.0)) for k, (X, _) in rows["sources"].items()},
     }
     read(fit(rows), rows)
+
+
+def test_streamed_sources(rows):
+    streamed = {**rows, "sources": StreamedSources(rows["sources"], sample_rows=25, progress=False)}
+    model = fit(streamed)
+    facts = read_facts(model, **streamed)
+    drawn = {name: min(len(y), 25) for name, (_, y) in rows["sources"].items()}
+    assert {each.name: each.rows for each in facts.sources} == drawn
+    assert "at most 25 rows" in report_html(model, **streamed)
 
 
 def test_a_model_from_a_file(model, rows, tmp_path):

@@ -126,7 +126,7 @@ def test_units_of_the_target(count, p):
 @pytest.mark.parametrize("count", [2, 5])
 def test_the_order_of_the_sources(count):
     """No source has rows enough to play, so that no play depends on the order."""
-    focal, sources, _ = make_family(sizes=tuple(range(10, 10 + count)), n=20)
+    focal, sources, _ = make_family(sizes=tuple(range(5, 5 + count)), n=20)
     order = np.random.default_rng(0).permutation(count)
     one, other = choose(focal, sources), choose(focal, [sources[k] for k in order])
     assert one.n_plays == 0
@@ -293,8 +293,26 @@ def test_outliers_in_the_target_do_not_decide():
     assert excess(choose(absurd, sources).head, truth) < 0.3 * excess(focal_only(absurd), truth)
 
 
+def test_sources_without_rows_to_spare_play_by_leaving_rows_out():
+    focal, sources, truth = make_family(n=50, sizes=(40,) * 5)
+    found = choose(focal, sources)
+    assert (found.n_plays, found.inflation) == (5, 1.0)
+    assert np.all(np.isfinite(found.play_errors))
+    assert np.all(np.isfinite(found.play_gains))
+    assert excess(found.head, truth) < excess(focal_only(focal), truth)
+
+
+def test_left_out_plays_survive_rows_that_cannot_be_left_out():
+    """With fewer rows than columns some leverages are 1 and residuals without the row infinite."""
+    focal, sources, _ = make_family(n=9, sizes=(9,) * 5, p=12)
+    found = choose(focal, sources)
+    assert found.n_plays == 5
+    assert np.all(np.isfinite(found.head))
+    assert np.all(np.isfinite(found.play_gains))
+
+
 def test_more_rows_than_any_source_leave_no_plays():
-    focal, sources, _ = make_family(n=50, sizes=(40,) * 5)
+    focal, sources, _ = make_family(n=90, sizes=(40,) * 5)
     found = choose(focal, sources)
     assert (found.n_plays, found.play_errors, found.inflation) == (0, None, 1.0)
     assert found.play_gains.shape == (0,)

@@ -23,9 +23,10 @@ def test_ridge_of_scikit_learn(shape, intercept):
     task = make_task(rng, *shape, weights=[0.5, 1.0, 3.0], intercept=intercept)
     rows, width = task.centred, shape[1]
     ridges = np.array([0.1, 2.0, 50.0])
+    duals, dual_leverages = dual_paths(rows, np.zeros(len(rows.y)), rows.kernel, 1.0, 1 / ridges)
     for heads, leverages in (
         primal_paths(rows, np.zeros((1, width)), np.eye(width)[None], 1.0, 1 / ridges),
-        dual_paths(rows, np.zeros(width), rows.design.T, 1.0, 1 / ridges),
+        (duals.T @ rows.design, dual_leverages),
     ):
         paths = Paths.of(task, heads, leverages, free_intercept=True)
         for head, ridge in zip(paths.heads, ridges):
@@ -46,8 +47,9 @@ def test_left_out_rows_by_refitting(shape, intercept, free):
     mean, covariance = random_prior(rng, rows.design.shape[1])
     noise = 0.7
     primal = primal_paths(rows, mean[None], np.linalg.cholesky(covariance)[None], noise, SCALES)
-    dual = dual_paths(rows, mean, covariance @ rows.design.T, noise, SCALES)
-    for mine, other in zip(primal, dual):
+    spread = covariance @ rows.design.T
+    duals, leverages = dual_paths(rows, rows.design @ mean, rows.design @ spread, noise, SCALES)
+    for mine, other in zip(primal, (mean + (spread @ duals).T, leverages)):
         np.testing.assert_allclose(mine, other, atol=1e-9)
     paths = Paths.of(task, *primal, free_intercept=free)
     for q, head, left_out in zip(SCALES, paths.heads, paths.left_out):

@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold
 
 from mixtune.data import Domain, Domains
+from mixtune.data._words import counted
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import JointRegressor, LocalRegressor, MeanOfLocalsRegressor, Sources
 from mixtune.estimators._base import LinearTransferRegressor
@@ -153,8 +154,8 @@ def compare_nested(
     focal = domains.focal_domain
     if focal.n_rows < LEAST_ROWS:
         raise DataError(
-            f'the focal domain "{focal.name}" has {focal.n_rows} rows, too few to hold some out; a comparison needs at '
-            f"least {LEAST_ROWS}"
+            f'the focal domain "{focal.name}" has {counted((focal.n_rows, "row"))}, too few to hold some out; a '
+            f"comparison needs at least {LEAST_ROWS}"
         )
     sources = Sources.from_domains(domains)
     records = {name: _Record([[] for _ in range(focal.n_rows)]) for name in methods}

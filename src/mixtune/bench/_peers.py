@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold
 
 from mixtune.bench._methods import ALPHAS, Method, Model, stack
 from mixtune.bench._problem import Case
@@ -131,9 +132,62 @@ def _skada(case: Case) -> Callable[[Floats], Any]:
     return RidgeCV(alphas=ALPHAS).fit(X, y, sample_weight=weights).predict
 
 
+@quiet
+def _adapt_regular(case: Case) -> Callable[[Floats], Any]:
+    """A ridge of the pooled sources, pulled to the focal rows; how hard is chosen on folds of them."""
+    from adapt.parameter_based import RegularTransferLR
+
+    X, y, names = stack(case)
+    source = names != case.focal
+    pretrained = RidgeCV(alphas=ALPHAS).fit(X[source], y[source])
+
+    def fit(own_X: Floats, own_y: Floats, penalty: float) -> Any:
+        # Documented as lambda, used as lambda squared.
+        return RegularTransferLR(pretrained, lambda_=penalty**0.5, verbose=0).fit(own_X, own_y)
+
+    def error(penalty: float) -> float:
+        left_out = [
+            np.asarray(fit(case.train.X[kept], case.train.y[kept], penalty).predict(case.train.X[left])).ravel()
+            - case.train.y[left]
+            for kept, left in KFold(5, shuffle=True, random_state=0).split(case.train.X)
+        ]
+        return float(np.mean(np.concatenate(left_out) ** 2))
+
+    model = fit(case.train.X, case.train.y, min(ALPHAS, key=error))
+    return lambda new: np.asarray(model.predict(new)).ravel()
+
+
+@quiet
+def _adapt_balanced(case: Case) -> Callable[[Floats], Any]:
+    """One ridge on all rows, the focal ones together as heavy as all sources together."""
+    from adapt.instance_based import BalancedWeighting
+
+    X, y, names = stack(case)
+    source = names != case.focal
+    # The focal rows belong to the constructor.
+    model = BalancedWeighting(RidgeCV(alphas=ALPHAS), Xt=case.train.X, yt=case.train.y, verbose=0)
+    model.fit(X[source], y[source])
+    return lambda new: np.asarray(model.predict(new)).ravel()
+
+
+@quiet
+def _adapt_augmented(case: Case) -> Callable[[Floats], Any]:
+    """One ridge on all rows, with every column once for all domains and once more for each."""
+    from adapt.feature_based import FA
+
+    X, y, names = stack(case)
+    source = names != case.focal
+    model = FA(RidgeCV(alphas=ALPHAS), Xt=case.train.X, yt=case.train.y, verbose=0)
+    model.fit(X[source], y[source], domains=np.unique(names[source], return_inverse=True)[1])
+    return lambda new: np.asarray(model.predict(new, domain="tgt")).ravel()
+
+
 PEERS = (
     Method("statsmodels", "statsmodels mixed model, 1 slope", _statsmodels, "statsmodels", most_columns=50),
     Method("gpboost", "GPBoost mixed model, all slopes", _gpboost, "gpboost", most_columns=50),
     Method("sklego", "scikit-lego hierarchical", _sklego, "sklego"),
     Method("skada", "skada KLIEP + focal rows", _skada, "skada"),
+    Method("adapt-regular", "ADAPT RegularTransferLR, CV", _adapt_regular, "adapt"),
+    Method("adapt-balanced", "ADAPT BalancedWeighting", _adapt_balanced, "adapt"),
+    Method("adapt-augmented", "ADAPT feature augmentation (FA)", _adapt_augmented, "adapt", most_columns=50),
 )

@@ -33,6 +33,8 @@ from mixtune.bench import (
     suitable_methods,
     summarise,
 )
+from mixtune.cli import _reading as reading
+from mixtune.cli._outputs import check_outputs
 from mixtune.errors import ParameterError
 from mixtune.report.files import write_csv
 
@@ -62,7 +64,8 @@ def transfer(
         Path | None,
         typer.Option(help="Folder of texts and their features, for vader; the user's by default.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    force: reading.Force = False,
+    as_json: reading.AsJson = False,
 ) -> None:
     """Learn a small dataset with the help of others, by every method there is here.
 
@@ -73,7 +76,8 @@ def transfer(
 
     Methods: mixtune (with its defaults), focal (a ridge on the focal rows
     alone, the yardstick), pooled, detected, stacked; and where their packages
-    are installed statsmodels, gpboost, sklego, skada.
+    are installed statsmodels, gpboost, sklego, skada, adapt-regular,
+    adapt-balanced, adapt-augmented.
 
     Exit code 0: all went well; 1: a method failed on a case; 2: the command
     or the data cannot be used.
@@ -91,8 +95,7 @@ def transfer(
     )
     if not wanted:
         raise ParameterError("--methods names none; leave it out to run all that are installed")
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise ParameterError(f"--out: {out} cannot be written; give a file in a folder that exists")
+    check_outputs({"--out": out}, force=force, endings={"--out": (".csv",)})
     console = Console(stderr=as_json, highlight=False)
     loaded = [named_problem(name, cache=None if cache is None else str(cache), progress=True) for name in chosen]
     results = _run(console, loaded, variants, seeds, wanted)

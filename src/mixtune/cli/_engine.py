@@ -9,7 +9,7 @@ import typer
 
 from mixtune.errors import ParameterError
 
-__all__ = ["Engine", "Scheduler", "check_engine", "execute_on_cluster"]
+__all__ = ["Device", "Engine", "Scheduler", "check_engine", "execute_on_cluster"]
 
 ENGINES = ("local", "dask")
 
@@ -22,6 +22,12 @@ Scheduler: TypeAlias = Annotated[
         metavar="ADDRESS",
         help="Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started.",
         show_default=False,
+    ),
+]
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="cpu|cuda", help="Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
     ),
 ]
 

@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from mixtune._device import torch_device
 from mixtune.cli import _reading as reading
+from mixtune.cli import _streaming as streaming
+from mixtune.cli._engine import Device, Engine, Scheduler
 from mixtune.cli._facts import judged, model_facts
 from mixtune.cli._model import focal_rows, new_model, random_features, source_rows
 from mixtune.cli._outputs import check_outputs, plain, print_json
@@ -45,12 +48,24 @@ def fit(
     encoding: reading.Encoding = "utf-8",
     separator: reading.Separator = None,
     decimal: reading.Decimal = ".",
+    stream: streaming.StreamFlag = False,
+    sample_rows: streaming.SampleRows = streaming.ROWS,
+    memory_limit: streaming.MemoryLimit = streaming.LIMIT,
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
+    device: Device = "cpu",
 ) -> None:
     """Learn to predict a column of one domain, with the help of the others.
 
     Nothing has to be set: how much each domain counts is chosen by
     leave-one-out on the focal rows. Text columns become one column a level;
     dates are refused. What was done without asking stands in the notes.
+
+    Tables that do not fit into memory are read with --stream, or on a Dask
+    cluster with --engine dask: the focal rows are held, of every other
+    domain some rows are drawn, and the choice is learnt on these.
+
+    With --device cuda the random features are computed on a CUDA device.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -61,16 +76,24 @@ def fit(
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
 
     mixtune fit data.csv --target y --domain site --focal berlin --ignore id --missing impute --json
+
+    mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
     options = reading.options_given(locals())
+    torch_device(device)
+    large = streaming.Streaming.given(
+        stream=stream, engine=engine, scheduler=scheduler, memory_limit=memory_limit, sample_rows=sample_rows
+    )
     settings = {"random_features": random_width, "seed": seed}
     check_outputs({"--out": out, "--report": report}, force=force, inputs=files, endings={"--report": (".html",)})
     begin = time.perf_counter()
+    # A stream has a bar of its own, which counts rows.
+    streamed = None if large is None else streaming.read_streamed(files, options, large, seed=seed)
     with progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
-        read = reading.read(files, options)
+        read = reading.read(files, options) if streamed is None else streamed
         step("Fitting")
-        model = _fit(read, random_width, seed)
+        model = _fit(read, random_width, seed, device)
         facts = _facts(model, read, files)
         if out is not None:
             step("Writing the model")
@@ -85,12 +108,12 @@ def fit(
         _show(output(), read, facts, written)
 
 
-def _fit(read: TrainingTables, random_width: int | None, seed: int) -> Any:
+def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> Any:
     domains = read.domains
     classes = read.encoder.target.classes is not None
     feature_map = random_features(domains, random_width, seed)
     X, y = focal_rows(read)
-    model = new_model(classes=classes, focal=domains.focal, feature_map=feature_map, seed=seed)
+    model = new_model(classes=classes, focal=domains.focal, feature_map=feature_map, seed=seed, device=device)
     return model.fit(X, y, sources=source_rows(read))
 
 

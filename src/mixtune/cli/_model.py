@@ -13,10 +13,10 @@ from mixtune.features import Concatenate, Identity, RandomFeatures
 __all__ = ["focal_rows", "new_model", "random_features", "source_rows"]
 
 
-def new_model(*, classes: bool, focal: str, feature_map: Any = None, seed: int = 0) -> Any:
+def new_model(*, classes: bool, focal: str, feature_map: Any = None, seed: int = 0, device: str = "cpu") -> Any:
     """Make the estimator that needs no settings, for numbers or for classes."""
     kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
-    return kind(feature_map, focal_name=focal, seed=seed)
+    return kind(feature_map, focal_name=focal, seed=seed, device=device)
 
 
 def random_features(domains: Domains, width: int | None, seed: int) -> Any:

@@ -49,11 +49,11 @@ def check_outputs(
     for option, path in outputs.items():
         if path is None:
             continue
+        if path.is_dir():
+            raise ParameterError(f"{option}: {path} is a folder; give the name of a file in it")
         allowed = tuple((endings or {}).get(option, ()))
         if allowed and not path.name.lower().endswith(allowed):
             raise ParameterError(f"{option}: {path} must end in {' or '.join(allowed)}")
-        if path.is_dir():
-            raise ParameterError(f"{option}: {path} is a folder; give the name of a file in it")
         if not path.parent.is_dir():
             raise ParameterError(f"{option}: there is no folder {path.parent}; make it first")
         if other := seen.get(path.resolve()):

@@ -12,7 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from mixtune._device import torch_device
 from mixtune._files import write_atomically
+from mixtune.cli._engine import Device
 from mixtune.errors import ParameterError
 from mixtune.options import (
     BlackScholes,
@@ -79,6 +81,7 @@ def price_command(
     ] = False,
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
     greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta and vega.")] = False,
+    device: Device = "cpu",
     config: Annotated[
         Path | None, typer.Option(help="TOML or JSON file with these settings; options given here win.")
     ] = None,
@@ -180,7 +183,7 @@ def _simulated(settings: dict[str, Any], explicit: set[str], progress: Any) -> P
     kept = {
         name: settings[name] for name in ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
     }
-    kept["in_the_money"] = not settings["all_paths"]
+    kept |= {"in_the_money": not settings["all_paths"], "device": torch_device(settings["device"])}
     return price(
         _process(settings, explicit),
         payoff_from_name(settings["payoff"], settings["strike"]),

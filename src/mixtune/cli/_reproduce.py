@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,13 +16,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
+from mixtune._device import torch_device
+from mixtune.cli._engine import Device, Engine, Scheduler, check_engine, execute_on_cluster
 from mixtune.errors import ParameterError
-from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, experiment, run_study
+from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, check_together, experiment, run_study
 from mixtune.report import FIGURES, draw, require_matplotlib, save_figure, write_csv
 
 __all__ = ["reproduce"]
 
 CHOICES = (*EXPERIMENTS, "all")
+ON_DEVICE = (
+    "Priced on the device: all of the paper's rows, and LO-1 with its ridge tuned. Wasserstein weights and methods "
+    "beyond the paper need the CPU: run without --device, into another folder (--out)."
+)
 
 
 def reproduce(
@@ -29,30 +36,41 @@ def reproduce(
     runs: Annotated[
         int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1, show_default=False)
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes. The results do not depend on it.", min=1)] = 2,
+    jobs: Annotated[
+        int, typer.Option(help="Processes, here or of a new local cluster. The results do not depend on it.", min=1)
+    ] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
+    engine: Engine = "local",
+    scheduler: Scheduler = None,
+    device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
     """Reproduce the paper's tables and figures.
 
     Stop it at any moment and run it again: finished runs are kept in results.sqlite and not computed twice.
 
+    The runs of a study can be spread over a Dask cluster, with the same numbers; table1 can run on a CUDA device, with
+    the same numbers up to rounding.
+
     Example: mixtune reproduce figure1 --runs 10 --jobs 2 --out results/
     """
     if what not in CHOICES:
         raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
+    how = _how(chosen, jobs=jobs, engine=engine, scheduler=scheduler, device=device)
     if any(each.name in FIGURES for each in chosen):
         require_matplotlib()
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
     documents = {}
     try:
         for each in chosen:
-            summary = _study(console, each, runs=runs, jobs=jobs, seed=seed, out=out)
+            summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
             written = _write(each.name, summary, out)
             if not as_json:
                 _show(console, each.name, summary)
+                if how["device"] is not None:
+                    console.print(ON_DEVICE)
             console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
             documents[each.name] = summary.as_json()
     except KeyboardInterrupt:
@@ -65,7 +83,23 @@ def reproduce(
         typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
 
 
-def _study(console: Console, each: Experiment[Any], *, runs: int | None, jobs: int, seed: int, out: Path) -> Summary:
+def _how(
+    chosen: list[Experiment[Any]], *, jobs: int, engine: str, scheduler: str | None, device: str
+) -> dict[str, Any]:
+    """Who does the runs, as arguments of ``run_study``; what cannot be is refused before any work."""
+    check_engine(engine, scheduler)
+    there = torch_device(device)
+    if there is None:
+        on_cluster = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs)
+        return {"jobs": jobs, "executor": on_cluster if engine == "dask" else None, "device": None}
+    if engine != "local":
+        raise ParameterError("--device is for this machine, --engine dask for a cluster; leave one of them out")
+    for each in chosen:
+        check_together(each, there)
+    return {"jobs": jobs, "executor": None, "device": there}
+
+
+def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: int, out: Path, **how: Any) -> Summary:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as bar:
         task = bar.add_task(each.name, start=False, visible=False, total=None)
@@ -76,7 +110,7 @@ def _study(console: Console, each: Experiment[Any], *, runs: int | None, jobs: i
             else:  # runs of an earlier study say nothing about the speed of this one
                 bar.reset(task, completed=finished, total=total, visible=True)
 
-        return run_study(each, out=out, seed=seed, runs=runs, jobs=jobs, progress=progress)
+        return run_study(each, out=out, seed=seed, runs=runs, progress=progress, **how)
 
 
 def _write(name: str, summary: Summary, out: Path) -> list[Path]:

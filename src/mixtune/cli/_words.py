@@ -13,6 +13,14 @@ __all__ = ["for_terminal", "safe"]
 
 _VALUE = r'(?:"[^"]*"|\w+)'
 _IN_PYTHON = re.compile(rf" \(in Python: \w+={_VALUE}\)")
+#: What is said of Python, and what is typed instead.
+_TYPED = (
+    (
+        re.compile(r"lower coverage or use predict\(X, return_std=True\)"),
+        "give --interval a lower value or use --std",
+    ),
+    (re.compile(r'sorted\(pathlib\.Path\("([^"]*)"\)\.glob\("\*\.csv"\)\)'), r"\1/*.csv"),
+)
 _SETTING = re.compile(rf"\b(domain|focal|ignore|categories|encoding|separator|decimal)=({_VALUE})")
 
 
@@ -25,10 +33,14 @@ def for_terminal(message: str) -> str:
     'leave it out with --ignore id'
     >>> for_terminal('pass separator=";" and decimal=","')
     'pass --separator ";" and --decimal ","'
+    >>> for_terminal("lower coverage or use predict(X, return_std=True)")
+    'give --interval a lower value or use --std'
     >>> for_terminal("a name\\nwith a line break")
     'a name with a line break'
     """
     message = re.sub(r"\s*[\r\n]+\s*", " ", message)
+    for said, typed in _TYPED:
+        message = said.sub(typed, message)
     return _SETTING.sub(r"--\1 \2", _IN_PYTHON.sub("", message))
 
 

@@ -13,16 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from mixtune.data._pieces import (
-    ArrayPiece,
-    Block,
-    Piece,
-    Reading,
-    TablePiece,
-    file_kind,
-    file_schema,
-    opened,
-)
+from mixtune.data._blocks import Block, Reading
+from mixtune.data._pieces import ArrayPiece, Piece, TablePiece, file_kind, file_schema, opened
 from mixtune.data._readers import CsvFormat, as_paths, file_label
 from mixtune.data._tables import as_names, check_names, choose_inputs
 from mixtune.data._words import nearest, quoted
@@ -72,6 +64,7 @@ def open_stream(
     target: str | Sequence[str] | None = None,
     domain: Any = None,
     columns: str | Sequence[str] | None = None,
+    ignore: Sequence[str] = (),
     encoding: str = "utf-8",
     separator: str | None = None,
     decimal: str = ".",
@@ -91,6 +84,8 @@ def open_stream(
         the labels of all rows. By default every file is a domain of its own, named after it.
     columns
         The input columns; by default all others.
+    ignore
+        Columns of tables that are no inputs.
     encoding, separator, decimal
         How CSV is written.
 
@@ -117,20 +112,20 @@ def open_stream(
         if all(_is_pair(given) for _, given in items):
             return _array_stream(items, target, columns, labels=None)
         return _table_stream(
-            [(name, path) for name, given in items for path in _files(given)], target, None, columns, form
+            [(name, path) for name, given in items for path in _files(given)], target, None, columns, form, ignore
         )
     files = _files(source)
     if domain is not None:
         if not isinstance(domain, str):
             raise ParameterError(f"domain={domain!r} must be the name of a column of the files")
-        return _table_stream([(None, path) for path in files], target, domain, columns, form)
+        return _table_stream([(None, path) for path in files], target, domain, columns, form, ignore)
     named = [(file_label(path) if file_kind(path) in ("csv", "parquet") else path.stem, path) for path in files]
     if repeated := sorted({name for name, _ in named if [other for other, _ in named].count(name) > 1}):
         raise DataError(
             f"more than one file is named {quoted(repeated)}, and every file is a domain of its own; "
             "pass domain, the column that names the domains, or a dict of names and files"
         )
-    return _table_stream(named, target, None, columns, form)
+    return _table_stream(named, target, None, columns, form, ignore)
 
 
 def _is_pair(source: Any) -> bool:
@@ -169,7 +164,12 @@ def _is_hidden(file: Path, folder: Path) -> bool:
 
 
 def _table_stream(
-    files: Sequence[tuple[str | None, Path]], target: Any, domain: str | None, columns: Any, form: CsvFormat
+    files: Sequence[tuple[str | None, Path]],
+    target: Any,
+    domain: str | None,
+    columns: Any,
+    form: CsvFormat,
+    ignore: Sequence[str],
 ) -> Stream:
     if target is None:
         raise ParameterError("target is missing; pass the column to predict, such as target='y'")
@@ -183,7 +183,9 @@ def _table_stream(
         column = domain if domain in schema.names else None
         where = f'"{path}"'
         wanted = chosen or columns
-        inputs = choose_inputs(schema.empty_table(), targets=targets, domain=column, columns=wanted, where=where)
+        known = schema.empty_table()
+        known = known.drop_columns(_ignored(ignore, known.column_names)) if ignore and not chosen else known
+        inputs = choose_inputs(known, targets=targets, domain=column, columns=wanted, where=where)
         chosen = chosen or inputs
         if rows == 0:
             raise DataError(f"{where} has no rows; leave it out")
@@ -193,6 +195,13 @@ def _table_stream(
     if next(pieces[0].blocks(100), None) is None:
         raise DataError(f'"{files[0][1]}" has no rows; leave it out')
     return Stream(tuple(pieces), chosen, len(chosen), len(targets))
+
+
+def _ignored(ignore: Sequence[str], names: Sequence[str]) -> list[str]:
+    for name in ignore:
+        if name not in names:
+            raise ParameterError(f'ignore names "{name}", which no table has; {nearest(name, names)}')
+    return list(ignore)
 
 
 def _folder_label(path: Path, domain: str, names: Sequence[str]) -> str:

@@ -26,8 +26,13 @@ def dask_module(name: str) -> Any:
 
 @contextmanager
 def connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
-    """A client of the scheduler at an address, of a new local cluster (None), or a client that is there already."""
+    """A client of the scheduler at an address, or a client that is there already.
+
+    Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.
+    """
     distributed = dask_module("distributed")
+    if scheduler is None and workers is None:
+        scheduler = _open_client(distributed)
     if isinstance(scheduler, distributed.Client):
         if workers is not None:
             raise ParameterError("workers is for a new local cluster; leave it out, the client has its workers")
@@ -55,6 +60,13 @@ def connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
         ) from error
     with client, _explained(distributed):
         yield client
+
+
+def _open_client(distributed: Any) -> Any:
+    try:
+        return distributed.default_client()
+    except ValueError:  # there is none
+        return None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from mixtune._files import array_digest, read_model, write_model
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._spec import to_spec
 from mixtune.moments import Moments
-from mixtune.moments._streaming import StreamFeatures
+from mixtune.moments._stream_features import StreamFeatures
 
 __all__ = ["PartialStore", "add_moments", "digest", "map_digest", "pack", "unpack"]
 
@@ -112,7 +112,7 @@ class PartialStore:
 
 
 def map_digest(features: StreamFeatures) -> str:
-    """Tell feature maps apart: by what they are made of, or else by the features of made-up rows.
+    """Tell feature maps and origins apart: maps by what they are made of, or else by the features of made-up rows.
 
     Examples
     --------
@@ -133,4 +133,5 @@ def map_digest(features: StreamFeatures) -> str:
                 f"this {type(features.feature_map).__name__} cannot be told from other maps ({error}), so no "
                 "blocks can be kept for it; register it with register_feature_map, or leave folder out"
             ) from error
-    return digest([spec, array_digest(arrays)])
+    origin = {} if features.origin is None else features.origin._asdict()
+    return digest([spec, array_digest(arrays), array_digest(origin)])

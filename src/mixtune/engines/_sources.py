@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mixtune.data._pieces import ArrayPiece, Piece, Reading
+from mixtune.data._blocks import Reading
+from mixtune.data._pieces import ArrayPiece, Piece
 from mixtune.data._streams import Stream, open_stream
 from mixtune.data._tables import as_names, as_table, choose_inputs
 from mixtune.engines._cluster import dask_module
+from mixtune.engines._collections import is_collection
 from mixtune.engines._tasks import array_block, frame_block
 from mixtune.errors import DataError, ParameterError
 
@@ -30,12 +32,12 @@ class ClusterSource:
 
 def open_source(source: Any, *, target: Any, domain: Any, columns: Any, **csv: Any) -> ClusterSource:
     """Look at files or Dask collections without reading rows."""
-    if _is_dask(source):
+    if is_collection(source):
         if not hasattr(source, "columns"):
             raise ParameterError("pass two Dask arrays, X and y, as a pair (X, y)")
         return _of_frame(source, target, domain, columns)
     pairs = source if isinstance(source, Mapping) else {"0": source}
-    if any(isinstance(pair, tuple) and any(map(_is_dask, pair)) for pair in pairs.values()):
+    if any(isinstance(pair, tuple) and any(map(is_collection, pair)) for pair in pairs.values()):
         return _of_arrays(pairs, target, domain, columns)
     stream = open_stream(source, target=target, domain=domain, columns=columns, **csv)
     stream = replace(stream, pieces=tuple(piece.absolute() for piece in stream.pieces))
@@ -48,10 +50,6 @@ def open_source(source: Any, *, target: Any, domain: Any, columns: Any, **csv: A
         if isinstance(piece, ArrayPiece) and piece.labels is not None:
             raise ParameterError("labels for .npy files do not travel; pass {name: (X, y)}, or Dask arrays")
     return ClusterSource(stream, None)
-
-
-def _is_dask(value: Any) -> bool:
-    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
 
 
 def _of_frame(frame: Any, target: Any, domain: Any, columns: Any) -> ClusterSource:
@@ -71,12 +69,12 @@ def _of_frame(frame: Any, target: Any, domain: Any, columns: Any) -> ClusterSour
 def _of_arrays(pairs: Mapping[str, Any], target: Any, domain: Any, columns: Any) -> ClusterSource:
     if target is not None or columns is not None:
         raise ParameterError("arrays have no named columns; leave target and columns out, and pass pairs (X, y)")
-    if domain is not None and (len(pairs) > 1 or not _is_dask(domain)):
+    if domain is not None and (len(pairs) > 1 or not is_collection(domain)):
         raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
     blocks: list[Any] = []
     shapes: dict[tuple[Any, ...], str] = {}
     for name, pair in pairs.items():
-        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(_is_dask, pair))):
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(map(is_collection, pair))):
             raise ParameterError(f'domain "{name}" must come as a pair (X, y) of Dask arrays')
         X, y = pair
         if X.ndim != 2 or y.ndim not in (1, 2) or not _alike(X.shape[0], y.shape[0]):

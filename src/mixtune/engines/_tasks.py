@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from mixtune._files import array_digest
-from mixtune.data._pieces import Block, Piece, Reading, label_block, table_block
-from mixtune.data._sampling import Sample, merge_samples, sample_block
+from mixtune.data._blocks import Block, Reading, label_block, table_block
+from mixtune.data._pieces import Piece
+from mixtune.data._sampling import Limits, Sample, merge_samples, sample_block
 from mixtune.data._tables import as_table
 from mixtune.engines._cluster import dask_module
 from mixtune.engines._partials import Packed, PartialStore, add_moments, digest, pack, unpack
 from mixtune.errors import DataError
 from mixtune.moments import Moments
+from mixtune.moments._block_sums import MomentSums
 from mixtune.moments._budget import Budget
-from mixtune.moments._streaming import MomentSums, StreamFeatures
+from mixtune.moments._stream_features import StreamFeatures
 
 __all__ = [
     "MomentJob",
@@ -70,11 +72,12 @@ class MomentJob:
 
 @dataclass(frozen=True, eq=False)
 class SampleJob:
-    """All that the samples of one run share."""
+    """All that the samples of one run share; ``topic`` is where progress is told."""
 
-    rows: int
+    limits: Limits
     seed: int
     reading_rows: int
+    topic: str
 
 
 def frame_block(frame: Any, reading: Reading) -> Block:
@@ -148,21 +151,26 @@ def samples_of_works(job: SampleJob, works: Sequence[Work]) -> SamplePart:
     """The samples of several blocks of files."""
     found: dict[str, Sample] = {}
     for work in works:
+        done = 0
         for index, block in enumerate(work.piece.blocks(job.reading_rows)):
-            found = merge_samples(found, sample_block(block, job.rows, (job.seed, work.number, index)), job.rows)
+            part = sample_block(block, job.limits, (job.seed, work.number, index))
+            found = merge_samples(found, part, job.limits)
+            done += len(block.X)
+        _tell(job.topic, work.number, done)
     return tuple(work.number for work in works), found
 
 
 def samples_of_block(job: SampleJob, number: int, block: Block) -> SamplePart:
     """The samples of a block that another task computed."""
-    return (number,), sample_block(block, job.rows, (job.seed, number, 0)) if len(block.X) else {}
+    _tell(job.topic, number, len(block.X))
+    return (number,), sample_block(block, job.limits, (job.seed, number, 0)) if len(block.X) else {}
 
 
 def merge_sample_parts(job: SampleJob, parts: Sequence[SamplePart]) -> SamplePart:
     """The samples of several parts."""
     found: dict[str, Sample] = {}
     for _, samples in parts:
-        found = merge_samples(found, samples, job.rows)
+        found = merge_samples(found, samples, job.limits)
     return _numbers(parts), found
 
 

@@ -10,31 +10,28 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from mixtune._checks import check_whole
-from mixtune.data._sampling import sampling_rows, without_draws
+from mixtune.data._sampling import check_limits, check_whole_domains, sampling_rows, without_draws
 from mixtune.engines import _tasks as tasks
 from mixtune.engines._cluster import connected, dask_module
-from mixtune.engines._partials import PartialStore, digest, map_digest, unpack
-from mixtune.engines._sources import ClusterSource, open_source
-from mixtune.errors import DataError, MixtuneError
+from mixtune.engines._partials import digest, map_digest, unpack
+from mixtune.engines._sources import open_source
+from mixtune.engines._tree import check_numbers, leaves_of, reduce_parts, store_in, told, works_of
+from mixtune.errors import DataError
 from mixtune.features import FeatureMap
 from mixtune.moments import Moments
+from mixtune.moments._affine import Origin
 from mixtune.moments._budget import DEFAULT_LIMIT
-from mixtune.moments._streaming import Progress, StreamFeatures
+from mixtune.moments._stream_features import StreamFeatures
+from mixtune.moments._streaming import Progress
 
 __all__ = ["gather_moments", "gather_samples", "run_tasks"]
-
-#: Sums that meet at one node of the tree.
-FAN = 4
-#: The most blocks that one task folds, one after the other; fewer where there are not many tasks yet to share out.
-MOST_BLOCKS, ENOUGH_TASKS = 8, 128
 
 
 def gather_moments(
@@ -50,6 +47,7 @@ def gather_moments(
     block_rows: int = 100_000,
     memory_limit: int | str = DEFAULT_LIMIT,
     dtype: str = "float64",
+    origin: Origin | None = None,
     progress: Progress | None = None,
     encoding: str = "utf-8",
     separator: str | None = None,
@@ -62,11 +60,12 @@ def gather_moments(
     source
         A Dask data frame; a pair ``(X, y)`` of Dask arrays, or ``{name: (X, y)}``; or files and folders as for
         :func:`mixtune.moments.stream_moments`, which the workers must find under the same names.
-    feature_map, target, domain, columns, dtype, encoding, separator, decimal
+    feature_map, target, domain, columns, dtype, origin, encoding, separator, decimal
         As for ``stream_moments``. For a pair of Dask arrays, ``domain`` is a Dask array of labels.
     scheduler
-        Address of a scheduler such as "tcp://10.0.0.1:8786", or a ``distributed.Client``; by default a local cluster
-        is started for the time of the call (in a script, call this under ``if __name__ == "__main__":``).
+        Address of a scheduler such as "tcp://10.0.0.1:8786", or a ``distributed.Client``; by default the client that is
+        open, or else a local cluster that is started for the time of the call (in a script, call this under
+        ``if __name__ == "__main__":``).
     workers
         Processes of that local cluster; by default one a core.
     folder
@@ -102,21 +101,21 @@ def gather_moments(
     csv = {"encoding": encoding, "separator": separator, "decimal": decimal}
     dask_module("dask")
     opened = open_source(source, target=target, domain=domain, columns=columns, **csv)
-    features = StreamFeatures.of(opened.stream, feature_map, dtype)
+    features = StreamFeatures.of(opened.stream, feature_map, dtype, origin)
     budget = features.budget(opened.stream.n_outputs, memory_limit)
-    store = _store(folder)
+    store = store_in(folder)
     about = [
         opened.stream.columns,
         target if isinstance(target, str | None) else list(target),
         domain if isinstance(domain, str) else 0,
     ]
-    settings = digest([about, csv, dtype, map_digest(features) if folder is not None else ""])
-    works = _works(opened, check_whole("block_rows", block_rows, least=1), settings)
+    settings = "" if folder is None else digest([about, csv, dtype, map_digest(features)])
+    works = works_of(opened, check_whole("block_rows", block_rows, least=1), settings)
     job = tasks.MomentJob(features, budget, store, settings, f"mixtune-{uuid.uuid4().hex}")
-    with connected(scheduler, workers) as client, _told(client, job.topic, opened.stream.rows, progress):
-        leaves = _leaves(opened, works, job, tasks.moments_of_works, tasks.moments_of_block)
-        numbers, packed = _reduce(client, leaves, tasks.merge_moments)
-    _check_numbers(numbers, len(opened.blocks) if opened.blocks is not None else len(works))
+    with connected(scheduler, workers) as client, told(client, job.topic, opened.stream.rows, progress):
+        leaves = leaves_of(opened, works, job, tasks.moments_of_works, tasks.moments_of_block)
+        numbers, packed = reduce_parts(client, leaves, tasks.merge_moments)
+    check_numbers(numbers, len(opened.blocks) if opened.blocks is not None else len(works))
     if not (found := unpack(*packed)):
         raise DataError("the source has no rows")
     if progress is not None:  # what the last workers told may still be on its way
@@ -132,10 +131,13 @@ def gather_samples(
     domain: Any = None,
     columns: str | Sequence[str] | None = None,
     rows: int = 1000,
+    whole: Collection[str] = (),
+    most_whole: int | None = None,
     seed: int = 0,
     scheduler: Any = None,
     workers: int | None = None,
     block_rows: int = 100_000,
+    progress: Progress | None = None,
     encoding: str = "utf-8",
     separator: str | None = None,
     decimal: str = ".",
@@ -144,10 +146,14 @@ def gather_samples(
 
     Parameters
     ----------
-    source, target, domain, columns, scheduler, workers, block_rows, encoding, separator, decimal
+    source, target, domain, columns, scheduler, workers, block_rows, progress, encoding, separator, decimal
         As for :func:`gather_moments`.
     rows
         The most rows of a domain; smaller domains come whole.
+    whole
+        Names of domains that come whole however large they are, such as the focal one.
+    most_whole
+        How many rows these may have; more are an error.
     seed
         Fixes the draw, which is uniform and without replacement.
 
@@ -169,13 +175,14 @@ def gather_samples(
     csv = {"encoding": encoding, "separator": separator, "decimal": decimal}
     dask_module("dask")
     opened = open_source(source, target=target, domain=domain, columns=columns, **csv)
-    rows, seed = check_whole("rows", rows, least=1), check_whole("seed", seed)
-    works = _works(opened, check_whole("block_rows", block_rows, least=1), "")
-    job = tasks.SampleJob(rows, seed, sampling_rows(opened.stream))
-    with connected(scheduler, workers) as client:
-        leaves = _leaves(opened, works, job, tasks.samples_of_works, tasks.samples_of_block)
-        numbers, found = _reduce(client, leaves, lambda parts: tasks.merge_sample_parts(job, parts))
-    _check_numbers(numbers, len(opened.blocks) if opened.blocks is not None else len(works))
+    limits, seed = check_limits(rows, whole, most_whole), check_whole("seed", seed)
+    works = works_of(opened, check_whole("block_rows", block_rows, least=1), "")
+    job = tasks.SampleJob(limits, seed, sampling_rows(opened.stream), f"mixtune-{uuid.uuid4().hex}")
+    with connected(scheduler, workers) as client, told(client, job.topic, opened.stream.rows, progress):
+        leaves = leaves_of(opened, works, job, tasks.samples_of_works, tasks.samples_of_block)
+        numbers, found = reduce_parts(client, leaves, lambda parts: tasks.merge_sample_parts(job, parts))
+    check_numbers(numbers, len(opened.blocks) if opened.blocks is not None else len(works))
+    check_whole_domains(found, limits.whole)
     return without_draws(found)
 
 
@@ -228,78 +235,3 @@ def _timed(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, f
     with threadpool_limits(limits=1):
         result = function(*given)
     return result, time.perf_counter() - begin
-
-
-def _store(folder: str | Path | None) -> PartialStore:
-    if folder is None:
-        return PartialStore(None)
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
-    return PartialStore(str(Path(folder).resolve()))
-
-
-def _works(opened: ClusterSource, rows: int, settings: str) -> list[tasks.Work]:
-    """The blocks of files, numbered and keyed; none for Dask collections."""
-    if opened.blocks is not None:
-        return []
-    works = []
-    for number, piece in enumerate(opened.pieces(rows)):
-        identity = piece.identity()
-        works.append(tasks.Work(number, piece, identity, digest([settings, getattr(piece, "name", None), identity])))
-    if len({work.key for work in works}) < len(works):
-        raise DataError("the same file is given more than once; pass each file once")
-    return works
-
-
-def _leaves(
-    opened: ClusterSource, works: list[tasks.Work], job: Any, of_works: Callable[..., Any], of_block: Callable[..., Any]
-) -> list[Any]:
-    delayed = dask_module("dask").delayed
-    # One node of the graph, so that the feature map is sent to a worker once and not with every block.
-    shared = delayed(job, traverse=False, pure=False)
-    if opened.blocks is not None:
-        make = delayed(of_block, pure=False)
-        return [make(shared, number, block) for number, block in enumerate(opened.blocks)]
-    make = delayed(of_works, pure=False)
-    # From the number of blocks and not of workers, so that rounding does not depend on the cluster.
-    size = min(max(len(works) // ENOUGH_TASKS, 1), MOST_BLOCKS)
-    return [make(shared, works[begin : begin + size]) for begin in range(0, len(works), size)]
-
-
-def _reduce(client: Any, parts: list[Any], merge: Callable[..., Any]) -> Any:
-    """Sums of sums, FAN at a time, until one is left; Dask walks the tree depth first, so few wait."""
-    merge = dask_module("dask").delayed(merge, pure=False)
-    while len(parts) > 1:
-        parts = [merge(parts[begin : begin + FAN]) for begin in range(0, len(parts), FAN)]
-    return client.compute(parts[0]).result()
-
-
-def _check_numbers(numbers: Sequence[int], count: int) -> None:
-    if list(numbers) != list(range(count)):
-        raise MixtuneError(  # pragma: no cover - the tree is built so that this cannot be
-            f"of {count} blocks {len(set(numbers))} were counted, {len(numbers)} times in all; please report this"
-        )
-
-
-@contextmanager
-def _told(client: Any, topic: str, total: int | None, progress: Progress | None) -> Iterator[None]:
-    """Pass on what workers tell about finished blocks; a block that is done twice is told once."""
-    if progress is None:
-        yield
-        return
-    done: dict[int, int] = {}
-
-    def handle(event: tuple[Any, dict[str, int]]) -> None:
-        told = event[1]
-        if told["block"] not in done:
-            done[told["block"]] = told["rows"]
-            progress(sum(done.values()), total)
-
-    progress(0, total)
-    client.subscribe_topic(topic, handle)
-    try:
-        yield
-    finally:
-        client.unsubscribe_topic(topic)

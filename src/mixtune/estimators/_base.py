@@ -9,31 +9,42 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mixtune._device import device_or_cpu, torch_device
 from mixtune.data._words import nearest
+from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fixed import Solved
+from mixtune.estimators._gathering import read_sources, sample_note
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._prepare import Prepared, Scaling, prepare
-from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, read_source, trim
+from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
 from mixtune.estimators._saving import Savable, write_bytes
-from mixtune.estimators._sources import Source, Sources, as_sources
+from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 
-__all__ = ["LinearTransferRegressor", "check_source", "column_names", "read_sources"]
+__all__ = ["Learnt", "LinearTransferRegressor", "check_source", "column_names", "read_sources"]
+
+
+class Learnt(NamedTuple):
+    """What a fit found: the domains in order, their common scale, and the solution in that scale."""
+
+    names: tuple[str, ...]
+    scaling: Scaling
+    solved: Solved
 
 
 class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the regressors: one linear head on features, learnt from focal rows and sources.
 
-    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept`` and ``focal_name`` in ``__init__`` and write
-    :meth:`_solve`. To be saved, they list what else their fit sets in ``_stored_attributes`` and are registered with
-    :func:`~mixtune.estimators._saving.savable`.
+    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept``, ``focal_name`` and, if they like, ``device`` in
+    ``__init__`` and write :meth:`_solve`. To be saved, they list what else their fit sets in ``_stored_attributes`` and
+    are registered with :func:`~mixtune.estimators._saving.savable`.
     """
 
     # Metadata routing then hands sources on without set_fit_request.
@@ -48,6 +59,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
     standardise: bool
     fit_intercept: bool
     focal_name: str
+    device: str = "cpu"
 
     coef_: Floats
     intercept_: Any
@@ -66,20 +78,22 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,) or (n, D)
-            The focal rows: those of the domain to predict for.
+            The focal rows: those of the domain to predict for. Dask collections are brought into memory, if they have
+            at most 100,000 rows.
         sample_weight : array-like (n,), optional
             Of the focal rows; weight 0 means absent.
-        sources : Sources, mapping or Domains, optional
+        sources : Sources, StreamedSources, mapping or Domains, optional
             The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
-            one. Wrap a mapping in Sources for cross-validation.
+            one. Wrap a mapping in Sources for cross-validation. Data larger than memory go into a StreamedSources;
+            Dask arrays and large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows,
+            those that tune themselves a sample.
         """
         check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
-        prepared = self._prepare(self._read_focal(X, y, sample_weight, reset=True), given)
-        solved = self._solve(prepared)
-        self._scaling = prepared.scaling
-        self._store(solved, prepared.names)
+        learnt = self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
+        self._scaling = learnt.scaling
+        self._store(learnt.solved, learnt.names)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -195,8 +209,10 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         """Refuse settings before any long work."""
         if not isinstance(self.focal_name, str) or not self.focal_name:
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
+        torch_device(self.device)
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
+        X, y, sample_weight = computed(X, y, sample_weight)
         check_columns_once(X)
         try:
             X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
@@ -204,6 +220,14 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         except OverflowError as error:
             raise DataError("X or y holds whole numbers beyond 1e308; rescale them") from error
         return Rows(X, y, check_weight(sample_weight, len(X), ""))
+
+    def _learn(self, focal: Rows, sources: Sources | None) -> Learnt:
+        """Learn from rows; of streamed sources, from a sample."""
+        prepared = self._prepare(focal, sources)
+        solved = self._solve(prepared)
+        if "notes_" in solved.attributes:
+            solved.attributes["notes_"] += sample_note(sources)
+        return Learnt(prepared.names, prepared.scaling, solved)
 
     def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
         """Design matrices of the focal rows and of all sources."""
@@ -219,6 +243,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             columns=column_names(self),
             standardise=self.standardise,
             fit_intercept=self.fit_intercept,
+            device=self.device,
         )
 
     def _features(self, X: Any) -> Floats:
@@ -228,7 +253,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _map_rows(self, X: Floats) -> Floats:
         """Features of checked rows, within the range that the head is used on."""
-        features = features_of(self.feature_map, X, column_names(self))
+        features = features_of(self.feature_map, X, column_names(self), device_or_cpu(self.device))
         low, high = self._feature_range()
         return features if low is None else np.clip(features, low, high)
 
@@ -260,18 +285,6 @@ def check_columns_once(X: Any) -> None:
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise DataError(f"X has more than one column named {', '.join(twice[:5])}; give each column its own name")
-
-
-def read_sources(
-    sources: Sources | None, focal: Rows, columns: tuple[str, ...] | None, focal_name: str
-) -> dict[str, Rows]:
-    """All sources as numbers; none may bear the focal domain's name."""
-    items: list[tuple[str, Source]] = [] if sources is None else list(sources.items())
-    if any(name == focal_name for name, _ in items):
-        raise DataError(
-            f'a source is named "{focal_name}", which is the name of the focal rows; rename it or set focal_name'
-        )
-    return {name: read_source(name, source, focal, columns) for name, source in items}
 
 
 def check_source(name: str, names: Sequence[str]) -> None:

@@ -12,10 +12,9 @@ import numpy as np
 from mixtune._checks import check_nonnegative
 from mixtune.data._words import nearest, quoted
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor
 from mixtune.estimators._fixed import Solved, State, focal_fit, judged, local_heads, pooled_fit
 from mixtune.estimators._leave_one_out import Fit, LeaveOneOut, leave_one_out
-from mixtune.estimators._prepare import Prepared
+from mixtune.estimators._moment_based import MomentRegressor
 from mixtune.estimators._rows import Floats, Rows
 from mixtune.estimators._saving import savable
 from mixtune.estimators._uncertainty import Uncertainty
@@ -27,7 +26,7 @@ __all__ = ["JointRegressor", "JointSubsetRegressor", "LocalRegressor", "MeanOfLo
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
 
-class _Baseline(LinearTransferRegressor):
+class _Baseline(MomentRegressor):
     """A ridge fit with one ridge, given or chosen by leave-one-out on the focal rows."""
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
@@ -40,12 +39,14 @@ class _Baseline(LinearTransferRegressor):
         standardise: bool = True,
         fit_intercept: bool = True,
         focal_name: str = "focal",
+        device: str = "cpu",
     ) -> None:
         self.feature_map = feature_map
         self.ridge = ridge
         self.standardise = standardise
         self.fit_intercept = fit_intercept
         self.focal_name = focal_name
+        self.device = device
 
     @abstractmethod
     def _at(self, state: State, ridge: float) -> Solved:
@@ -58,8 +59,7 @@ class _Baseline(LinearTransferRegressor):
                 raise ParameterError(f"ridge must be a number >= 0 or 'loo'; got {self.ridge!r}")
             check_nonnegative("ridge", self.ridge)
 
-    def _solve(self, prepared: Prepared) -> Solved:
-        state = State.of(prepared)
+    def _solve_state(self, state: State, rows: Any) -> Solved:
         if not isinstance(self.ridge, str):
             self.ridge_ = float(self.ridge)
             return self._at(state, self.ridge_)
@@ -84,7 +84,7 @@ class LocalRegressor(_Baseline):
     feature_map : object with transform(X), optional
     ridge : float or "loo"
         On standardised features; "loo" takes the one of least leave-one-out error on the focal rows.
-    standardise, fit_intercept, focal_name
+    standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`.
 
     Examples
@@ -104,7 +104,7 @@ class JointRegressor(_Baseline):
 
     Parameters
     ----------
-    feature_map, ridge, standardise, fit_intercept, focal_name
+    feature_map, ridge, standardise, fit_intercept, focal_name, device
         As for :class:`LocalRegressor`.
 
     Examples
@@ -127,7 +127,7 @@ class JointSubsetRegressor(_Baseline):
     feature_map : object with transform(X), optional
     subset : sequence of str, optional
         Names of the domains to pool, the focal one (``focal_name``) among them if wanted; all by default.
-    ridge, standardise, fit_intercept, focal_name
+    ridge, standardise, fit_intercept, focal_name, device
         As for :class:`LocalRegressor`.
 
     Examples
@@ -147,10 +147,10 @@ class JointSubsetRegressor(_Baseline):
         standardise: bool = True,
         fit_intercept: bool = True,
         focal_name: str = "focal",
+        device: str = "cpu",
     ) -> None:
-        super().__init__(
-            feature_map, ridge=ridge, standardise=standardise, fit_intercept=fit_intercept, focal_name=focal_name
-        )
+        same = {"ridge": ridge, "standardise": standardise, "fit_intercept": fit_intercept, "focal_name": focal_name}
+        super().__init__(feature_map, device=device, **same)
         self.subset = subset
 
     def _at(self, state: State, ridge: float) -> Solved:
@@ -173,7 +173,7 @@ class MeanOfLocalsRegressor(_Baseline):
 
     Parameters
     ----------
-    feature_map, ridge, standardise, fit_intercept, focal_name
+    feature_map, ridge, standardise, fit_intercept, focal_name, device
         As for :class:`LocalRegressor`.
 
     Examples
@@ -184,7 +184,7 @@ class MeanOfLocalsRegressor(_Baseline):
     """
 
     def _at(self, state: State, ridge: float) -> Solved:
-        heads = local_heads(state, ridge)
+        heads = local_heads(state, ridge, self.device)
         head = focal_fit(state, heads, ridge)
         coef, intercept = heads.coef.mean(axis=0), heads.intercept.mean(axis=0)
         mean = Fit(

@@ -15,9 +15,20 @@ from mixtune.moments import Moments
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import Choice, Prior, Task
 
-__all__ = ["Candidate", "Removal", "RidgePath", "candidates_of", "path_of", "posterior_of", "removal_of", "solution_of"]
+__all__ = [
+    "Candidate",
+    "Removal",
+    "RidgePath",
+    "candidates_of",
+    "path_of",
+    "posterior_of",
+    "removals_of",
+    "solution_of",
+]
 
 HORIZON = 10
+#: Most sources whose removal is worked out: the heaviest.
+MOST_REMOVALS = 100
 #: Candidates with a smaller share are left out of the list.
 SMALLEST = 1e-4
 
@@ -81,7 +92,26 @@ class Removal:
     shift: float
 
 
-def removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
+def removals_of(
+    choices: Sequence[Choice], names: Sequence[str], places: Floats, weights: Floats
+) -> tuple[Removal, ...]:
+    """Effects of leaving out each of the heaviest 100 sources that priors were learned from, in order.
+
+    Sources that no prior was learned from change nothing, and are listed so. ``weights`` are those of all sources.
+    """
+    index = {int(place): k for k, place in enumerate(places)}
+    heaviest = set(places[np.argsort(-weights[places], kind="stable")[:MOST_REMOVALS]].tolist())
+    error = sum(float(choice.task.error(choice.without(None)[1])) for choice in choices) / len(choices)
+    found = []
+    for place, name in enumerate(names):
+        if place in heaviest:
+            found.append(_removal_of(choices, index[place], name))
+        elif place not in index:
+            found.append(Removal(name, error, 0.0, 0.0))
+    return tuple(found)
+
+
+def _removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
     """The effect of leaving one source out, over all outputs."""
     before, after, moved = 0.0, 0.0, 0.0
     for choice in choices:
@@ -95,8 +125,8 @@ def removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
     return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
 
 
-def candidates_of(choice: Choice, names: Sequence[str]) -> tuple[Candidate, ...]:
-    """All candidates with a share worth naming, largest first."""
+def candidates_of(choice: Choice, count: int, places: Floats) -> tuple[Candidate, ...]:
+    """All candidates with a share worth naming, largest first, of ``count`` domains; ``places`` as elsewhere."""
     order = [int(i) for i in np.argsort(-choice.shares, kind="stable") if choice.shares[i] >= SMALLEST]
     return tuple(
         Candidate(
@@ -106,7 +136,7 @@ def candidates_of(choice: Choice, names: Sequence[str]) -> tuple[Candidate, ...]
             float(choice.errors[i]),
             None if choice.play_errors is None else float(choice.play_errors[i]),
             float(choice.shares[i]),
-            _domain_weights(choice, i, len(names)),
+            _domain_weights(choice, i, count, places),
         )
         for i in order
     )
@@ -181,12 +211,12 @@ def posterior_of(choice: Choice, basis: Floats | None) -> Posterior | None:
     return Posterior(basis @ center, constant, 1.0, basis @ factor, basis, rest)
 
 
-def _domain_weights(choice: Choice, index: int, count: int) -> Floats:
+def _domain_weights(choice: Choice, index: int, count: int, places: Floats) -> Floats:
     weights = np.zeros(count)
     sources = choice.weights[index]
     own = float(choice.own[index]) if sources.sum() > 0 else 1.0
     weights[0] = own
-    weights[1:] = (1 - own) * sources
+    weights[1 + places] = (1 - own) * sources
     return weights
 
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mixtune.errors import DataError
+from mixtune._device import torch_device
+from mixtune.engines._collections import computed
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_columns_once, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
+from mixtune.estimators._gathering import sampled
+from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
-from mixtune.estimators._sources import Source, Sources, as_sources
+from mixtune.estimators._sources import Sources, as_sources
 
 __all__ = ["LinearTransferClassifier", "RegretOptimalClassifier"]
 
@@ -28,9 +32,23 @@ EXPLAINED = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
         *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
-        *("notes_", "removal_effects"),
+        *("notes_", "removal_effects", "focal_loo_error_", "bound_gain_"),
     }
 )
+
+
+class _Focal(NamedTuple):
+    """Focal rows as they were read; rows that weigh nothing are not known, and may have any label."""
+
+    inputs: Any
+    y: np.ndarray[Any, Any]
+    weight: Floats | None
+    known: np.ndarray[Any, Any]
+
+    @property
+    def known_labels(self) -> np.ndarray[Any, Any]:
+        """Labels of the rows that count."""
+        return self.y[self.known]
 
 
 class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -47,11 +65,15 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         "sharpness_",
         "n_features_in_",
         "feature_names_in_",
+        "_places",
     )
 
+    device: str = "cpu"
     classes_: np.ndarray[Any, Any]
     regressor_: LinearTransferRegressor
     sharpness_: float
+    #: Numbers of the classes of the focal rows, from which calibration starts again when rows are added.
+    _places: np.ndarray[Any, Any]
 
     @abstractmethod
     def _make_regressor(self) -> LinearTransferRegressor:
@@ -68,29 +90,57 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         sources : Sources, mapping or Domains, optional
             As for :meth:`RegretOptimalRegressor.fit`, with labels as targets.
         """
-        given = as_sources(sources)
-        check_columns_once(X)
-        frame = X
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        weight = check_weight(sample_weight, len(X), "")
-        known = np.ones(len(X), dtype=bool) if weight is None else weight > 0
-        labels = {} if given is None else {name: _labels(name, source) for name, source in given.items()}
-        self.classes_ = _classes([y[known], *labels.values()])
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
-                "rows and sources together"
-            )
-        encoded = None
-        if given is not None:
-            encoded = Sources({n: s._replace(y=self._signs(labels[n])) for n, s in given.items()})
-        regressor = self._make_regressor()
-        # The frame itself, where there is one, so that the regressor knows the names of the columns.
-        inputs = X if column_names(self) is None else frame
-        signs = self._signs(np.where(known, y, self.classes_[0]) if not known.all() else y)
-        self.regressor_ = regressor.fit(inputs, signs, weight, sources=encoded)
-        self._calibrate(y[known], np.ones(len(X))[known] if weight is None else weight[known])
+        return self._fit(X, y, sample_weight, sources, None)
+
+    def partial_fit(
+        self, X: Any = None, y: Any = None, classes: Any = None, sample_weight: Any = None, *, sources: Any = None
+    ) -> Self:
+        """Add focal rows, rows of known sources, or new sources, and calibrate anew.
+
+        How the scores change is said by ``partial_fit`` of the regressor. Called first, this is ``fit``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Further focal rows, or None.
+        classes : array-like, optional
+            In the first call, all classes that will ever come, if the first rows do not have them all. Later calls may
+            repeat it; rows of a class that was not there then are refused.
+        sources
+            As for ``fit``; rows of a known name are added to that source.
+
+        Examples
+        --------
+        >>> model = RegretOptimalClassifier().partial_fit([[0.0], [1.0]], ["no", "no"], classes=["no", "yes"])
+        >>> model.partial_fit([[3.0], [4.0]], ["yes", "yes"]).predict([[5.0]])
+        array(['yes'], dtype='<U3')
+        """
+        if not hasattr(self, "regressor_"):
+            return self._fit(X, y, sample_weight, sources, classes)
+        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
+        if (X is None) != (y is None):
+            raise ParameterError("pass X and y together, or neither to add sources only")
+        given = sampled(as_sources(sources), column_names(self))
+        labels = source_labels(given)
+        focal = None if X is None else self._read_focal(X, y, sample_weight, reset=False)
+        check_known(self.classes_, [*([] if focal is None else [focal.known_labels]), *labels.values()])
+        regressor: Any = self.regressor_.set_params(**self.get_params(deep=False))
+        encoded = self._encoded(given, labels)
+        if focal is None:
+            regressor.partial_fit(sources=encoded)
+        else:
+            regressor.partial_fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
+            self._places = np.concatenate([self._places, self._numbers(focal.known_labels)])
+        self._calibrate()
+        return self
+
+    def forget(self, name: str) -> Self:
+        """Remove a source exactly, as the regressor of the scores does; the classes stay."""
+        check_is_fitted(self, "regressor_")
+        regressor: Any = self.regressor_
+        regressor.forget(name)
+        self._calibrate()
         return self
 
     def decision_function(self, X: Any) -> Floats:
@@ -145,7 +195,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
             dtype=dtype,
             softmax=True,
             sharpness=self.sharpness_,
-            classes=_plain_labels(self.classes_).tolist(),
+            classes=plain_labels(self.classes_).tolist(),
             input_name=input_name,
             output_name=output_name,
             label_name=label_name,
@@ -169,15 +219,54 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         """Intercepts of the scores."""
         return self.regressor_.intercept_
 
-    def _calibrate(self, y: np.ndarray[Any, Any], weight: Floats) -> None:
-        labels = np.searchsorted(self.classes_, y)
-        scores = self._all_scores(self.regressor_.loo_predictions_)
-        self.sharpness_ = fit_sharpness(scores, labels, weight)
+    def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
+        torch_device(self.device)  # before a stream is read
+        focal = self._read_focal(X, y, sample_weight, reset=True)
+        given = sampled(as_sources(sources), column_names(self))
+        labels = source_labels(given)
+        found = [focal.known_labels, *labels.values()]
+        self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
+        if len(self.classes_) < 2:
+            raise DataError(
+                f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
+                "rows and sources together"
+            )
+        regressor = self._make_regressor()
+        encoded = self._encoded(given, labels)
+        self.regressor_ = regressor.fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
+        self._places = self._numbers(focal.known_labels)
+        self._calibrate()
+        return self
 
-    def _signs(self, y: np.ndarray[Any, Any]) -> Floats:
-        places = np.searchsorted(self.classes_, y)
-        signs = np.where(places[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
-        return signs[:, 1] if len(self.classes_) == 2 else signs
+    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
+        X, y, sample_weight = computed(X, y, sample_weight)
+        check_columns_once(X)
+        frame = X
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_classification_targets(y)
+        weight = check_weight(sample_weight, len(X), "")
+        known = np.ones(len(X), dtype=bool) if weight is None else weight > 0
+        # The frame itself, where there is one, so that the regressor knows the names of the columns.
+        return _Focal(X if column_names(self) is None else frame, y, weight, known)
+
+    def _focal_signs(self, focal: _Focal) -> Floats:
+        places = np.zeros(len(focal.y), dtype=np.int64)
+        places[focal.known] = self._numbers(focal.known_labels)
+        return signs_of(places, len(self.classes_))
+
+    def _encoded(self, given: Sources | None, labels: dict[str, np.ndarray[Any, Any]]) -> Sources | None:
+        """The sources with signs as targets."""
+        if given is None:
+            return None
+        count = len(self.classes_)
+        return Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
+
+    def _numbers(self, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.searchsorted(self.classes_, labels)
+
+    def _calibrate(self) -> None:
+        scores = self._all_scores(self.regressor_.loo_predictions_)
+        self.sharpness_ = fit_sharpness(scores, self._places, self.regressor_._uncertainty.left_out.sample_weight)
 
     @staticmethod
     def _all_scores(scores: Floats) -> Floats:
@@ -208,25 +297,3 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressor(**self.get_params(deep=False))
-
-
-def _labels(name: str, source: Source) -> np.ndarray[Any, Any]:
-    try:
-        y = column_or_1d(source.y)
-        check_classification_targets(y)
-    except ValueError as error:
-        raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
-    return y
-
-
-def _plain_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Labels that are whole numbers by value as whole numbers by type: 0.0 and 1.0 are common."""
-    whole = classes.dtype.kind == "b" or (classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)))
-    return classes.astype(np.int64) if whole else classes
-
-
-def _classes(labels: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    kinds = {"text" if part.dtype.kind in "UOST" else "numbers" for part in labels}
-    if len(kinds) > 1:
-        raise DataError("some domains label classes with text and others with numbers; use one kind of label for all")
-    return np.unique(np.concatenate(labels))

@@ -1,4 +1,4 @@
-"""Estimators with nothing to set: the choice is made by :func:`mixtune.selection.choose`."""
+"""The regressor with nothing to set: the choice is made by :func:`mixtune.selection.choose`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
-from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removal_of, solution_of
-from mixtune.estimators._classifier import LinearTransferClassifier
+from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
 from mixtune.estimators._fixed import Solved, State, local_heads
 from mixtune.estimators._judged import (
     comparisons_of,
@@ -19,6 +18,7 @@ from mixtune.estimators._judged import (
     principal_basis,
     range_of,
     row_notes,
+    source_places,
     tasks_of,
     uncertainty_of,
     weights_of,
@@ -30,15 +30,10 @@ from mixtune.estimators._sources import as_sources
 from mixtune.estimators._stored_values import storable
 from mixtune.estimators._weighing import TEMPERATURE, domains_of
 from mixtune.regret import RegretSolution
-from mixtune.selection import (
-    Choice,
-    Comparison,
-    TransferGain,
-    choose,
-)
+from mixtune.selection import Choice, Comparison, TransferGain, choose
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["RegretOptimalClassifierCV", "RegretOptimalRegressorCV"]
+__all__ = ["RegretOptimalRegressorCV", "TunedSettings"]
 
 #: Ridge of the local heads, on standardised features.
 HEAD_RIDGE = 1.0
@@ -62,6 +57,7 @@ class TunedSettings:
         clamp: bool = True,
         focal_name: str = "focal",
         seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         self.feature_map = feature_map
         self.standardise = standardise
@@ -69,6 +65,7 @@ class TunedSettings:
         self.clamp = clamp
         self.focal_name = focal_name
         self.seed = seed
+        self.device = device
 
 
 @savable
@@ -78,7 +75,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     Candidates are ridge fits to the focal rows around priors made from the sources: regret-optimal fine-tuning of a
     pre-trained head at one effective ridge each. Their shares come from letting sources play the focal domain and from
     leave-one-out on the focal rows; the fit to the focal rows alone is always among them. Without sources this is ridge
-    regression with averaged ridges.
+    regression with averaged ridges. Of streamed sources a sample is used (``StreamedSources(sample_rows=...)``).
 
     Parameters
     ----------
@@ -93,6 +90,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         What the focal rows are called beside the sources.
     seed : int
         Which rows and sources play.
+    device : str
+        Where features are computed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device,
+        block by block, as for :class:`RegretOptimalRegressor`. They come back as NumPy arrays, and the choice is
+        computed from these here. ``predict`` does without the device where there is none.
 
     Attributes
     ----------
@@ -123,7 +124,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     n_plays_ : int
         How many sources played the focal domain.
     notes_ : tuple of str
-        Fallbacks that were taken.
+        Fallbacks that were taken, such as priors from a sample where sources are more than 512; others weigh 0.
 
     Examples
     --------
@@ -167,6 +168,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
     _choices: tuple[Choice, ...] | None
+    _places: Floats
     _inputs: dict[str, Rows] | None
     _low: Floats | None
     _high: Floats | None
@@ -230,7 +232,9 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     def removal_effects(self) -> tuple[Removal, ...]:
         """What leaving out each source would change, in closed form.
 
-        The shares of the candidates are kept, and so is what was learned of how domains differ.
+        The shares of the candidates are kept, and so is what was learned of how domains differ. Of more than 100
+        sources the heaviest 100 are worked out, and those of which ``notes_`` says that nothing was learned from them
+        change nothing; what is left out of the answer weighs less than what is in it.
 
         A model that comes from a file knows it only if it was asked before it was saved.
         """
@@ -240,8 +244,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
                 raise ParameterError(
                     "this model was saved without the effects of removing sources; call removal_effects() before save"
                 )
-            names = self.domain_names_[1:]
-            self._removals = tuple(removal_of(self._choices, index, name) for index, name in enumerate(names))
+            names, weights = self.domain_names_[1:], self.weights_.values[1:]
+            self._removals = removals_of(self._choices, names, self._places, weights) if names else ()
         return self._removals
 
     def _check_parameters(self) -> None:
@@ -262,13 +266,15 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     def _solve(self, prepared: Prepared) -> Solved:
         basis, notes = principal_basis(prepared, self.seed)
         notes += row_notes(prepared)
+        places, sampled = source_places(prepared, basis, self.seed)
+        notes += sampled
+        heads = local_heads(State.of(prepared), HEAD_RIDGE, self.device)
         outputs = prepared.rows[0].targets.shape[1]
-        tasks = [tasks_of(prepared, output, basis) for output in range(outputs)]
+        tasks = [tasks_of(prepared, output, basis, places) for output in range(outputs)]
         choices = [choose(own[0], own[1:], seed=self.seed) for own in tasks]
-        heads = local_heads(State.of(prepared), HEAD_RIDGE)
         coef, intercept = heads_of(choices, prepared, basis)
         self._low, self._high = range_of(prepared) if self.clamp and len(prepared.rows) > 1 else (None, None)
-        weights = weights_of(choices, prepared, heads)
+        weights = weights_of(choices, prepared, heads, places)
         single = prepared.single_output
         return Solved(
             coef[:, 0] if single else coef,
@@ -277,10 +283,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
             {
                 "weights_": weights,
                 "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
-                "candidates_": candidates_of(choices[0], weights.names),
+                "candidates_": candidates_of(choices[0], len(weights.names), places),
                 "solution_": solution_of(choices[0].prior, tasks[0][0], choices[0].size),
                 "ridge_path_": path_of(choices[0]),
-                **comparisons_of(choices, tasks, heads, basis),
+                **comparisons_of(choices, tasks, prepared, heads, basis),
                 "n_plays_": min(c.n_plays for c in choices),
                 "notes_": notes,
                 "_distances": None,
@@ -288,32 +294,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
                 "_comparable": prepared,
                 "_inputs": dict(zip(prepared.names, prepared.inputs)),
                 "_choices": tuple(choices),
+                "_places": places,
             },
             heads,
         )
-
-
-@savable
-class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
-    """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on signed one-hot targets.
-
-    Attributes
-    ----------
-    classes_ : array (K,)
-        All classes of focal rows and sources, sorted.
-    regressor_ : RegretOptimalRegressorCV
-        The fitted scores, with weights, candidates and comparisons.
-    sharpness_ : float
-        Probabilities are ``softmax(sharpness_ * scores)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["no", "no", "yes", "yes"])
-    >>> model = RegretOptimalClassifierCV().fit(X, y, sources={"b": (X + 0.1, y)})
-    >>> model.predict([[-1.0], [4.0]])
-    array(['no', 'yes'], dtype='<U3')
-    """
-
-    def _make_regressor(self) -> LinearTransferRegressor:
-        return RegretOptimalRegressorCV(**self.get_params(deep=False))

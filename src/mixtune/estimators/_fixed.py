@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import to_numpy
+from mixtune._device import device_or_cpu, torch_device
 from mixtune.estimators._centering import Center, augmented, common_center, no_center, own_center, recentred
 from mixtune.estimators._leave_one_out import Fit, leave_one_out, posterior
 from mixtune.estimators._prepare import Prepared
@@ -38,7 +40,9 @@ class State:
     def of(cls, prepared: Prepared) -> State:
         """The moments of prepared rows."""
         moments = tuple(augmented(rows) for rows in prepared.rows)
-        return cls(prepared.names, moments, prepared.rows[0], prepared.fit_intercept)
+        focal = prepared.rows[0]
+        # Plain rows: what makes prepared rows on demand would keep the given ones alive, and is not for files.
+        return cls(prepared.names, moments, Rows(focal.X, focal.y, focal.sample_weight), prepared.fit_intercept)
 
     @property
     def single_output(self) -> bool:
@@ -135,13 +139,16 @@ def _problem_moments(state: State, weights: DomainWeights) -> tuple[Sequence[Mom
     return [recentred(m, center, keep=few) for m in state.moments], center
 
 
-def local_heads(state: State, ridge: float) -> Heads:
-    """Ridge heads of all domains, each about its own mean."""
+def local_heads(state: State, ridge: float, device: str = "cpu") -> Heads:
+    """Ridge heads of all domains, each about its own mean; those of a few domains are solved for on the device."""
     if len(state.moments) < MANY:
-        coef = np.stack([recentred(m, center).head(ridge) for m, center in zip(state.moments, state.centers)])
+        there = torch_device(device_or_cpu(device))
+        centred = (recentred(m, center) for m, center in zip(state.moments, state.centers))
+        placed = (m if there is None else m.on_device(there) for m in centred)
+        coef = np.stack([to_numpy(m.head(ridge)) for m in placed])
     else:
-        centred = [recentred(m, center, keep=False) for m, center in zip(state.moments, state.centers)]
-        coef = stacked(centred, [ridge] * len(centred))
+        moved = [recentred(m, center, keep=False) for m, center in zip(state.moments, state.centers)]
+        coef = stacked(moved, [ridge] * len(moved))
     intercept = np.stack([np.asarray(center.intercept(head)) for center, head in zip(state.centers, coef)])
     return Heads(coef, intercept)
 

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
 from mixtune.estimators._chosen import posterior_of
+from mixtune.estimators._compared import ROUNDING, compared_of
 from mixtune.estimators._fixed import Heads
 from mixtune.estimators._leave_one_out import LeaveOneOut
 from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats
+from mixtune.estimators._rows import Floats, Rows
 from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.selection import Choice, Task, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.moments._batch import chunks
+from mixtune.selection import (
+    Choice,
+    Task,
+    joint_left_out,
+    mean_left_out,
+    sample_sources,
+    transfer_gain,
+)
 from mixtune.weights import DomainWeights
 
 __all__ = [
@@ -24,6 +34,7 @@ __all__ = [
     "principal_basis",
     "range_of",
     "row_notes",
+    "source_places",
     "tasks_of",
     "uncertainty_of",
     "weights_of",
@@ -34,8 +45,6 @@ WIDEST = 512
 #: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
 #: second over the number of rows, since few rows hardly know their range.
 MARGIN = (0.25, 20.0)
-#: Left-out residuals below this part of the targets' standard deviation are rounding, and compared as zero.
-ROUNDING = 1e-12
 #: Fewer focal rows than this are stated.
 FEW = 5
 
@@ -68,9 +77,13 @@ def _columns_apart(prepared: Prepared) -> int:
     """How many columns have sources and focal rows lie five spreads of either apart, if these are most columns."""
     if len(prepared.rows) == 1:
         return 0
-    focal, others = prepared.inputs[0].X, np.concatenate([rows.X for rows in prepared.inputs[1:]])
-    spread = np.maximum(focal.std(axis=0), others.std(axis=0))
-    far = np.abs(focal.mean(axis=0) - others.mean(axis=0)) > 5 * np.where(spread > 0, spread, np.inf)
+    focal, others = prepared.inputs[0].X, [rows.X for rows in prepared.inputs[1:]]
+    # One source at a time: joined, thousands of them would be held twice.
+    count = sum(len(rows) for rows in others)
+    mean = np.sum([rows.sum(axis=0) / count for rows in others], axis=0)
+    variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
+    spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
+    far = np.abs(focal.mean(axis=0) - mean) > 5 * np.where(spread > 0, spread, np.inf)
     return int(far.sum()) if 2 * far.sum() > len(far) else 0
 
 
@@ -83,24 +96,47 @@ def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple
         # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
         alone = prepared.rows[0].X
         return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    pooled = np.concatenate([rows.X for rows in prepared.rows])
-    if len(pooled) > 8 * WIDEST:
-        keep = np.random.default_rng(seed).choice(len(pooled), 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.rows[0].X, pooled[keep]])
+    count = sum(len(rows.X) for rows in prepared.rows)
+    if count > 8 * WIDEST:
+        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
+        pooled = np.concatenate([prepared.rows[0].X, _rows_at(prepared, keep)])
+    else:
+        pooled = np.concatenate([rows.X for rows in prepared.rows])
     rank = min(WIDEST, *pooled.shape)
     basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 
-def tasks_of(prepared: Prepared, output: int, basis: Floats | None) -> list[Task]:
-    """Every domain as a task for one output, the constant first where there is an intercept."""
-    found = []
-    for rows in prepared.rows:
-        design = rows.X if basis is None else rows.X @ basis
-        if prepared.fit_intercept:
-            design = np.column_stack([np.ones(len(design)), design])
-        found.append(Task(design, rows.targets[:, output], rows.weight, prepared.fit_intercept))
-    return found
+def _rows_at(prepared: Prepared, keep: Floats) -> Floats:
+    """Rows of all domains, joined, at given places; without joining them."""
+    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
+    domain = np.searchsorted(ends, keep, side="right")
+    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+
+
+def source_places(prepared: Prepared, basis: Floats | None, seed: int) -> tuple[Floats, tuple[str, ...]]:
+    """Which sources priors are learned from, counted without the focal domain, and a note where not all are."""
+    sizes = [len(rows.X) for rows in prepared.rows[1:]]
+    width = prepared.rows[0].X.shape[1] if basis is None else basis.shape[1]
+    places = sample_sources(sizes, width, seed=seed)
+    if len(places) == len(sizes):
+        return places, ()
+    told = f"{len(sizes)} sources: priors were learned from {len(places)} of them, drawn at random (seed {seed})"
+    return places, (told,)
+
+
+def tasks_of(prepared: Prepared, output: int, basis: Floats | None, places: Floats) -> list[Task]:
+    """The focal domain and the sources at ``places`` as tasks for one output."""
+    chosen = [prepared.rows[0], *(prepared.rows[1 + place] for place in places)]
+    return [_task_of(rows, output, basis, intercept=prepared.fit_intercept) for rows in chosen]
+
+
+def _task_of(rows: Rows, output: int, basis: Floats | None, *, intercept: bool) -> Task:
+    """The constant comes first where there is an intercept."""
+    design = rows.X if basis is None else rows.X @ basis
+    if intercept:
+        design = np.column_stack([np.ones(len(design)), design])
+    return Task(design, rows.targets[:, output], rows.weight, intercept)
 
 
 def heads_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> tuple[Floats, Floats]:
@@ -110,38 +146,49 @@ def heads_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None
     return slopes if basis is None else basis @ slopes, intercept
 
 
-def weights_of(choices: Sequence[Choice], prepared: Prepared, heads: Heads) -> DomainWeights:
+def weights_of(choices: Sequence[Choice], prepared: Prepared, heads: Heads, places: Floats) -> DomainWeights:
+    """Weights of all domains: sources that no prior was learned from have none."""
     values = np.zeros(len(prepared.names))
     for choice in choices:
         own = np.where(choice.weights.sum(axis=1) > 0, choice.own, 1.0)
         values[0] += choice.shares @ own
-        values[1:] += (choice.shares * (1 - own)) @ choice.weights
+        values[1 + places] += (choice.shares * (1 - own)) @ choice.weights
+    return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", _focal_errors(prepared, heads))
+
+
+def _focal_errors(prepared: Prepared, heads: Heads) -> Floats:
+    """Mean squared error of every domain's own head on the focal rows."""
     rows = prepared.rows[0]
-    share = rows.weight / rows.weight.sum()
-    targets = rows.targets
-    scores = np.array(
-        [
-            float(share @ np.mean((targets - rows.X @ c.reshape(-1, targets.shape[1]) - i.reshape(-1)) ** 2, axis=1))
-            for c, i in zip(heads.coef, heads.intercept)
-        ]
-    )
-    return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", scores)
+    share, targets = rows.weight / rows.weight.sum(), rows.targets
+    found = np.empty(len(heads.coef))
+    for run in chunks(range(len(found)), 8 * targets.size):
+        coef, level = heads.coef[run], heads.intercept[run]
+        fitted = np.tensordot(rows.X, coef.reshape(*coef.shape[:2], -1), ((1,), (1,))) + level.reshape(len(run), -1)
+        found[run] = share @ np.mean((targets[:, None] - fitted) ** 2, axis=2)
+    return found
 
 
 def uncertainty_of(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> Uncertainty:
-    rows = prepared.rows[0]
-    residuals = np.column_stack([choice.left_out for choice in choices])
-    inflation = float(np.mean([choice.inflation for choice in choices]))
+    """Leave-one-out and posterior of the average, both made when first asked for."""
     # Several outputs have a posterior each; they are taken to be equally uncertain everywhere.
     single = len(choices) == 1
-    spreads = choices[0].spreads if single else np.ones(len(residuals))
-    left_out = LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
-    posterior = posterior_of(choices[0], basis) if single else None
-    return Uncertainty.known(left_out, posterior)
+    posterior = partial(posterior_of, choices[0], basis) if single else _nothing
+    return Uncertainty(partial(_left_out_of, choices, prepared.rows[0]), posterior)
+
+
+def _left_out_of(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
+    residuals = np.column_stack([choice.left_out for choice in choices])
+    inflation = float(np.mean([choice.inflation for choice in choices]))
+    spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))
+    return LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
+
+
+def _nothing() -> None:
+    return None
 
 
 def comparisons_of(
-    choices: Sequence[Choice], tasks: Sequence[Sequence[Task]], heads: Heads, basis: Floats | None
+    choices: Sequence[Choice], tasks: Sequence[Sequence[Task]], prepared: Prepared, heads: Heads, basis: Floats | None
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with ours."""
     residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
@@ -153,13 +200,14 @@ def comparisons_of(
         slopes = flat[1:, :, output] if basis is None else flat[1:, :, output] @ basis
         local = np.column_stack([levels[1:, output], slopes]) if own[0].intercept else slopes
         if len(own) > 1:
-            residuals["joint"].append(joint_left_out(own[0], own[1:]))
+            # All sources, made one at a time where thousands of them are not held as tasks.
+            others = (_task_of(rows, output, basis, intercept=False) for rows in prepared.rows[1:])
+            residuals["joint"].append(joint_left_out(own[0], others))
             residuals["mean of locals"].append(mean_left_out(own[0], choice.focal_left_out, local))
     weight = np.concatenate([own[0].weight for own in tasks])
     least = np.repeat([ROUNDING * choice.size for choice in choices], len(tasks[0][0].y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
-    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in joined.items()}
-    found = {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
+    found = compared_of(joined, weight, least)
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     return {
         "compared_": tuple(found.values()),

@@ -20,14 +20,16 @@ from functools import cached_property
 
 import numpy as np
 
+from mixtune._array import half_squares
 from mixtune.estimators._centering import Center
 from mixtune.estimators._rows import Floats, Rows
 from mixtune.moments import GramSystem, RowSystem, System
+from mixtune.moments._factored import factor_definite, solve_definite
 
 __all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
 
-#: Elements of one block of solutions (p times rows).
-BLOCK = 2**23
+#: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
+BLOCK = 2**22
 #: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
 SATURATED = 1e-9
 
@@ -121,7 +123,8 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
 
 
 def _blocks(U: Floats) -> Iterator[slice]:
-    step = max(256, BLOCK // U.shape[1])
+    # With as many rows as features a block is as large as the matrix that is factorised anew for each.
+    step = max(256, U.shape[1], BLOCK // U.shape[1])
     for begin in range(0, len(U), step):
         yield slice(begin, begin + step)
 
@@ -129,6 +132,8 @@ def _blocks(U: Floats) -> Iterator[slice]:
 def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:
     """``h``, ``h_1`` and ``r (u-c)'G G_1(u-c_1)`` of the focal rows in ``block``."""
     V = U - fit.center.features
+    if head is None and (squares := _squares(fit, V)) is not None:
+        return 1.0 / fit.center.total + squares, np.zeros(len(U)), np.zeros(len(U))
     solved = _solve(fit, V, s, block) if math.isfinite(fit.ridge) else np.zeros_like(V.T)
     h = 1.0 / fit.center.total + np.sum(V.T * solved, axis=0)
     if head is None:
@@ -140,6 +145,14 @@ def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -
     return h, h1, np.sum(pulled * solved1, axis=0)
 
 
+def _squares(fit: Fit, V: Floats) -> Floats | None:
+    """``v'(A + r I)^{-1} v`` of the rows of V, which are overwritten; None where only the slow way will do."""
+    if not isinstance(fit.system, GramSystem) or not math.isfinite(fit.ridge):
+        return None
+    factor = factor_definite(fit.system.gram, fit.ridge, fit.system.summed)
+    return None if factor is None else half_squares(factor, V)
+
+
 def _solve(fit: Fit, V: Floats, s: Floats, block: slice) -> Floats:
     """``(A + r I)^{-1} V'`` (p, n) for focal rows V; the pseudo-inverse where r = 0 leaves A singular."""
     system = fit.system
@@ -149,8 +162,8 @@ def _solve(fit: Fit, V: Floats, s: Floats, block: slice) -> Floats:
         units[np.arange(block.start, block.start + len(V)), np.arange(len(V))] = 1.0
         return RowSystem(system.rows, units).step(np.zeros(V.T.shape), fit.ridge) / np.sqrt(fit.share * s)
     assert isinstance(system, GramSystem)
-    dressed = GramSystem(system.gram, np.ascontiguousarray(V.T), np.zeros(len(V)), system.summed)
-    return dressed.step(np.zeros(V.T.shape), fit.ridge)
+    solved = solve_definite(system.gram, fit.ridge, V.T, system.summed)
+    return solved if solved is not None else system.eigenbasis().solve(fit.ridge, V.T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from mixtune.estimators._rows import Floats, Rows, features_of
 
 __all__ = ["Prepared", "Scaling", "prepare"]
 
-#: Numbers joined at a time when means and spreads are taken: 32 MB.
-BLOCK_ENTRIES = 4_000_000
+#: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
+RUN_ENTRIES = 2**17
+#: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
+LARGEST, TINY = 1e100, 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,11 @@ class Scaling:
 
     def features(self, features: Floats) -> Floats:
         """Features in prepared units."""
-        return (features - self.shift) / self.scale
+        ready = np.empty(features.shape)
+        for rows in row_runs(*features.shape):
+            np.subtract(features[rows], self.shift, out=ready[rows])
+            ready[rows] /= self.scale
+        return ready
 
     def to_units(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Coefficients (..., p[, D]) and intercepts (...[, D]) of prepared features, for the features as they are."""
@@ -44,6 +51,32 @@ class Scaling:
         coef = coef / (self.scale if single else self.scale[:, None])
         moved = coef @ self.shift if single else np.einsum("...pd,p->...d", coef, self.shift)
         return coef, intercept + self.target_shift - moved
+
+
+class ScaledRows(Rows):
+    """Rows in prepared units, made when asked for: a run at a time, which takes no memory, or all of them."""
+
+    _rows: Rows
+    _scaling: Scaling
+
+    def __init__(self, rows: Rows, scaling: Scaling) -> None:
+        for name, value in (("_rows", rows), ("_scaling", scaling), ("y", rows.y - scaling.target_shift)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "sample_weight", rows.sample_weight)
+
+    @cached_property
+    def X(self) -> Floats:
+        """All features in prepared units."""
+        return self._scaling.features(self._rows.X)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows.shape
+
+    def slice(self, begin: int, end: int) -> Rows:
+        if "X" in vars(self):
+            return super().slice(begin, end)
+        return self._scaling.apply(self._rows.slice(begin, end))
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +95,8 @@ class Prepared:
     feature_map, columns
         As given; the names of the input columns where known.
     fit_intercept : bool
+    device : str
+        Where features are computed.
     """
 
     names: tuple[str, ...]
@@ -71,6 +106,7 @@ class Prepared:
     feature_map: Any
     columns: tuple[str, ...] | None
     fit_intercept: bool
+    device: str = "cpu"
 
     @property
     def single_output(self) -> bool:
@@ -86,6 +122,7 @@ def prepare(
     columns: tuple[str, ...] | None,
     standardise: bool,
     fit_intercept: bool,
+    device: str = "cpu",
 ) -> Prepared:
     """Features of all domains, standardised over all of them.
 
@@ -97,13 +134,13 @@ def prepare(
     array([[-1.225],
            [ 0.   ]])
     """
-    mapped = [Rows(features_of(feature_map, rows.X, columns), rows.y, rows.sample_weight) for rows in inputs]
+    mapped = [Rows(features_of(feature_map, rows.X, columns, device), rows.y, rows.sample_weight) for rows in inputs]
     widths = sorted({rows.X.shape[1] for rows in mapped})
     if len(widths) > 1:
         raise DataError(f"feature_map made {widths} features for different domains; it must make the same for all")
     scaling = pooled_scaling(mapped, standardise=standardise, center=fit_intercept)
-    ready = tuple(scaling.apply(rows) for rows in mapped)
-    return Prepared(tuple(names), ready, tuple(inputs), scaling, feature_map, columns, fit_intercept)
+    ready = tuple(ScaledRows(rows, scaling) for rows in mapped)
+    return Prepared(tuple(names), ready, tuple(inputs), scaling, feature_map, columns, fit_intercept, device)
 
 
 def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> Scaling:
@@ -122,27 +159,49 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
 
 
 def _moments(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column, in two passes and relative to its largest value (no overflow).
+    """Mean and standard deviation of each column, in two passes.
 
-    Rows are joined a block at a time, so that thousands of domains are not copied.
+    Columns of extreme size are measured relative to that, so that no square overflows. Rows are taken a run at a time
+    that stays in the cache, so that no domain is copied as a whole.
     """
-    blocks = list(_blocks([len(part) for part in parts], parts[0].shape[1]))
     total = sum(float(weight.sum()) for weight in weights)
-    size = np.max([np.max(np.abs(part), axis=0) for part in parts], axis=0)
-    size = np.where(size > 0, size, 1.0)
-    joined = lambda block: (np.concatenate(parts[block]) / size, np.concatenate(weights[block]) / total)  # noqa: E731
-    mean = sum(weight @ relative for relative, weight in map(joined, blocks))
-    spread = np.sqrt(sum(weight @ (relative - mean) ** 2 for relative, weight in map(joined, blocks)))
+    size = np.max([np.maximum(run.max(axis=0), -run.min(axis=0)) for run, _ in _runs(parts, weights)], axis=0)
+    size = np.where((size > LARGEST) | ((size < 1 / LARGEST) & (size > 0)), size, 1.0)
+    unit = bool(np.all(size == 1.0))
+    mean = sum(weight @ (run if unit else run / size) for run, weight in _runs(parts, weights)) / total
+    square = np.zeros_like(mean)
+    for run, weight in _runs(parts, weights):
+        off = (run if unit else run / size) - mean
+        off *= off
+        square += weight @ off
+    spread = np.sqrt(square / total)
     # Rounding of the mean alone leaves a spread of this order in a constant column.
-    constant = spread <= 10 * np.finfo(np.float64).eps * np.sqrt(sum(map(len, parts)))
+    constant = spread <= 10 * np.finfo(np.float64).eps * np.sqrt(sum(map(len, parts))) * np.maximum(np.abs(mean), TINY)
     return mean * size, np.where(constant, 1.0, spread * size)
 
 
+def _runs(parts: Sequence[Floats], weights: Sequence[Floats]) -> Iterator[tuple[Floats, Floats]]:
+    """Rows with their weights: small domains joined, large ones cut."""
+    for block in _blocks([len(part) for part in parts], parts[0].shape[1]):
+        single = block.stop - block.start == 1
+        rows = parts[block.start] if single else np.concatenate(parts[block])
+        weight = weights[block.start] if single else np.concatenate(weights[block])
+        for run in row_runs(*rows.shape):
+            yield rows[run], weight[run]
+
+
+def row_runs(count: int, width: int) -> Iterator[slice]:
+    """Runs of rows with about RUN_ENTRIES numbers each."""
+    step = max(1, RUN_ENTRIES // max(1, width))
+    for begin in range(0, count, step):
+        yield slice(begin, min(begin + step, count))
+
+
 def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
-    """Runs of domains with about BLOCK_ENTRIES numbers each."""
+    """Runs of domains with about RUN_ENTRIES numbers each."""
     begin = held = 0
     for end, size in enumerate(sizes, start=1):
         held += size * width
-        if held >= BLOCK_ENTRIES or end == len(sizes):
+        if held >= RUN_ENTRIES or end == len(sizes):
             yield slice(begin, end)
             begin, held = end, 0

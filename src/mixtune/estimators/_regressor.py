@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_nonnegative, check_whole
-from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
-from mixtune.estimators._centering import augmented
+from mixtune.estimators._compared import ComparedFit
 from mixtune.estimators._fixed import (
     Heads,
     Held,
@@ -25,8 +23,8 @@ from mixtune.estimators._fixed import (
     ridge_alone,
 )
 from mixtune.estimators._leave_one_out import Fit, leave_one_out
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats, Rows, check_map, features_of, trim
+from mixtune.estimators._moment_based import UpdatableRegressor
+from mixtune.estimators._rows import Floats
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._weighing import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
@@ -52,6 +50,7 @@ class FixedSettings:
         standardise: bool = True,
         fit_intercept: bool = True,
         focal_name: str = "focal",
+        device: str = "cpu",
     ) -> None:
         self.feature_map = feature_map
         self.weights = weights
@@ -63,10 +62,11 @@ class FixedSettings:
         self.standardise = standardise
         self.fit_intercept = fit_intercept
         self.focal_name = focal_name
+        self.device = device
 
 
 @savable
-class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
+class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     """Linear head on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain gets a local ridge head; the domains are weighed; the regret-optimal algorithm then moves the heads to
@@ -96,6 +96,14 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
         Without it nothing is subtracted from features and targets.
     focal_name : str
         What the focal rows are called beside the sources.
+    device : str
+        Where features are computed and summed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a
+        CUDA device. There, rows are sent in blocks; :class:`mixtune.RandomFeatures`, PyTorch modules and the products
+        of their features are computed on the device in float64, and the p x p sums come back. Other maps, such as
+        scikit-learn's, compute here and their features are sent. Features of the focal rows come back as well, for
+        leave-one-out. Local heads of fewer than 64 domains are solved for on the device; weights, leave-one-out and the
+        solution are computed with NumPy. ``predict`` computes features on the device, or with NumPy where there is
+        none.
 
     Attributes
     ----------
@@ -110,8 +118,13 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
         Trajectory, energy and regret, on standardised and centred features.
     effective_ridge_ : float
         The one ridge that transfer, stability and horizon amount to.
-    transfer_gain_ : float or None
+    bound_gain_ : float or None
         T-Gain of the paper's bound, where distances are known; negative means that the bound improves.
+    compared_ : tuple of Comparison
+        Leave-one-out errors of this fit, of the focal rows alone, all rows pooled, and the mean of local heads, all at
+        this ridge, with standard errors; computed when first asked for.
+    transfer_gain_ : TransferGain
+        By what part transfer cuts the error of the focal rows alone, by leave-one-out.
     loo_error_, focal_loo_error_ : float
         Leave-one-out mean squared error on the focal rows, of this fit and of the focal head alone.
     domain_names_ : tuple of str
@@ -135,7 +148,7 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
         "weights_",
         "distances_",
         "effective_ridge_",
-        "transfer_gain_",
+        "bound_gain_",
         "_state",
         "_held",
     )
@@ -145,7 +158,7 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
     heads_: Floats
     head_intercepts_: Floats
     effective_ridge_: float
-    transfer_gain_: float | None
+    bound_gain_: float | None
     _state: State
     _solution: RegretSolution | None
     _held: Held
@@ -165,75 +178,6 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
         state = self._state
         ridge = float(self.ridge)
         return leave_one_out(state.focal, focal_fit(state, local_heads(_focal_only(state), ridge), ridge)).error
-
-    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
-        """Add focal rows, rows of known sources, or new sources, and solve again; nothing old is read again.
-
-        The standardisation of the first fit is kept, so the result can differ a little from a fit to all rows at once.
-        Called first, this is ``fit``.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            Further focal rows, or None.
-        sources
-            As for ``fit``; rows of a known name are added to that source.
-        """
-        if not hasattr(self, "coef_"):
-            return self.fit(X, y, sample_weight, sources=sources)
-        check_map(self.feature_map)
-        self._check_parameters()
-        if needs_rows(self.weights):
-            raise ParameterError(
-                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
-                "rows, or use weights='predictive' or 'equal'"
-            )
-        if (X is None) != (y is None):
-            raise ParameterError("pass X and y together, or neither to add sources only")
-        state = self._state
-        moments = dict(zip(state.names, state.moments))
-        focal = state.focal
-        if X is not None:
-            added = self._prepared_rows(trim(self._read_focal(X, y, sample_weight, reset=False)), focal)
-            focal = focal.joined(added)
-            moments[state.names[0]] = moments[state.names[0]] + augmented(added)
-        like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
-        for name, rows in read_sources(as_sources(sources), like, column_names(self), state.names[0]).items():
-            new = augmented(self._prepared_rows(rows, focal))
-            moments[name] = moments[name] + new if name in moments else new
-        self._resolve(
-            dataclasses.replace(
-                state,
-                names=tuple(moments),
-                moments=tuple(moments.values()),
-                focal=focal,
-                gone=state.gone - set(moments),
-            )
-        )
-        return self
-
-    def forget(self, name: str) -> Self:
-        """Remove a source exactly: its moments are dropped and the problem is solved again without it.
-
-        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
-        """
-        check_is_fitted(self, "coef_")
-        state = self._state
-        check_source(name, state.names)
-        if needs_rows(self.weights):
-            raise ParameterError(
-                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; fit without that source"
-            )
-        kept = [i for i, other in enumerate(state.names) if other != name]
-        self._resolve(
-            dataclasses.replace(
-                state,
-                names=tuple(state.names[i] for i in kept),
-                moments=tuple(state.moments[i] for i in kept),
-                gone=state.gone | {name},
-            )
-        )
-        return self
 
     def distances(
         self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any, rule: WassersteinWeights | None = None
@@ -262,22 +206,12 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
         if self.sharing is not None:
             check_nonnegative("sharing", self.sharing)
 
-    def _solve(self, prepared: Prepared) -> Solved:
-        state = State.of(prepared)
-        alone = len(prepared.names) == 1
-        rows = domains_of(prepared, standardise=self.standardise) if needs_rows(self.weights) and not alone else None
-        solved = self._solve_state(state, rows)
-        self._state = state
-        return solved
-
-    def _resolve(self, state: State) -> None:
-        solved = self._solve_state(state, None)
-        self._state = state
-        self._store(solved, state.names)
+    def _compares_rows(self) -> bool:
+        return needs_rows(self.weights)
 
     def _solve_state(self, state: State, rows: Any) -> Solved:
         ridge = float(self.ridge)
-        heads = local_heads(state, ridge)
+        heads = local_heads(state, ridge, self.device)
         head = focal_fit(state, heads, ridge)
         weights = self._weigh(state, heads, head, rows)
         if len(state.names) == 1:
@@ -293,9 +227,10 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
             "weights_": weights,
             "distances_": distances,
             "_solution": solution,
+            "_state": state,
             "_held": Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
-            "transfer_gain_": None if distances is None else transfer_gain(distances),
+            "bound_gain_": None if distances is None else transfer_gain(distances),
         }
         coef = fit.coef[:, 0] if state.single_output else fit.coef
         intercept = fit.intercept[0] if state.single_output else fit.intercept
@@ -321,16 +256,6 @@ class RegretOptimalRegressor(FixedSettings, LinearTransferRegressor):
             domains=domains,
             feature_map=feature_map,
         )
-
-    def _prepared_rows(self, rows: Rows, like: Rows) -> Rows:
-        features = features_of(self.feature_map, rows.X, column_names(self))
-        y = rows.y.reshape(len(rows.X), -1)
-        if y.shape[1] != like.targets.shape[1]:
-            raise ParameterError(
-                f"y has {y.shape[1]} outputs, the fit had {like.targets.shape[1]}; pass the same outputs"
-            )
-        y = y.reshape(len(y), *like.y.shape[1:])
-        return self._scaling.apply(Rows(features, y, rows.sample_weight))
 
 
 def _focal_only(state: State) -> State:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import to_numpy
+from mixtune._device import torch_device
 from mixtune.data._arrays import check_finite
 from mixtune.data._domain import check_pair
 from mixtune.data._members import column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
+from mixtune.features._devices import host_features
 
 __all__ = ["Rows", "check_map", "check_weight", "features_of", "read_source", "trim"]
 
@@ -31,12 +33,22 @@ class Rows:
     @property
     def weight(self) -> Floats:
         """Sample weights, ones where none were given."""
-        return np.ones(len(self.X)) if self.sample_weight is None else self.sample_weight
+        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
 
     @property
     def targets(self) -> Floats:
         """Targets as (n, D)."""
-        return self.y.reshape(len(self.X), -1)
+        return self.y.reshape(len(self.y), -1)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.X.shape
+
+    def slice(self, begin: int, end: int) -> Rows:
+        """Some of the rows, not copied."""
+        weight = None if self.sample_weight is None else self.sample_weight[begin:end]
+        return Rows(self.X[begin:end], self.y[begin:end], weight)
 
     def joined(self, other: Rows) -> Rows:
         """These rows and then the others."""
@@ -120,15 +132,11 @@ def check_map(feature_map: Any) -> None:
         raise ParameterError(f"feature_map={feature_map!r} needs transform(X), which gives a row of features per row")
 
 
-def features_of(feature_map: Any, X: Floats, columns: Sequence[str] | None) -> Floats:
-    """``phi(X)`` as a float64 matrix; the inputs themselves where there is no map."""
+def features_of(feature_map: Any, X: Floats, columns: Sequence[str] | None, device: str = "cpu") -> Floats:
+    """``phi(X)`` as a float64 matrix of NumPy, computed on the device; the inputs themselves where there is no map."""
     if feature_map is None:
         return X
-    if columns is not None and hasattr(feature_map, "transform_named"):
-        features = feature_map.transform_named(X, columns)
-    else:
-        features = feature_map.transform(X)
-    features = np.asarray(to_numpy(features), dtype=np.float64)
+    features = np.asarray(host_features(feature_map, X, columns, torch_device(device)), dtype=np.float64)
     if features.ndim != 2 or len(features) != len(X):
         raise DataError(
             f"feature_map made features of shape {features.shape} from {len(X)} rows; it must keep the rows"

@@ -1,7 +1,8 @@
-"""Fitted estimators in one file, and out of it again: settings, fitted attributes and the feature map, no pickle.
+"""Fitted estimators in one file: settings, fitted attributes and the feature map, no pickle.
 
-At the end of the data's way. The file (:mod:`mixtune._files`) holds arrays and a versioned JSON spec. The spec names
-the estimator, which must be one of those registered here with :func:`savable`, and nothing in the file is ever run.
+At the end of the data's way; :mod:`mixtune.estimators._loading` is the way back. The file (:mod:`mixtune._files`)
+holds arrays and a versioned JSON spec. The spec names the estimator, which must be one of those registered here with
+:func:`savable`, and nothing in the file is ever run.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._files import read_model, write_atomically, write_model
+from mixtune._files import check_place, write_atomically, write_model
 from mixtune._version import __version__
 from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._rows import Floats
 from mixtune.estimators._stored_values import KIND, Reader, Writer
-from mixtune.features._spec import from_spec, given_spec, to_spec
+from mixtune.features._spec import given_spec, to_spec
 
-__all__ = ["Savable", "SavedInfo", "load", "read_info", "savable", "write_bytes"]
+__all__ = ["MAP", "MODEL", "SPEC_VERSION", "ModelReader", "Savable", "savable", "write_bytes"]
 
 SPEC_VERSION = 1
 #: Arrays of the feature map and of the estimator share one file.
-_MAP, _MODEL = "feature_map.", "model."
+MAP, MODEL = "feature_map.", "model."
 
 E = TypeVar("E", bound="Savable")
 _ESTIMATORS: dict[str, type[Savable]] = {}
@@ -55,7 +56,7 @@ class Savable:
         Parameters
         ----------
         path : str or Path
-            Where to, such as "model.mixtune"; an existing file is replaced.
+            Where to, such as "model.mixtune"; an existing file is replaced without a question.
         store_feature_map : bool
             Store the feature map as well. Without it, the same map has to be passed to ``load``; only how to recognise
             it is stored.
@@ -91,8 +92,8 @@ class Savable:
             "created_with": _versions(),
             "metadata": dict(metadata or {}),
         }
-        arrays = {_MAP + name: array for name, array in map_arrays.items()}
-        arrays |= {_MODEL + name: array for name, array in writer.arrays.items()}
+        arrays = {MAP + name: array for name, array in map_arrays.items()}
+        arrays |= {MODEL + name: array for name, array in writer.arrays.items()}
         try:
             return write_model(path, spec, arrays)
         except OSError as error:
@@ -138,94 +139,11 @@ def savable(cls: type[E]) -> type[E]:
     return cls
 
 
-def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
-    """Build a model again from a file of its ``save``: the same class, settings, predictions and intervals.
-
-    Parameters
-    ----------
-    path : str or Path
-    feature_map : object with transform(X), optional
-        The map of the fit, where the model was saved without it (``store_feature_map=False``).
-    networks : mapping name -> module, optional
-        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The message of a
-        load without them says which are needed.
-
-    Returns
-    -------
-    estimator
-        Fitted; a :class:`RegretOptimalRegressor` also takes further rows and forgets sources as before.
-
-    Raises
-    ------
-    DataError
-        If the file is missing, cut off, altered, no model, or of a newer version.
-    ParameterError
-        If the feature map or a module is missing, or is another one.
-
-    Examples
-    --------
-    >>> load("nowhere.mixtune")
-    Traceback (most recent call last):
-        ...
-    mixtune.errors.DataError: there is no file nowhere.mixtune; check the name and the folder
-    """
-    spec, arrays = _read(path)
-    its_arrays = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
-    mapped = from_spec(spec["feature_map"], its_arrays, networks=networks, feature_map=feature_map)
-    own = {name.removeprefix(_MODEL): array for name, array in arrays.items() if name.startswith(_MODEL)}
-    try:
-        model = _ModelReader(own, mapped).read(spec["estimator"])
-    except RecursionError as error:
-        raise DataError(f"{path} holds values that are nested too deeply") from error
-    if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
-        raise DataError(f"{path} holds no fitted estimator; save the model again")
-    return model
-
-
-class SavedInfo(NamedTuple):
-    """What a model file says about itself, without building the model.
-
-    Attributes
-    ----------
-    estimator : str
-        Name of the class.
-    feature_map : str
-        Kind of the feature map: "none", "random", ..., or "given" where it is not in the file.
-    created_with : dict
-        Versions of mixtune, numpy, scikit-learn and python.
-    metadata : dict
-        As passed to ``save``.
-    """
-
-    estimator: str
-    feature_map: str
-    created_with: dict[str, str]
-    metadata: dict[str, Any]
-
-
-def read_info(path: str | Path) -> SavedInfo:
-    """Read what a file of ``save`` says about itself, and the metadata that were saved with it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from mixtune.estimators import LocalRegressor
-    >>> model = LocalRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     info = read_info(model.save(Path(folder) / "model.mixtune", metadata={"target": "price"}))
-    >>> info.estimator, info.feature_map, info.metadata
-    ('LocalRegressor', 'none', {'target': 'price'})
-    """
-    spec, _ = _read(path)
-    return SavedInfo(spec["estimator"]["name"], spec["feature_map"]["kind"], spec["created_with"], spec["metadata"])
-
-
 def write_bytes(path: str | Path | None, content: bytes) -> bytes:
     """Write ``content`` whole or not at all, where there is a path, and hand it on."""
     if path is not None:
         target = Path(path)
-        if target.is_dir() or not target.parent.is_dir():
-            raise DataError(f"{target} cannot be written: it is a folder, or its folder does not exist; make it first")
+        check_place(target, "head.onnx")
         try:
             write_atomically(target, content)
         except OSError as error:
@@ -261,7 +179,9 @@ class _ModelWriter(Writer):
         }
 
 
-class _ModelReader(Reader):
+class ModelReader(Reader):
+    """Builds estimators too, all of them on the one feature map."""
+
     def __init__(self, arrays: Mapping[str, Floats], feature_map: Any) -> None:
         super().__init__(arrays)
         self._feature_map = feature_map
@@ -282,25 +202,6 @@ class _ModelReader(Reader):
             raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
         model._set_stored({key: self.read(value) for key, value in tree["fitted"].items()})
         return model
-
-
-def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Floats]]:
-    spec, arrays = read_model(path)
-    version = spec.get("spec_version")
-    if type(version) is not int or version < 1:
-        raise DataError(f"{path} holds no estimator: its spec has no version; pass a file that was written by save")
-    if version > SPEC_VERSION:
-        writer = dict(spec.get("created_with") or {}).get("mixtune", "a newer one")
-        raise DataError(
-            f"{path} has spec version {version} (written by mixtune {writer}), this mixtune {__version__} reads "
-            f"versions up to {SPEC_VERSION}; update mixtune"
-        )
-    parts = ("estimator", "feature_map", "created_with", "metadata")
-    if any(not isinstance(spec.get(part), dict) for part in parts) or not (
-        isinstance(spec["estimator"].get("name"), str) and isinstance(spec["feature_map"].get("kind"), str)
-    ):
-        raise DataError(f"{path} holds no estimator: its spec lacks one of {quoted(parts)}; save the model again")
-    return spec, arrays
 
 
 def _versions() -> dict[str, str]:

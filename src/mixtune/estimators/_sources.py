@@ -2,11 +2,13 @@
 
 Cross-validation and grid search slice every fit argument that has a length equal to the number of focal rows. A dict or
 list of as many sources as there are rows would be cut up in silence, so :class:`Sources` has neither a length nor
-items. This is where data enter the estimators; next they are read as numbers and become features.
+items. This is where data enter the estimators; next they are read as numbers and become features, or, where they are
+too many to hold (:mod:`mixtune.estimators._streamed`), sums of features.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +16,20 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from mixtune.data import Domain, Domains
+from mixtune.data._sample_domain import rows_by_label
 from mixtune.data._tables import as_table
+from mixtune.engines._collections import is_collection
 from mixtune.errors import DataError
+from mixtune.estimators._streamed import StreamedSources
+from mixtune.moments import Moments
 
-__all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_table"]
+__all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_stream", "split_table"]
 
 #: Beyond this many, a domain column is almost surely an identifier of rows.
-MOST_SOURCES = 20_000
+MOST_SOURCES = 100_000
+#: Mapped arrays of more bytes than this in all are streamed instead of copied. Small ones, which joblib makes of
+#: arguments as it hands them to its workers, are read like any others.
+MAPPED_BYTES = 2**26
 
 
 class Source(NamedTuple):
@@ -38,7 +47,10 @@ class Sources:
     Parameters
     ----------
     data : mapping
-        ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; values may also be :class:`mixtune.Domain`.
+        ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; values may also be :class:`mixtune.Domain`, a pair of
+        Dask arrays, or ready :class:`mixtune.Moments` over the features and a constant 1 as the last one. Dask arrays,
+        and mapped arrays (:class:`numpy.memmap`) of more than 64 MB in all, are streamed as by
+        :class:`StreamedSources`.
 
     Examples
     --------
@@ -55,12 +67,30 @@ class Sources:
                 f"sources must be a mapping name -> (X, y) or (X, y, sample_weight); got a {type(data).__name__}"
             )
         _check_number(len(data))
-        members = [(str(name), _as_source(str(name), value)) for name, value in data.items()]
-        self._members: dict[str, Source] = dict(members)
-        if len(self._members) < len(members):
-            names = [name for name, _ in members]
+        members = {str(name): value for name, value in data.items()}
+        if len(members) < len(data):
+            names = [str(name) for name in data]
             twice = sorted({name for name in names if names.count(name) > 1})
             raise DataError(f"more than one source is named {', '.join(twice[:5])}; give each its own name")
+        self.moments = {name: value for name, value in members.items() if isinstance(value, Moments)}
+        rows = {name: _as_source(name, value) for name, value in members.items() if name not in self.moments}
+        large = _too_large(rows)
+        self.streams = tuple(_as_stream(group) for group in large if group)
+        self.names = tuple(members)
+        self._members = {name: source for name, source in rows.items() if not any(name in group for group in large)}
+
+    @classmethod
+    def from_stream(cls, stream: StreamedSources) -> Sources:
+        """Sources that are streamed; which there are is known when they are read.
+
+        Examples
+        --------
+        >>> Sources.from_stream(StreamedSources("all.parquet", target="y", domain="site")).names
+        ()
+        """
+        made = cls({})
+        made.streams = (stream,)
+        return made
 
     @classmethod
     def from_domains(cls, domains: Domains) -> Sources:
@@ -99,17 +129,14 @@ class Sources:
         """
         return split_sample_domain(X, y, sample_domain).sources
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the sources, in order."""
-        return tuple(self._members)
-
     def items(self) -> Iterator[tuple[str, Source]]:
-        """Pairs of a name and its :class:`Source`."""
+        """Pairs of a name and its :class:`Source`, of the sources whose rows are in memory."""
         return iter(self._members.items())
 
     def __repr__(self) -> str:
         names = self.names
+        if not names and self.streams:
+            return f"Sources({', '.join(map(repr, self.streams))})"
         return f"Sources({', '.join(map(repr, names[:6]))}{', ...' if len(names) > 6 else ''})"
 
 
@@ -143,10 +170,26 @@ def split_table(
     return FocalSplit(here.X, here.y, Sources.from_domains(domains))
 
 
-def split_sample_domain(X: Any, y: Any, sample_domain: Any) -> FocalSplit:
+def split_stream(stream: StreamedSources, focal: str) -> FocalSplit:
+    """Focal rows, held in memory, and sources, of streamed data that hold both, in one pass.
+
+    Rows that estimators may want to look at are drawn in the same pass. The focal rows may be up to 100,000.
+
+    Examples
+    --------
+    >>> X, y = np.arange(5.0)[:, None], np.arange(5.0)
+    >>> split = split_stream(StreamedSources((X, y), domain=["a", "b", "a", "b", "b"]), "a")
+    >>> split.y
+    array([0., 2.])
+    """
+    X, y = stream.samples(whole=(focal,))[focal]
+    return FocalSplit(X, y, Sources.from_stream(stream.without(focal)))
+
+
+def split_sample_domain(X: Any, y: Any, sample_domain: Any, *, focal: int | None = None) -> FocalSplit:
     """Focal rows and sources by skada's convention: positive labels are sources, the negative label is the target.
 
-    Target rows whose ``y`` is NaN (skada masks them) are left out: only labelled rows can be learnt from.
+    Parameters are those of :meth:`mixtune.Domains.from_sample_domain`; ``X`` and ``y`` stay of the kind they are.
 
     Examples
     --------
@@ -154,32 +197,16 @@ def split_sample_domain(X: Any, y: Any, sample_domain: Any) -> FocalSplit:
     >>> split.X, split.y, split.sources
     ([[2.0]], [2.0], Sources('1'))
     """
-    labels = np.asarray(sample_domain)
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.any(labels == 0):
-        raise DataError("sample_domain must be one whole number per row: positive for sources, negative for the target")
-    targets = np.unique(labels[labels < 0])
-    if len(targets) != 1:
-        raise DataError(
-            f"sample_domain has {len(targets)} negative labels; exactly one target domain is needed: "
-            "keep the rows of one target"
-        )
-    values = np.asarray(y)
-    if len(values) != len(labels):
-        raise DataError(f"sample_domain has {len(labels)} labels for {len(values)} targets; pass one per row")
-    known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, dtype=bool)
-    known = known.reshape(len(values), -1).all(axis=1)
-    focal = np.flatnonzero((labels < 0) & known)
-    if len(focal) == 0:
-        raise DataError("no row of the target domain has a label (y is NaN in all of them); label at least one")
-    members = {}
-    for label in np.unique(labels[labels > 0]):
-        rows = np.flatnonzero(labels == label)
-        members[str(label)] = Source(_safe_indexing(X, rows), _safe_indexing(y, rows))
-    return FocalSplit(_safe_indexing(X, focal), _safe_indexing(y, focal), Sources(members))
+    rows = rows_by_label(y, sample_domain, focal)
+
+    def part(own: Any) -> tuple[Any, Any]:
+        return _safe_indexing(X, own), _safe_indexing(y, own)
+
+    return FocalSplit(*part(rows.focal_rows), Sources({name: part(own) for name, own in rows.sources.items()}))
 
 
 def as_sources(value: Any) -> Sources | None:
-    """Read the ``sources`` argument of fit: Sources, Domains, a mapping, or nothing (None, or no source at all).
+    """Read the ``sources`` argument of fit: Sources, streamed ones, Domains, a mapping, or nothing at all.
 
     Examples
     --------
@@ -188,16 +215,23 @@ def as_sources(value: Any) -> Sources | None:
     """
     if value is None:
         return None
+    if isinstance(value, StreamedSources):
+        value = Sources.from_stream(value)
     if isinstance(value, Domains):
         value = Sources.from_domains(value)
     if not isinstance(value, Sources):
+        if is_collection(value):
+            raise DataError(
+                "sources came as a Dask collection; say which columns are what with StreamedSources(frame, "
+                "target=..., domain=...), or pass {name: (X, y)} of Dask arrays"
+            )
         if not isinstance(value, Mapping):
             raise DataError(
                 f"sources came as a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). A plain dict or "
                 "Domains with as many members as there are focal rows is cut up by cross-validation: wrap it in Sources"
             )
         value = Sources(value)
-    return value if value.names else None
+    return value if value.names or value.streams else None
 
 
 def _check_number(count: int) -> None:
@@ -213,6 +247,30 @@ def _as_source(name: str, value: Any) -> Source:
         return value
     if isinstance(value, Domain):
         return Source(value.X, value.y, None, value.columns)
+    if isinstance(value, str | os.PathLike):
+        raise DataError(
+            f'source "{name}" is a file; pass StreamedSources({{"{name}": {str(value)!r}}}, target=...) as sources'
+        )
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise DataError(f'source "{name}" must come as (X, y) or (X, y, sample_weight); got a {type(value).__name__}')
     return Source(*value)
+
+
+def _too_large(rows: dict[str, Source]) -> tuple[dict[str, Source], dict[str, Source]]:
+    """Sources that are not to be held in memory: Dask arrays, and mapped arrays where they are large together."""
+    collections = {name: each for name, each in rows.items() if is_collection(each.X) or is_collection(each.y)}
+    mapped = {name: each for name, each in rows.items() if isinstance(each.X, np.memmap)}
+    size = sum(each.X.nbytes for each in mapped.values())
+    return collections, mapped if size > MAPPED_BYTES else {}
+
+
+def _as_stream(members: dict[str, Source]) -> StreamedSources:
+    for name, source in members.items():
+        if source.sample_weight is not None:
+            raise DataError(f'source "{name}" is streamed, which knows no sample weights; leave them out')
+        if hasattr(source.X, "columns"):
+            raise DataError(
+                f'source "{name}" is a Dask data frame; pass all of them in one, as StreamedSources(frame, target=..., '
+                "domain=...), or Dask arrays"
+            )
+    return StreamedSources({name: (source.X, source.y) for name, source in members.items()})

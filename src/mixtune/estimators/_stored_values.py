@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mixtune._files import _DTYPES as STORED_DTYPES
+from mixtune._files import DTYPES as STORED_DTYPES
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fixed import Held, State
 from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior

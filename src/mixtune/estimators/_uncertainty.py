@@ -65,8 +65,9 @@ class Uncertainty:
         rank = math.ceil((count + 1) * coverage - 1e-9)
         if rank > count:
             needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+            are = "is" if count == 1 else "are"
             raise ParameterError(
-                f"intervals of coverage {coverage:g} need at least {needed} focal rows, there are {count:g}; "
+                f"intervals of coverage {coverage:g} need at least {needed} focal rows, there {are} {count:g}; "
                 "lower coverage or use predict(X, return_std=True)"
             )
         quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])

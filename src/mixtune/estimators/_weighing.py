@@ -123,7 +123,8 @@ class _Scaled:
     def transform(self, X: Floats, /) -> Floats:
         """Prepared features of standardised inputs."""
         raw = X * self.inputs.scale + self.inputs.shift
-        return self.prepared.scaling.features(features_of(self.prepared.feature_map, raw, self.prepared.columns))
+        given = self.prepared
+        return given.scaling.features(features_of(given.feature_map, raw, given.columns, given.device))
 
 
 def _given(weights: dict[str, float], names: Sequence[str], gone: frozenset[str]) -> list[float]:

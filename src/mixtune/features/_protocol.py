@@ -18,7 +18,7 @@ __all__ = ["DTYPES", "Array", "FeatureMap", "as_rows", "back_to", "check_finite"
 DTYPES = ("float32", "float64")
 
 Array: TypeAlias = Any
-"""A NumPy array or a PyTorch tensor; the type checker cannot know which, the code never has to."""
+"""A NumPy or CuPy array or a PyTorch tensor; the type checker cannot know which, the code never has to."""
 
 
 @runtime_checkable
@@ -65,7 +65,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
     Parameters
     ----------
     X
-        NumPy array, PyTorch tensor, or anything NumPy reads as numbers.
+        NumPy or CuPy array, PyTorch tensor, or anything NumPy reads as numbers.
     n_inputs
         The number of columns to expect, if it is known.
 

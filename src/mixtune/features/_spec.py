@@ -7,7 +7,7 @@ only the name, the settings and the arrays; it can choose among what is register
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,12 @@ from mixtune.features._combine import Concatenate, Identity
 from mixtune.features._protocol import FeatureMap
 from mixtune.features._random import RandomFeatures
 from mixtune.features._sklearn import SklearnFeatures
+from mixtune.features._spec_random import Arrays, Settings, StoredFeatures, read_random, write_random
 from mixtune.features._spec_sklearn import is_sklearn, probe, read_sklearn, same_features, write_sklearn
 from mixtune.features._spec_torch import Networks, read_torch, write_torch
 from mixtune.features._torch import TorchFeatures
 
 __all__ = ["from_spec", "given_spec", "register_feature_map", "to_spec"]
-
-Settings = dict[str, Any]
-Arrays = dict[str, Any]
 
 _HAND_OVER = "save the model without its map and hand the map over again with load(path, feature_map=...)"
 
@@ -210,7 +208,7 @@ def _name_of(feature_map: Any) -> str:
     for name, kind in _KINDS.items():
         if type(feature_map) is kind.cls:
             return name
-    if isinstance(feature_map, _StoredFeatures):
+    if isinstance(feature_map, StoredFeatures):
         return "random"
     if is_sklearn(feature_map):
         return "sklearn"
@@ -270,45 +268,6 @@ def _read_given(spec: Mapping[str, Any], arrays: Mapping[str, Any], feature_map:
     return feature_map
 
 
-class _StoredFeatures(RandomFeatures):
-    """Random features whose weights come from a file, because the seed gives others here."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        options = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
-        return _stored, (options, self.weights, self.bias)
-
-
-def _stored(options: Settings, weights: Any, bias: Any) -> RandomFeatures:
-    features = _StoredFeatures(**options)
-    for name, values in (("weights", weights), ("bias", bias)):
-        values = np.array(values)
-        values.flags.writeable = False
-        object.__setattr__(features, name, values)
-    return features
-
-
-def _write_random(features: RandomFeatures, networks: Networks) -> tuple[Settings, Arrays]:
-    values = {option.name: getattr(features, option.name) for option in fields(features) if option.init}
-    # A NumPy scalar may lift float32 to float64 where a Python float does not, so its type is kept.
-    arrays = {name: np.asarray(value) for name, value in values.items() if isinstance(value, np.ndarray | np.floating)}
-    settings = {name: value for name, value in values.items() if name not in arrays}
-    settings = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
-    return settings, {**arrays, "weights": features.weights, "bias": features.bias}
-
-
-def _read_random(settings: Settings, arrays: Arrays, networks: Networks) -> RandomFeatures:
-    weights, bias = arrays.pop("weights"), arrays.pop("bias")
-    n_inputs, width, dtype = settings["n_inputs"], settings["width"], settings["dtype"]
-    if weights.shape != (n_inputs, width) or bias.shape != (width,) or {weights.dtype, bias.dtype} != {np.dtype(dtype)}:
-        raise DataError(f"the random features have {n_inputs} inputs and width {width}, their weights do not fit that")
-    options = {**settings, **{name: value[()] for name, value in arrays.items()}}
-    drawn = RandomFeatures(**options)
-    # NumPy may change what a seed gives from one release to another; the stored weights are what was fitted on.
-    if drawn.weights.tobytes() == weights.tobytes() and drawn.bias.tobytes() == bias.tobytes():
-        return drawn
-    return _stored(options, weights, bias)
-
-
 def _write_parts(joint: Concatenate, networks: Networks) -> tuple[Settings, Arrays]:
     parts = [_write(part, networks) for part in joint.maps]
     arrays = {f"{place}.{name}": array for place, (_, held) in enumerate(parts) for name, array in held.items()}
@@ -332,7 +291,7 @@ _KINDS: dict[str, _Kind] = {
         lambda same, networks: ({"n_inputs": int(same.n_inputs), "constant": bool(same.constant)}, {}),
         lambda settings, arrays, networks: Identity(settings["n_inputs"], constant=settings["constant"]),
     ),
-    "random": _Kind(RandomFeatures, _write_random, _read_random),
+    "random": _Kind(RandomFeatures, write_random, read_random),
     "concatenate": _Kind(Concatenate, _write_parts, _read_parts),
     "sklearn": _Kind(SklearnFeatures, write_sklearn, read_sklearn),
     "torch": _Kind(TorchFeatures, write_torch, read_torch),

@@ -142,6 +142,13 @@ class TorchFeatures:
             U[start : start + self.batch_size] = features
         return U if is_torch_array(X) else U.numpy()
 
+    def moved_to(self, device: str) -> TorchFeatures:
+        """The same map with a copy of the module on another device."""
+        other = copy.copy(self)
+        object.__setattr__(other, "module", copy.deepcopy(self.module).to(device))
+        object.__setattr__(other, "device", device)
+        return other
+
     @property
     def _takes_tokens(self) -> bool:
         torch = _import_torch()

@@ -7,22 +7,33 @@ with a constant as the last feature, learn the common scale from them, and move 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixtune.moments._moments import Moments
 
-__all__ = ["moved", "pooled_scale"]
+__all__ = ["Origin", "moved", "pooled_scale"]
 
 Floats = np.ndarray[Any, Any]
 
+#: Rows of a Gram matrix that are moved at a time.
+ROWS_AT_ONCE = 256
 
-def pooled_scale(moments: Sequence[Moments]) -> tuple[Floats, Floats, Floats]:
+
+class Origin(NamedTuple):
+    """A point that rows are taken about: features (p,), and targets () or (D,)."""
+
+    features: Floats
+    targets: Floats
+
+
+def pooled_scale(moments: Sequence[Moments], origin: Origin | None = None) -> tuple[Floats, Floats, Floats]:
     """Mean and standard deviation of the features, and mean of the targets, over all rows of several moments.
 
-    The last feature must be the constant 1. A column whose spread is within rounding of its mean (a spread below about
-    1e-7 of it) counts as constant and gets spread 1: sums of squares cannot tell.
+    The last feature must be the constant 1. A column whose spread is within rounding of its mean counts as constant and
+    gets spread 1: sums of squares cannot tell below about 1e-7 of it. Where the sums are about an ``origin`` near the
+    rows they can tell far more; the means are then relative to it.
 
     Examples
     --------
@@ -31,13 +42,27 @@ def pooled_scale(moments: Sequence[Moments]) -> tuple[Floats, Floats, Floats]:
     >>> mean, spread.round(3), target
     (array([3.]), array([1.633]), array(1.))
     """
-    total = sum(m.gram[-1, -1] for m in moments)
-    mean = sum(m.gram[-1, :-1] for m in moments) / total
-    square = sum(np.diagonal(m.gram)[:-1] for m in moments) / total
+    parts = [_first_sums(m) for m in moments]
+    sums, squares = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
+    total = sums[-1]
+    mean, square = sums[:-1] / total, squares[:-1] / total
     variance = square - mean**2
     constant = variance <= 64 * np.finfo(np.float64).eps * square
+    if origin is not None:
+        # Rounding of the features themselves, before the origin was taken out, leaves a spread of this order.
+        rounding = 10 * np.finfo(np.float64).eps * np.sqrt(sum(m.count for m in moments))
+        constant |= variance <= (rounding * (origin.features + mean)) ** 2
     spread = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
     return mean, spread, np.asarray(sum(m.cross[-1] for m in moments) / total)
+
+
+def _first_sums(moments: Moments) -> tuple[Floats, Floats]:
+    """Sums of every feature, and of its squares."""
+    if moments.rows is None:
+        return moments.gram[-1], np.diagonal(moments.gram)
+    # A Gram matrix of few rows would be larger than they are.
+    design = moments.rows[0]
+    return design[:, -1] @ design, np.sum(design**2, axis=0)
 
 
 def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) -> Moments:
@@ -67,9 +92,13 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     gram, cross = moments.gram, moments._cross
     total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
     new = np.empty_like(gram)
-    # (U - 1 shift')'(U - 1 shift'), written so that it stays symmetric to the last bit.
-    both = np.outer(sums, shift)
-    new[:-1, :-1] = (gram[:-1, :-1] - (both + both.T) + total * np.outer(shift, shift)) / np.outer(scale, scale)
+    # A few rows at a time: a wide Gram matrix leaves no room for others of its size.
+    for begin in range(0, len(sums), ROWS_AT_ONCE):
+        here = slice(begin, min(begin + ROWS_AT_ONCE, len(sums)))
+        # (U - 1 shift')'(U - 1 shift'), written so that it stays symmetric to the last bit.
+        both = np.outer(sums[here], shift) + np.outer(shift[here], sums)
+        inner = gram[here, :-1] - both + total * np.outer(shift[here], shift)
+        new[here, :-1] = inner / np.outer(scale[here], scale)
     new[-1, :-1] = new[:-1, -1] = (sums - total * shift) / scale
     new[-1, -1] = total
     inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
@@ -82,6 +111,12 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
         cross=np.concatenate([inner / scale[:, None], outer[None, :]]),
         square=square,
         rows=None,
-        # Rounding of what was there before the means were taken out remains.
-        summed=max(moments._summed, float(np.max(np.diagonal(gram)[:-1] / scale**2, initial=0.0))),
+        summed=_rounding_left(moments, scale),
     )
+
+
+def _rounding_left(moments: Moments, scale: Floats) -> float:
+    """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
+    diagonal = np.diagonal(moments.gram)
+    known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
+    return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))

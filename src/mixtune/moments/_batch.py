@@ -17,9 +17,9 @@ import numpy as np
 from mixtune._array import NARROW, Array, is_numpy, namespace
 from mixtune._checks import check_nonnegative
 from mixtune.moments._moments import Moments, check_alike
-from mixtune.moments._system import EPSILON
+from mixtune.moments._system import EPSILON, GramSystem
 
-__all__ = ["CHUNK_BYTES", "MANY", "chunks", "local_heads", "stacked_heads"]
+__all__ = ["CHUNK_BYTES", "MANY", "chunks", "local_heads", "stacked_heads", "summed_heads"]
 
 Floats = np.ndarray[Any, Any]
 
@@ -53,13 +53,16 @@ def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
     if len(moments) < MANY or not is_numpy(first.cross) or first.n_features >= NARROW:
         return namespace(first.cross).stack([m.head(ridge) for m, ridge in zip(moments, ridges)])
     heads = np.empty((len(moments), first.n_features, first.n_outputs))
-    kept, summed = _by_size(moments)
+    kept, summed, slow = _by_size(moments)
     strengths = np.asarray(ridges, dtype=np.float64)
-    slow: list[int] = list(summed)
     for places in kept:
         pairs = [moments[i].rows for i in places]
         U, Y = (np.stack([pair[side] for pair in pairs if pair is not None]) for side in (0, 1))
         heads[places], done = stacked_heads(U, Y, strengths[places])
+        slow.extend(np.asarray(places)[~done].tolist())
+    for places in chunks(summed, 16 * first.n_features**2):
+        systems = [moments[i].system for i in places]
+        heads[places], done = summed_heads([s for s in systems if isinstance(s, GramSystem)], strengths[places])
         slow.extend(np.asarray(places)[~done].tolist())
     for i in slow:
         head = moments[i].head(strengths[i])
@@ -79,6 +82,16 @@ def stacked_heads(U: Floats, Y: Floats, ridges: Floats) -> tuple[Floats, np.ndar
     return U.transpose(0, 2, 1) @ np.linalg.solve(gram, Y), safe
 
 
+def summed_heads(systems: Sequence[GramSystem], ridges: Floats) -> tuple[Floats, np.ndarray[Any, Any]]:
+    """Ridge heads (k, p, D) of sums, by p x p solves; the second array says which of them are to be trusted."""
+    grams, crosses = np.stack([s.gram for s in systems]), np.stack([s.cross for s in systems])
+    diagonal = np.einsum("kii->ki", grams)  # a view
+    largest = np.maximum(diagonal.max(axis=1), [s.summed for s in systems])
+    safe = ridges > 1e3 * grams.shape[1] * EPSILON * largest
+    diagonal += np.where(safe, ridges, 1.0 + largest)[:, None]
+    return np.linalg.solve(grams, crosses), safe
+
+
 def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
     """The places in runs that stay within the memory of one chunk."""
     step = max(1, CHUNK_BYTES // max(1, bytes_each))
@@ -86,15 +99,17 @@ def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
         yield list(places[begin : begin + step])
 
 
-def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int]]:
-    """Datasets whose rows are kept, in chunks of one size; and those that are sums."""
+def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int], list[int]]:
+    """Datasets of few rows, in chunks of one size; those that are sums; and those that keep many rows."""
     sizes: dict[int, list[int]] = defaultdict(list)
-    summed = []
+    summed, others = [], []
+    p = moments[0].n_features
     for i, m in enumerate(moments):
-        if m.keeps_rows:
+        if not m.keeps_rows:
+            summed.append(i)
+        elif m.count < p:
             sizes[m.count].append(i)
         else:
-            summed.append(i)
-    p = moments[0].n_features
+            others.append(i)
     runs = (run for size, places in sizes.items() for run in chunks(places, 8 * size * (p + size)))
-    return runs, summed
+    return runs, summed, others

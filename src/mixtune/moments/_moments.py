@@ -3,29 +3,41 @@
 ``count = n``, ``gram = U'U``, ``cross = U'Y``, ``square = |Y|^2`` are all that heads, losses, weights and the
 regret-optimal solution need of a dataset. They add (more rows, another site), subtract (forget a site, leave rows
 out) and stream. While a dataset has fewer rows than features its rows are the smaller description: they are kept, and
-the p x p Gram matrix is formed only when somebody asks for it.
+the p x p Gram matrix is formed only when somebody asks for it. So are the rows of very wide datasets on request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, SupportsFloat
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, Literal, SupportsFloat
 
-import array_api_compat
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, column_gram, freeze, is_numpy, match, namespace
-from mixtune._checks import check_nonnegative, check_whole
+from mixtune._array import Array, freeze, namespace, to_numpy
+from mixtune._checks import check_nonnegative
+from mixtune._device import to_device
 from mixtune.errors import DataError
-from mixtune.moments._rows import ShiftedRows, check_rows, float64_blocks, nonfinite_error
-from mixtune.moments._system import EPSILON, GramSystem, RowSystem, System
+from mixtune.moments._cost import SolverOptions
+from mixtune.moments._gathering import (
+    Sums,
+    check_alike,
+    converted_sums,
+    given_sums,
+    gram_of,
+    group_sums,
+    merged_sums,
+    remaining_sums,
+    shifted_sums,
+)
+from mixtune.moments._losses import check_head, head_losses
+from mixtune.moments._parts import Part, row_system
+from mixtune.moments._precision import narrow_sums, rounding
+from mixtune.moments._rows import RowParts, ShiftedRows
+from mixtune.moments._system import GramSystem, System
 
 __all__ = ["Moments", "check_alike"]
-
-#: From this many heads on, their losses come from one product; and how many numbers it may hold.
-MANY_HEADS, LOSSES_AT_ONCE = 64, 4_000_000
 
 
 class Moments:
@@ -59,95 +71,47 @@ class Moments:
     """
 
     def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
-        gram = as_float64(gram, what="gram", copy=True)
-        cross = as_float64(cross, what="cross", copy=True)
-        single = cross.ndim == 1
-        cross = cross[:, None] if single else cross
-        xp = namespace(gram)
-        square = xp.reshape(xp.asarray(square, dtype=xp.float64, device=gram.device), (-1,))
-        if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
-            raise DataError(
-                f"moments need gram (p, p) and cross (p,) or (p, D); got {tuple(gram.shape)} and {tuple(cross.shape)}"
-            )
-        if square.shape[0] != cross.shape[1]:
-            raise DataError(f"square has {square.shape[0]} entries for {cross.shape[1]} outputs; pass one per output")
-        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
-            raise DataError(f"count must be a whole number >= 0; got {count!r}")
-        if not (all_finite(gram) and all_finite(cross) and all_finite(square)):
-            raise DataError("moments must be finite; these hold NaN or infinity")
-        diagonal = xp.linalg.diagonal(gram)
-        if bool(xp.any(diagonal < 0)) or bool(xp.any(square < 0)):
-            raise DataError("gram's diagonal and square are sums of squares; these hold negative numbers")
-        largest = float(xp.max(xp.abs(gram)))
-        if float(xp.max(xp.abs(gram - gram.T))) > 1e-9 * largest:
-            raise DataError("gram must be symmetric, as U'U is")
-        self._fill(int(count), single, gram=gram, cross=cross, square=square, rows=None)
+        self._fill(given_sums(count, gram, cross, square))
 
-    def _fill(
-        self,
-        count: int,
-        single: bool,
-        *,
-        gram: Array | None,
-        cross: Array,
-        square: Array,
-        rows: tuple[Array, Array] | ShiftedRows | None,
-        summed: float = 0.0,
-    ) -> None:
-        self._count = count
-        self._single = single
-        self._cross = freeze(cross)
-        self._square = freeze(square)
-        self._kept = rows
-        # The largest diagonal that was ever summed: subtraction leaves rounding of that size behind.
-        self._summed = summed
-        if gram is not None:
-            self.__dict__["gram"] = freeze(gram)
+    def _fill(self, sums: Sums) -> None:
+        self._count = sums.count
+        self._single = sums.single
+        self._cross = freeze(sums.cross)
+        self._square = freeze(sums.square)
+        self._kept = sums.rows
+        self._summed = sums.summed
+        if sums.gram is not None:
+            self.__dict__["gram"] = freeze(sums.gram)
 
     @classmethod
     def _make(cls, count: int, single: bool, **parts: Any) -> Moments:
+        return cls._of(Sums(count, single, **parts))
+
+    @classmethod
+    def _of(cls, sums: Sums) -> Moments:
         moments = cls.__new__(cls)
-        moments._fill(count, single, **parts)
+        moments._fill(sums)
         return moments
 
     # --- construction -------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_rows(cls, U: Array, Y: Array) -> Moments:
+    def from_rows(cls, U: Array, Y: Array, *, keep_rows: bool = False, precision: str = "float64") -> Moments:
         """Moments of features ``U`` (n, p) and targets ``Y`` (n,) or (n, D).
 
         Sums are accumulated in float64 whatever the inputs are. With n < p the rows themselves are kept (copied).
-        """
-        U, Y, single = check_rows(U, Y)
-        if U.shape[0] < U.shape[1]:
-            return cls._from_few_rows(U, Y, single)
-        xp = namespace(U)
-        gram = cross = None
-        with np.errstate(all="ignore"):  # non-finite sums are diagnosed below
-            for block, targets in float64_blocks(U, Y):
-                g, c = column_gram(block), block.T @ targets
-                s = xp.sum(targets**2, axis=0)
-                if gram is None:
-                    gram, cross, square = g, c, s
-                else:
-                    gram += g
-                    cross += c
-                    square += s
-        if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
-            raise nonfinite_error(U, Y)
-        return cls._make(int(U.shape[0]), single, gram=gram, cross=cross, square=square, rows=None)
 
-    @classmethod
-    def _from_few_rows(cls, U: Array, Y: Array, single: bool) -> Moments:
-        U = freeze(as_float64(U, what="U", copy=True))
-        Y = freeze(as_float64(Y, what="Y", copy=True))
-        xp = namespace(U)
-        with np.errstate(all="ignore"):
-            cross, square = U.T @ Y, xp.sum(Y**2, axis=0)
-            usable = all_finite(cross) and all_finite(square) and bool(xp.isfinite(xp.sum(U**2)))
-        if not usable:
-            raise nonfinite_error(U, Y)
-        return cls._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=(U, Y))
+        Parameters
+        ----------
+        U, Y : array
+            Of any array library; memory maps are read in blocks.
+        keep_rows : bool
+            For features so wide that a p x p matrix should not be formed: keep the rows, however many, where they are
+            and in the precision they have. Nothing is copied, so do not change them afterwards.
+        precision : {"float64", "float32", "tf32", "split"}
+            What products are formed in; sums are float64, and so are rows that are kept. See the page on numerics.
+        """
+        return cls._of(narrow_sums(U, Y, precision=precision, keep_rows=keep_rows)).rounded(precision)
 
     @classmethod
     def from_groups(cls, U: Array, Y: Array, sizes: Sequence[int]) -> list[Moments]:
@@ -163,40 +127,20 @@ class Moments:
         >>> [m.count for m in Moments.from_groups(U, y, [2, 3, 1])]
         [2, 3, 1]
         """
-        U, Y, single = check_rows(U, Y)
-        sizes = [check_whole("sizes", size, least=1) for size in sizes]
-        if sum(sizes) != U.shape[0]:
-            raise DataError(f"sizes add up to {sum(sizes)} rows, U has {U.shape[0]}; give the rows of every dataset")
-        edges = np.cumsum([0, *sizes]).tolist()
-        parts = [slice(a, b) for a, b in pairwise(edges)]
-        if not is_numpy(U) or max(sizes) >= U.shape[1]:
-            return [cls.from_rows(U[part], Y[part, 0] if single else Y[part]) for part in parts]
-        U = freeze(as_float64(U, what="U", copy=True))
-        Y = freeze(as_float64(Y, what="Y", copy=True))
-        with np.errstate(all="ignore"):
-            crosses = [U[part].T @ Y[part] for part in parts]
-            squares = np.add.reduceat(Y**2, edges[:-1])
-            usable = np.all(np.isfinite(squares)) and np.isfinite(np.vdot(U, U))
-        if not (usable and all(np.all(np.isfinite(cross)) for cross in crosses)):
-            raise nonfinite_error(U, Y)
-        return [
-            cls._make(size, single, gram=None, cross=cross, square=square, rows=(U[part], Y[part]))
-            for size, part, cross, square in zip(sizes, parts, crosses, squares)
-        ]
+        return [cls._of(sums) for sums in group_sums(U, Y, sizes)]
 
     @classmethod
     def from_shifted(cls, rows: ShiftedRows, *, single: bool) -> Moments:
         """Moments of fewer rows than features about another origin, keeping what the rows are made from."""
-        with np.errstate(all="ignore"):
-            U, Y = rows.load()
-            cross, square = U.T @ Y, namespace(Y).sum(Y**2, axis=0)
-        if not (all_finite(cross) and all_finite(square)):
-            raise nonfinite_error(U, Y)
-        return cls._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=rows)
+        return cls._of(shifted_sums(rows, single=single))
 
     @classmethod
-    def from_blocks(cls, blocks: Iterable[tuple[Array, Array]]) -> Moments:
+    def from_blocks(
+        cls, blocks: Iterable[tuple[Array, Array]], *, keep_rows: bool = False, precision: str = "float64"
+    ) -> Moments:
         """Moments of a stream of ``(U, Y)`` blocks; memory stays at three Gram matrices plus p rows or one block.
+
+        ``keep_rows`` and ``precision`` as for :meth:`from_rows`.
 
         Examples
         --------
@@ -206,29 +150,25 @@ class Moments:
         >>> Moments.from_blocks((U[i : i + 3], y[i : i + 3]) for i in range(0, 10, 3)).count
         10
         """
-        total: Moments | None = None
         waiting: list[Moments] = []
         for U, Y in blocks:
-            part = cls.from_rows(U, Y)
-            waiting.append(part)
+            waiting.append(cls.from_rows(U, Y, keep_rows=keep_rows, precision=precision))
             # Small blocks wait until together they outnumber the features: one product instead of many thin ones.
-            if sum(m.count for m in waiting) >= part.n_features:
-                total = _merge([total, *waiting] if total else waiting)
-                waiting = []
-        if waiting:
-            total = _merge([total, *waiting] if total else waiting)
-        if total is None:
+            fresh = sum(m.count for m in waiting if m.keeps_rows)
+            if not keep_rows and (fresh >= waiting[0].n_features or not waiting[-1].keeps_rows):
+                waiting = [cls._of(merged_sums(waiting))]
+        if not waiting:
             raise DataError("there are no blocks: the iterable given to from_blocks was empty")
-        return total
+        total = waiting[0] if len(waiting) == 1 else cls._of(merged_sums(waiting))
+        return total.rounded(precision)
 
     # --- what they hold -----------------------------------------------------------------------------------------
 
     @cached_property
     def gram(self) -> Array:
         """``U'U``, shape (p, p)."""
-        rows = self._rows
-        assert rows is not None
-        return freeze(column_gram(rows[0]))
+        assert self._kept is not None
+        return freeze(gram_of(self._kept))
 
     @property
     def count(self) -> int:
@@ -246,18 +186,22 @@ class Moments:
         return self._square[0] if self._single else self._square
 
     @property
-    def _rows(self) -> tuple[Array, Array] | None:
-        return self._kept.load() if isinstance(self._kept, ShiftedRows) else self._kept
-
-    @property
     def keeps_rows(self) -> bool:
-        """Whether the rows are at hand (n < p)."""
+        """Whether the rows are at hand (n < p, or kept on request)."""
         return self._kept is not None
 
     @property
     def rows(self) -> tuple[Array, Array] | None:
-        """``(U, Y)`` where the rows are kept (n < p), else None; Y has shape (n, D)."""
-        return self._rows
+        """``(U, Y)`` in float64 where the rows are kept (n < p, or on request), else None; Y has shape (n, D)."""
+        return self._kept.load() if isinstance(self._kept, ShiftedRows | RowParts) else self._kept
+
+    @property
+    def parts(self) -> tuple[tuple[Array, Array], ...]:
+        """The kept rows in the pieces and the precision they are kept in; none where no row is."""
+        if isinstance(self._kept, RowParts):
+            return self._kept.pairs
+        rows = self.rows
+        return () if rows is None else (rows,)
 
     @property
     def n_features(self) -> int:
@@ -275,15 +219,28 @@ class Moments:
     def output(self, index: int) -> Moments:
         """Moments of one output alone, sharing the Gram matrix (or the rows)."""
         one = slice(index, index + 1)
-        kept = self._rows
-        rows = None if kept is None else (kept[0], kept[1][:, one])
+        kept = self._kept if isinstance(self._kept, RowParts) else self.rows
+        rows = kept.outputs(one) if isinstance(kept, RowParts) else kept and (kept[0], kept[1][:, one])
         parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
-        return self._make(self.count, True, gram=self.__dict__.get("gram"), summed=self._summed, **parts)
+        return self._of(replace(self._sums, single=True, **parts))
 
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""
-        parts = {"gram": self.gram, "cross": self._cross, "square": self._square, "rows": None}
-        return self._make(self.count, self._single, summed=self._summed, **parts)
+        return self._of(replace(self._sums, gram=self.gram, rows=None))
+
+    def on_device(self, device: str | None) -> Moments:
+        """The same sums as tensors on a device of PyTorch, such as "cuda"; for None as NumPy arrays."""
+        return self._of(converted_sums(self, to_numpy if device is None else partial(to_device, device=device)))
+
+    def rounded(self, precision: str) -> Moments:
+        """The same sums, told how strong a direction may look that is only rounding of products in that precision."""
+        noise = 0.0 if self.keeps_rows else rounding(self.gram, precision)
+        return self._of(replace(self._sums, summed=noise)) if noise else self
+
+    @property
+    def _sums(self) -> Sums:
+        gram = self.__dict__.get("gram")
+        return Sums(self.count, self._single, gram, self._cross, self._square, self._kept, self._summed)
 
     def __repr__(self) -> str:
         kept = ", rows kept" if self.keeps_rows else ""
@@ -294,7 +251,7 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        return _merge([self, other])
+        return self._of(merged_sums([self, other]))
 
     def __radd__(self, other: object) -> Moments:
         # sum() starts from the integer 0.
@@ -303,119 +260,40 @@ class Moments:
     def __sub__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        check_alike([self, other])
-        xp = namespace(self._cross)
-        count = self.count - other.count
-        gram, square = self.gram - other.gram, self._square - other._square
-        slack = 1e3 * self.n_features * EPSILON
-        diagonal = xp.linalg.diagonal(gram)
-        impossible = (
-            count < 0
-            or bool(xp.any(diagonal < -slack * xp.linalg.diagonal(self.gram)))
-            or bool(xp.any(square < -slack * self._square))
-        )
-        if impossible:
-            raise DataError(
-                f"cannot subtract moments of {other.count} rows from moments of {self.count}: "
-                "they were never part of them; subtract only what was added"
-            )
-        parts = {"gram": gram, "cross": self._cross - other._cross, "square": xp.maximum(square, xp.zeros_like(square))}
-        summed = max(self._summed, other._summed, float(xp.max(xp.linalg.diagonal(self.gram))))
-        return self._make(count, self._single, rows=None, summed=summed, **parts)
+        return self._of(remaining_sums(self, other))
 
     # --- use ----------------------------------------------------------------------------------------------------
 
     @cached_property
     def system(self) -> System:
         """The least-squares problem of this dataset alone."""
-        rows = self._rows
-        if rows is not None:
-            return RowSystem(*rows)
+        if self.keeps_rows:
+            return row_system([Part(U, Y) for U, Y in self.parts])
         return GramSystem(self.gram, self._cross, self._square, self._summed)
 
-    def head(self, ridge: float) -> Array:
+    def head(
+        self,
+        ridge: float,
+        *,
+        solver: Literal["auto", "direct", "iterative"] = "auto",
+        tolerance: float = 1e-10,
+        memory_limit: int | str | None = None,
+    ) -> Array:
         """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).
 
-        ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. The n x n dual
-        is used while the rows are kept. Sums know features only through U'U, whose condition number is the square of
-        U's: without rows, directions weaker than about 1e-7 of the strongest are lost to rounding.
+        ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. Sums know
+        features only through U'U, whose condition number is the square of U's: without rows, directions weaker than
+        about 1e-7 of the strongest are lost to rounding. The other arguments are those of :func:`mixtune.solve`.
         """
         ridge = check_nonnegative("ridge", ridge)
-        theta = self.system.step(namespace(self._cross).zeros_like(self._cross), ridge)
+        options = SolverOptions(solver, tolerance, memory_limit)
+        theta = self.system.ridge_step(namespace(self._cross).zeros_like(self._cross), ridge, options).delta
         return theta[:, 0] if self._single else theta
 
     def loss(self, theta: Array) -> float:
         """Sum of squared errors ``|Y - U theta|^2`` of a head (p,) or (p, D), over all outputs."""
-        return self.system.loss(self._check_theta(theta))
+        return self.system.loss(check_head(self, theta))
 
     def losses(self, heads: Array) -> np.ndarray[Any, Any]:
         """:meth:`loss` of each of several heads, (N, p) or (N, p, D)."""
-        stacked = self._stacked(heads)
-        if stacked is None:
-            return np.array([self.loss(theta) for theta in heads])
-        found = np.empty(len(stacked))
-        step = max(1, LOSSES_AT_ONCE // (max(self.n_features, self.count) * self.n_outputs))
-        for begin in range(0, len(stacked), step):
-            # Heads side by side, one column for each head and output: a single product.
-            part = stacked[begin : begin + step]
-            columns = part.transpose(1, 0, 2).reshape(self.n_features, -1)
-            found[begin : begin + step] = self.system.column_losses(columns, self.n_outputs)
-        return found
-
-    def _stacked(self, heads: Array) -> np.ndarray[Any, Any] | None:
-        """Many NumPy heads as (N, p, D), or None where the plain loop is as good."""
-        shape = (self.n_features,) if self._single else tuple(self._cross.shape)
-        many = len(heads) >= MANY_HEADS and is_numpy(self._cross)
-        if not many or not all(is_numpy(head) and head.shape == shape for head in heads):
-            return None
-        stacked = np.stack([np.asarray(head, dtype=np.float64) for head in heads])
-        return stacked[:, :, None] if self._single else stacked
-
-    def _check_theta(self, theta: Array) -> Array:
-        if array_api_compat.is_array_api_obj(theta):
-            namespace(theta, self._cross)
-        theta = as_float64(theta if is_numpy(self._cross) else match(theta, self._cross), what="theta")
-        expected = (self.n_features,) if self._single else tuple(self._cross.shape)
-        if tuple(theta.shape) != expected:
-            raise DataError(f"a head of these moments has shape {expected}; got {tuple(theta.shape)}")
-        return theta[:, None] if self._single else theta
-
-
-def _merge(moments: Sequence[Moments]) -> Moments:
-    """The sum of several moments, by one product over all rows that are still kept."""
-    check_alike(moments)
-    first = moments[0]
-    xp = namespace(first._cross)
-    count, single = sum(m.count for m in moments), first._single
-    cross, square = sum(m._cross for m in moments), sum(m._square for m in moments)
-    kept = [rows for rows in (m._rows for m in moments) if rows is not None]
-    if len(kept) == len(moments) and count < first.n_features:
-        rows = tuple(freeze(xp.concat([pair[side] for pair in kept])) for side in (0, 1))
-        return Moments._make(count, single, gram=None, cross=cross, square=square, rows=rows)
-    gram = sum(m.gram for m in moments if not m.keeps_rows)
-    if kept:
-        U = xp.concat([pair[0] for pair in kept])
-        gram = gram + column_gram(U)
-    summed = max(m._summed for m in moments)
-    return Moments._make(count, single, gram=gram, cross=cross, square=square, rows=None, summed=summed)
-
-
-def check_alike(moments: Sequence[Moments]) -> None:
-    """Refuse moments over different features, outputs or array libraries."""
-    first = moments[0]
-    for index, m in enumerate(moments[1:], start=1):
-        if m.n_features != first.n_features:
-            raise DataError(
-                f"moments {index} have {m.n_features} features, moments 0 have {first.n_features}; "
-                "use the same feature map for all"
-            )
-        if m._cross.shape != first._cross.shape or m._single != first._single:
-            raise DataError(
-                f"moments {index} have targets of shape {_target_shape(m)}, moments 0 of {_target_shape(first)}; "
-                "pass the same outputs for all"
-            )
-    namespace(*(m._cross for m in moments))
-
-
-def _target_shape(m: Moments) -> str:
-    return "(n,)" if m.single_output else f"(n, {m.n_outputs})"
+        return head_losses(self, heads)

@@ -11,7 +11,7 @@ import numpy as np
 from mixtune._array import Array, as_float64, count_nonfinite, is_numpy, namespace
 from mixtune.errors import DataError
 
-__all__ = ["ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
+__all__ = ["RowParts", "ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
 BLOCK_BYTES = 64 * 2**20
@@ -80,3 +80,28 @@ class ShiftedRows:
         """Features (n, p) and targets (n, D)."""
         root = self.design[:, -1:]
         return self.design[:, :-1] - root * self.origin, self.targets - root * self.level
+
+
+@dataclass(frozen=True, eq=False)
+class RowParts:
+    """Rows kept on request, where they lie and in the precision they have: nothing is copied until it is asked for.
+
+    Attributes
+    ----------
+    pairs : tuple of (U, Y)
+        Features (n_i, p) of any type of number, targets (n_i, D) in float64.
+    """
+
+    pairs: tuple[tuple[Array, Array], ...]
+
+    def load(self) -> tuple[Array, Array]:
+        """Features (n, p) and targets (n, D), in float64."""
+        whole = [(as_float64(U, what="U"), Y) for U, Y in self.pairs]
+        if len(whole) == 1:
+            return whole[0]
+        concat = namespace(whole[0][0]).concat
+        return concat([U for U, _ in whole]), concat([Y for _, Y in whole])
+
+    def outputs(self, chosen: slice) -> RowParts:
+        """The same rows with some of their targets."""
+        return RowParts(tuple((U, Y[:, chosen]) for U, Y in self.pairs))

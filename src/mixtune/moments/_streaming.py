@@ -10,34 +10,29 @@ waiting for each other, which threads inside of one small product do. Sums are a
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeAlias
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import all_finite, to_numpy
-from mixtune._checks import check_choice, check_whole
-from mixtune.data._pieces import Block
+from mixtune._checks import check_whole
+from mixtune._device import torch_device
 from mixtune.data._streams import Stream, open_stream
-from mixtune.errors import DataError, ParameterError
-from mixtune.features import FeatureMap, Identity, RandomFeatures
-from mixtune.moments._budget import DEFAULT_LIMIT, Budget, as_bytes
+from mixtune.features import FeatureMap
+from mixtune.moments._affine import Origin
+from mixtune.moments._block_sums import MomentSums
+from mixtune.moments._budget import DEFAULT_LIMIT, Budget
 from mixtune.moments._moments import Moments
+from mixtune.moments._stream_features import StreamFeatures
 
-__all__ = ["MomentSums", "Progress", "StreamFeatures", "stream_moments"]
+__all__ = ["Progress", "stream_moments"]
 
-Floats = np.ndarray[Any, Any]
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
 
 #: Blocks at work at a time: more would need more memory, or smaller blocks; further cores go to the products.
 MOST_LANES = 4
-#: Rows multiplied in float32 before their products are added in float64.
-SINGLE_ROWS = 1024
 
 
 def stream_moments(
@@ -49,6 +44,8 @@ def stream_moments(
     columns: str | Sequence[str] | None = None,
     memory_limit: int | str = DEFAULT_LIMIT,
     dtype: str = "float64",
+    origin: Origin | None = None,
+    device: str = "cpu",
     threads: int | None = None,
     progress: Progress | None = None,
     encoding: str = "utf-8",
@@ -78,6 +75,15 @@ def stream_moments(
     dtype
         Precision of the features: "float64", or "float32", where products of max(1024, p) rows are formed in float32
         and added up in float64. That is faster, with a relative error of about 1e-7 in the moments.
+    origin
+        A pair of features (p,) and targets, of a point near the rows. Moments are then those of ``[U - origin, 1]``
+        and ``Y - origin``, from which means can be taken out without loss; the constant is the last feature.
+    device
+        "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device. Blocks are read here and sent
+        there; features, products and sums are computed there, one block at a time, and the sums come back as NumPy
+        arrays. Maps that take only NumPy arrays, such as scikit-learn's, compute here, and their features are sent. The
+        blocks' features and the sums then take memory of the device; larger blocks, and so a larger ``memory_limit``,
+        keep it busier.
     threads
         How many to use; by default all cores. With more than one the map's ``transform`` is called from several
         threads at once.
@@ -104,6 +110,7 @@ def stream_moments(
     >>> moments["a"].head(ridge=0.0)
     array([2.])
     """
+    there = torch_device(device)
     stream = open_stream(
         source,
         target=target,
@@ -113,9 +120,9 @@ def stream_moments(
         separator=separator,
         decimal=decimal,
     )
-    features = StreamFeatures.of(stream, feature_map, dtype)
+    features = StreamFeatures.of(stream, feature_map, dtype, origin, there)
     threads = _cores() if threads is None else check_whole("threads", threads, least=1)
-    budget = features.budget(stream.n_outputs, memory_limit, lanes=min(threads, MOST_LANES))
+    budget = features.budget(stream.n_outputs, memory_limit, lanes=1 if there else min(threads, MOST_LANES))
     _check_known_sizes(stream, budget)
     with threadpool_limits(limits=max(1, threads // budget.lanes)), ThreadPoolExecutor(budget.lanes) as pool:
         sums, done = MomentSums(features, budget, pool), 0
@@ -131,157 +138,6 @@ def stream_moments(
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@dataclass(frozen=True, eq=False)
-class StreamFeatures:
-    """A feature map, the names of its inputs and the precision of its features."""
-
-    feature_map: FeatureMap
-    n_inputs: int
-    columns: tuple[str, ...] | None
-    dtype: str
-
-    @classmethod
-    def of(cls, stream: Stream, feature_map: FeatureMap | None, dtype: str) -> StreamFeatures:
-        """Check that the map takes the columns of a stream."""
-        check_choice("dtype", dtype, ("float64", "float32"))
-        ready = Identity(stream.n_inputs) if feature_map is None else feature_map
-        if isinstance(ready, type) or not isinstance(ready, FeatureMap):
-            raise ParameterError(
-                f"feature_map={feature_map!r} is not a feature map: it needs transform and n_features_out; "
-                "wrap fitted scikit-learn transformers in SklearnFeatures and modules in TorchFeatures"
-            )
-        known = getattr(ready, "n_inputs", None)
-        if known is not None and known != stream.n_inputs:
-            raise DataError(
-                f"the feature map takes {known} columns, the data have {stream.n_inputs}; "
-                "pass columns, the ones the map was made for"
-            )
-        if isinstance(ready, RandomFeatures) and ready.dtype != dtype:
-            ready = replace(ready, dtype=dtype)  # the same weights, rounded: no pass to convert the features
-        return cls(ready, stream.n_inputs, stream.columns, dtype)
-
-    def budget(self, n_outputs: int, memory_limit: int | str, *, lanes: int = 1) -> Budget:
-        """The sizes of blocks under a memory limit."""
-        return Budget(as_bytes(memory_limit), self.n_inputs, n_outputs, int(self.feature_map.n_features_out), lanes)
-
-    def __call__(self, X: Floats) -> Floats:
-        """The features of a block of inputs."""
-        if self.columns is not None and hasattr(self.feature_map, "transform_named"):
-            U = self.feature_map.transform_named(X, self.columns)
-        else:
-            U = self.feature_map.transform(X)
-        U = np.asarray(to_numpy(U), dtype=self.dtype)
-        if U.shape != (len(X), self.feature_map.n_features_out):
-            raise DataError(
-                f"feature_map made features of shape {U.shape} from {len(X)} rows; "
-                f"it says that it makes {self.feature_map.n_features_out} of each row"
-            )
-        return U
-
-
-@dataclass(eq=False)
-class MomentSums:
-    """Moments of domains whose rows come in blocks, in any order; computed in the threads of ``pool``, if there is one.
-
-    Examples
-    --------
-    >>> stream = open_stream((np.ones((5, 1)), np.arange(5.0)), domain=["a", "b", "a", "a", "b"])
-    >>> features = StreamFeatures.of(stream, None, "float64")
-    >>> sums = MomentSums(features, features.budget(1, "1 MB"))
-    >>> for block in stream.blocks(2):
-    ...     sums.add(block)
-    >>> {name: moments.count for name, moments in sums.finish().items()}
-    {'a': 3, 'b': 2}
-    """
-
-    features: StreamFeatures
-    budget: Budget
-    pool: ThreadPoolExecutor | None = None
-    _flying: deque[tuple[str, Future[Moments]]] = field(default_factory=deque)
-    _totals: dict[str, Moments | None] = field(default_factory=dict)
-    _waiting: dict[str, list[tuple[Floats, Floats]]] = field(default_factory=dict)
-    _counts: dict[str, int] = field(default_factory=dict)
-    _held: int = 0
-
-    def add(self, block: Block) -> None:
-        """Take a block of rows."""
-        for name, X, y in block.by_domain():
-            self._totals.setdefault(name, None)
-            self._waiting.setdefault(name, []).append((X, y))
-            self._counts[name] = self._counts.get(name, 0) + len(X)
-            while self._counts.get(name, 0) >= self.budget.block_rows:
-                self._flush(name)
-        while self._counts and sum(self._counts.values()) > self.budget.waiting_rows:
-            self._flush(max(self._counts, key=lambda name: self._counts[name]))
-
-    def finish(self) -> dict[str, Moments]:
-        """Add the rows that still wait, and hand the moments over."""
-        for name in list(self._waiting):
-            while self._counts.get(name):
-                self._flush(name)
-        while self._flying:
-            self._land()
-        if not self._totals:
-            raise DataError("the source has no rows")
-        return {name: total for name, total in self._totals.items() if total is not None}
-
-    def _flush(self, name: str) -> None:
-        """Send one block of waiting rows on its way into moments."""
-        parts = self._waiting.pop(name)
-        X, y = parts[0] if len(parts) == 1 else (np.concatenate(side) for side in zip(*parts, strict=True))
-        size = min(len(X), self.budget.block_rows)
-        if size < len(X):
-            self._waiting[name] = [(X[size:], y[size:])]
-        self._counts[name] = len(X) - size
-        if not self._counts[name]:
-            del self._counts[name]
-        if self.pool is None:
-            self._count(name, self._compute(X[:size], y[:size]))
-            return
-        # One block more than lanes: as inputs, which are small, it waits for the next thread that is free.
-        while len(self._flying) > self.budget.lanes:
-            self._land()
-        self._flying.append((name, self.pool.submit(self._compute, X[:size], y[:size])))
-
-    def _compute(self, X: Floats, y: Floats) -> Moments:
-        U, y = self.features(X), np.asarray(y, dtype=np.float64)
-        return _single_precision(U, y) if U.dtype == np.float32 else Moments.from_rows(U, y)
-
-    def _land(self) -> None:
-        name, future = self._flying.popleft()
-        self._count(name, future.result())
-
-    def _count(self, name: str, part: Moments) -> None:
-        before = self._totals[name]
-        total = part if before is None else before + part
-        self._held += _bytes(total) - (0 if before is None else _bytes(before))
-        self.budget.check_sums(self._held, len(self._totals))
-        self._totals[name] = total
-
-
-def _single_precision(U: Floats, y: Floats) -> Moments:
-    """Moments of float32 features: products of a few rows in float32, their sums in float64."""
-    if len(U) < U.shape[1]:
-        return Moments.from_rows(U, y)
-    targets = y if y.ndim == 2 else y[:, None]
-    gram, cross = np.zeros((U.shape[1],) * 2), np.zeros((U.shape[1], targets.shape[1]))
-    step = max(SINGLE_ROWS, U.shape[1])
-    with np.errstate(all="ignore"):  # what is not finite is diagnosed below
-        for begin in range(0, len(U), step):
-            rows = U[begin : begin + step]
-            gram += rows.T @ rows
-            cross += rows.T.astype(np.float64) @ targets[begin : begin + step]
-        square = np.sum(targets**2, axis=0)
-    if not (all_finite(np.diagonal(gram)) and all_finite(cross) and all_finite(square)):
-        Moments.from_rows(U, y)  # names what is not finite, if it is the rows
-        raise DataError('the squares of the features overflow float32; pass dtype="float64" or scale the features')
-    return Moments._make(len(U), y.ndim == 1, gram=gram, cross=cross, square=square, rows=None)
-
-
-def _bytes(moments: Moments) -> int:
-    return 8 * moments.n_features * (moments.n_features if moments.rows is None else moments.count)
 
 
 def _check_known_sizes(stream: Stream, budget: Budget) -> None:

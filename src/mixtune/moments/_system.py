@@ -4,9 +4,10 @@ With X the stacked rows and T the stacked targets, everything the method asks of
 
     A = X'X,   b = X'T,   c = |T|^2:    loss(theta) = |T - X theta|^2 = c - 2 <b, theta> + <theta, A theta>.
 
-:class:`GramSystem` keeps (A, b, c): p x p, however many rows went in. :class:`RowSystem` keeps (X, T) while there are
-fewer rows than features and works with the n x n matrix X X' instead (the dual). Both answer the same four questions,
-so callers need not know which one they hold.
+:class:`GramSystem` keeps (A, b, c): p x p, however many rows went in. :class:`RowSystem` keeps (X, T), mostly while
+there are fewer rows than features, and works with the n x n matrix X X' instead (the dual). Both answer the same
+questions, so callers need not know which one they hold; and both can leave the matrix unfactored and walk to the
+solution by products with it, where that is cheaper or all that memory allows.
 """
 
 from __future__ import annotations
@@ -15,32 +16,27 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
-from mixtune._array import (
-    Array,
-    add_to_diagonal,
-    cholesky,
-    cholesky_solve,
-    namespace,
-    one_norm,
-    reciprocal_condition,
-    row_gram,
+from mixtune._array import Array, column_gram, namespace, row_gram
+from mixtune.errors import ConvergenceError
+from mixtune.moments._cost import (
+    AUTO,
+    CONJUGATE_GRADIENTS,
+    DUAL,
+    EIGENBASIS,
+    PRIMAL,
+    USUAL_STEPS,
+    Cost,
+    SolverOptions,
+    SolveStats,
+    gram_costs,
+    plan,
+    row_costs,
 )
+from mixtune.moments._factored import EPSILON, Eigenbasis, solve_definite
+from mixtune.moments._iterative import MOST_STEPS, Step, iterate
+from mixtune.moments._nystroem import Sketch
 
-__all__ = ["Eigenbasis", "GramSystem", "RowSystem", "System"]
-
-EPSILON = 2.0**-52
-
-
-@dataclass(frozen=True, eq=False)
-class Eigenbasis:
-    """The non-zero part of A's spectrum: ``A = sum_k values[k] vectors[:, k] vectors[:, k]'``."""
-
-    values: Array
-    vectors: Array
-
-    def solve(self, shift: float, rhs: Array) -> Array:
-        """``(A + shift)^+ rhs`` for ``rhs`` in the range of A: one ridge solve for O(p^2), for any shift >= 0."""
-        return self.vectors @ ((self.vectors.T @ rhs) / (self.values[:, None] + shift))
+__all__ = ["EPSILON", "Eigenbasis", "GramSystem", "RowSystem", "System"]
 
 
 class System(ABC):
@@ -62,9 +58,46 @@ class System(ABC):
     def column_losses(self, columns: Array, outputs: int) -> Array:
         """:meth:`loss` of many thetas at once: k of them side by side, (p, k D) -> (k,)."""
 
-    @abstractmethod
     def step(self, theta: Array, shift: float) -> Array:
         """``(A + shift I)^{-1} (b - A theta)``; the minimum-norm step where that matrix is singular."""
+        return self.ridge_step(theta, shift).delta
+
+    def ridge_step(self, theta: Array, shift: float, options: SolverOptions = AUTO) -> Step:
+        """:meth:`step` by the cheapest way that fits into memory, or the one asked for, and how it went."""
+        first, *rest = plan(self.costs(), options, shift=shift, like=theta)
+        if first.method != CONJUGATE_GRADIENTS:
+            return self._factored_step(theta, shift, first)
+        if not rest:
+            return iterate(self, theta, shift, options)
+        # A walk that takes as long as the factorisation would have taken is given up for it.
+        most_steps = min(MOST_STEPS, int(USUAL_STEPS * rest[0].work / first.work))
+        try:
+            return iterate(self, theta, shift, options, most_steps=most_steps)
+        except ConvergenceError:
+            return self._factored_step(theta, shift, rest[0])
+
+    @abstractmethod
+    def costs(self) -> tuple[Cost, ...]:
+        """What each way of solving takes here."""
+
+    @abstractmethod
+    def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
+        """The step by a factorisation."""
+
+    @cached_property
+    def sketch(self) -> Sketch:
+        """The strong directions of A found so far, for conjugate gradients; good for any shift."""
+        return Sketch(self.apply, self.zero)
+
+    @property
+    @abstractmethod
+    def entries(self) -> int:
+        """Numbers read for a product with A, at four operations each and output."""
+
+    @property
+    @abstractmethod
+    def target_square(self) -> float:
+        """``c = |T|^2``, over all outputs."""
 
     @abstractmethod
     def eigenbasis(self) -> Eigenbasis:
@@ -119,10 +152,23 @@ class GramSystem(System):
         losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
         return xp.maximum(losses, xp.zeros_like(losses))  # NaN, from heads that overflow, stays
 
-    def step(self, theta: Array, shift: float) -> Array:
+    @property
+    def entries(self) -> int:
+        return int(self.gram.shape[0]) ** 2 // 2
+
+    @property
+    def target_square(self) -> float:
+        return float(namespace(self.square).sum(self.square))
+
+    def costs(self) -> tuple[Cost, ...]:
+        return gram_costs(*self.cross.shape)
+
+    def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
         rhs = self.gradient(theta)
-        solved = _solve_definite(self.gram, shift, rhs, self.summed)
-        return solved if solved is not None else self.eigenbasis().solve(shift, rhs)
+        solved = solve_definite(self.gram, shift, rhs, self.summed)
+        if solved is not None:
+            return Step(solved, SolveStats(PRIMAL, cost.flops, cost.bytes))
+        return Step(self.eigenbasis().solve(shift, rhs), SolveStats(EIGENBASIS, cost.flops, cost.bytes))
 
     @cached_property
     def _eigenbasis(self) -> Eigenbasis:
@@ -137,7 +183,7 @@ class GramSystem(System):
 
 @dataclass(frozen=True, eq=False)
 class RowSystem(System):
-    """``rows`` (n, p) and ``targets`` (n, D) with n < p."""
+    """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p."""
 
     rows: Array
     targets: Array
@@ -164,14 +210,50 @@ class RowSystem(System):
         squares = xp.sum((targets - self.rows @ columns) ** 2, axis=0)
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
-    def step(self, theta: Array, shift: float) -> Array:
-        residual = self.targets - self.rows @ theta
-        dual = _solve_definite(row_gram(self.rows), shift, residual)
+    @property
+    def entries(self) -> int:
+        n, p = self.shape
+        return n * p
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and features."""
+        return int(self.rows.shape[0]), int(self.rows.shape[1])
+
+    @property
+    def target_square(self) -> float:
+        return float(namespace(self.targets).sum(self.targets**2))
+
+    def costs(self) -> tuple[Cost, ...]:
+        return row_costs(*self.shape, int(self.targets.shape[1]))
+
+    def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
+        if cost.method == PRIMAL:
+            return self._primal._factored_step(theta, shift, cost)
+        residual = self._left_over(theta)
+        dual = solve_definite(self._row_gram(), shift, residual)
         if dual is not None:
-            return self.rows.T @ dual
+            return Step(self._combined(dual), SolveStats(DUAL, cost.flops, cost.bytes))
         left, singular, right = self._svd
         filtered = (left.T @ residual) * (singular / (singular**2 + shift))[:, None]
-        return right.T @ filtered
+        return Step(right.T @ filtered, SolveStats(EIGENBASIS, cost.flops, cost.bytes))
+
+    def _left_over(self, theta: Array) -> Array:
+        """``T - X theta``."""
+        return self.targets - self.rows @ theta
+
+    def _row_gram(self) -> Array:
+        """``X X'``, of which the lower triangle will be read."""
+        return row_gram(self.rows)
+
+    def _combined(self, dual: Array) -> Array:
+        """``X' dual``."""
+        return self.rows.T @ dual
+
+    @cached_property
+    def _primal(self) -> GramSystem:
+        xp = namespace(self.rows)
+        return GramSystem(column_gram(self.rows), self.rows.T @ self.targets, xp.sum(self.targets**2, axis=0))
 
     @cached_property
     def _svd(self) -> tuple[Array, Array, Array]:
@@ -183,20 +265,3 @@ class RowSystem(System):
     def eigenbasis(self) -> Eigenbasis:
         _, singular, right = self._svd
         return Eigenbasis(singular**2, right.T)
-
-
-def _solve_definite(matrix: Array, shift: float, rhs: Array, summed: float = 0.0) -> Array | None:
-    """``(matrix + shift I)^{-1} rhs`` by Cholesky, or None where rounding leaves the matrix singular.
-
-    Only the lower triangle of ``matrix`` is read.
-    """
-    noise = 1e3 * matrix.shape[0] * EPSILON
-    scale = float(namespace(matrix).max(namespace(matrix).linalg.diagonal(matrix)))
-    factor = cholesky(add_to_diagonal(matrix, shift), overwrite=True)
-    if factor is None:
-        return None
-    # A shift well above rounding settles it; otherwise ask how close to singular the matrix is.
-    blur = max(summed / scale, 1.0) if scale > 0 else 1.0
-    if shift <= noise * blur * scale and reciprocal_condition(one_norm(matrix) + shift, factor) < noise * blur:
-        return None
-    return cholesky_solve(factor, rhs)

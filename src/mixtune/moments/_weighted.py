@@ -9,8 +9,11 @@ import numpy as np
 
 from mixtune._array import Array, column_gram, is_numpy, namespace
 from mixtune.errors import ParameterError
+from mixtune.moments._cost import AUTO, CONJUGATE_GRADIENTS, plan, row_costs
 from mixtune.moments._moments import Moments, check_alike
-from mixtune.moments._system import GramSystem, RowSystem, System
+from mixtune.moments._parts import Part, row_system, stack
+from mixtune.moments._rows import RowParts
+from mixtune.moments._system import GramSystem, System
 
 __all__ = ["weighted_system"]
 
@@ -25,7 +28,8 @@ MANY_GROUPS, SLAB_PRODUCT = 64, 250_000
 def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -> System:
     """``sum_i w_i`` of the datasets' normal equations; datasets of weight zero are not touched.
 
-    The dual form is chosen while all rows with positive weight are at hand and fewer than the features.
+    While all rows with positive weight are at hand, they are used as they are where they are fewer than the features,
+    were kept on request, or are so many and so wide that a matrix of features by features would cost too much.
     """
     check_alike(moments)
     active = [(m, float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
@@ -33,8 +37,8 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
         raise ParameterError("all weights are zero; at least one dataset must count")
     first = active[0][0]
     xp = namespace(first._cross)
-    if all(m.keeps_rows for m, _ in active) and sum(m.count for m, _ in active) < first.n_features:
-        return RowSystem(*_stack(xp, [_weighted_rows(m, w) for m, w in active]))
+    if all(m.keeps_rows for m, _ in active) and _prefers_rows([m for m, _ in active]):
+        return row_system([Part(U, Y, w) for m, w in active for U, Y in m.parts])
     if len(active) == 1 and active[0][1] == 1.0:  # nothing to add up, nothing to copy
         return GramSystem(first.gram, first._cross, first._square, first._summed)
     cross = sum(w * m._cross for m, w in active)
@@ -42,14 +46,23 @@ def weighted_system(moments: Sequence[Moments], weights: np.ndarray[Any, Any]) -
     gram = xp.zeros((first.n_features,) * 2, dtype=xp.float64, device=first._cross.device)
     unsummed = []
     for m, w in active:
-        if not m.keeps_rows or "gram" in m.__dict__:
+        if not m.keeps_rows or "gram" in m.__dict__ or isinstance(m._kept, RowParts):
             gram += m.gram if w == 1.0 else w * m.gram
         else:
             unsummed.append((m, w))
     for group in _groups(unsummed, max(4 * first.n_features, GROUP_ENTRIES // first.n_features)):
-        U, _ = _stack(xp, [_weighted_rows(m, w) for m, w in group])
+        U, _ = stack([Part(*pair, w) for m, w in group for pair in m.parts])
         gram += _slab_gram(U) if len(unsummed) >= MANY_GROUPS and _slab(U) >= 8 else column_gram(U)
     return GramSystem(gram, cross, square, max(w * m._summed for m, w in active))
+
+
+def _prefers_rows(moments: Sequence[Moments]) -> bool:
+    """Whether rows describe the sum of these better than a Gram matrix: few of them, kept on request, or very wide."""
+    first, count = moments[0], sum(m.count for m in moments)
+    if count < first.n_features or any(isinstance(m._kept, RowParts) for m in moments):
+        return True
+    ways = plan(row_costs(count, first.n_features, first.n_outputs), AUTO, shift=1.0, like=first._cross)
+    return ways[0].method == CONJUGATE_GRADIENTS
 
 
 def _slab(U: Array) -> int:
@@ -64,19 +77,6 @@ def _slab_gram(U: Array) -> Array:
     slabs = U[:whole].reshape(-1, slab, U.shape[1])
     gram = np.matmul(slabs.transpose(0, 2, 1), slabs).sum(axis=0) + U[whole:].T @ U[whole:]
     return (gram + gram.T) / 2
-
-
-def _weighted_rows(m: Moments, w: float) -> tuple[Array, Array, float]:
-    rows = m.rows
-    assert rows is not None
-    return rows[0], rows[1], w
-
-
-def _stack(xp: Any, rows: Sequence[tuple[Array, Array, float]]) -> tuple[Array, Array]:
-    """All rows and targets on top of each other, each dataset scaled by the root of its weight."""
-    if len(rows) == 1 and rows[0][2] == 1.0:
-        return rows[0][0], rows[0][1]
-    return xp.concat([w**0.5 * U for U, _, w in rows]), xp.concat([w**0.5 * Y for _, Y, w in rows])
 
 
 def _groups(entries: list[tuple[Moments, float]], size: int) -> Iterator[list[tuple[Moments, float]]]:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mixtune._array import Array, match, namespace, to_numpy
 from mixtune._checks import check_nonnegative
 from mixtune.errors import ParameterError
 from mixtune.moments import Moments
+from mixtune.options._runs import RunStage
 from mixtune.regret import RegretProblem, solve
+from mixtune.regret._schedule import Schedule
 from mixtune.selection import loo_ridge
-from mixtune.weights import WassersteinWeights, WeightRule
+from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule
 
 __all__ = ["ContinuationModel", "Joint", "Local", "MeanOfLocals", "Stage", "Transfer", "TunedLocal"]
 
@@ -50,7 +54,8 @@ class Stage:
     def heads(self, ridge: float) -> Floats:
         """Local heads of every dataset for every model's values, (N, p, models)."""
         if ridge not in self._heads:
-            self._heads[ridge] = np.stack([m.head(ridge) for m in self.moments])
+            heads = [m.head(ridge) for m in self.moments]
+            self._heads[ridge] = namespace(*heads).stack(heads)
         return self._heads[ridge]
 
     def joint(self, subset: tuple[int, ...], ridge: float) -> Floats:
@@ -75,6 +80,19 @@ class ContinuationModel(ABC):
     def fit(self, stage: Stage, model: int) -> Floats:
         """Coefficients (p,) from the stage's features and column ``model`` of its values."""
 
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        """:meth:`fit` for several runs at once, (runs, p).
+
+        By default run by run, in NumPy and threads: for models whose work is not linear algebra alone.
+        """
+
+        def fit_one(rows: tuple[list[Floats], list[Floats]]) -> Floats:
+            return self.fit(Stage(*rows, stage.focal), model)
+
+        with ThreadPoolExecutor() as threads:
+            found = list(threads.map(fit_one, stage.fetched))
+        return match(np.stack(found), stage.features[0])
+
 
 @dataclass(frozen=True)
 class Local(ContinuationModel):
@@ -85,9 +103,16 @@ class Local(ContinuationModel):
     name: str
 
     def fit(self, stage: Stage, model: int) -> Floats:
-        if self.dataset < len(stage.features):
-            return stage.heads(self.ridge)[self.dataset, :, model]
-        raise ParameterError(f"there is no dataset {self.dataset}; there are {len(stage.features)}")
+        self._check(len(stage.features))
+        return stage.heads(self.ridge)[self.dataset, :, model]
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        self._check(len(stage.features))
+        return stage.heads(self.ridge)[:, self.dataset, :, model]
+
+    def _check(self, count: int) -> None:
+        if self.dataset >= count:
+            raise ParameterError(f"there is no dataset {self.dataset}; there are {count}")
 
 
 @dataclass(frozen=True)
@@ -105,9 +130,9 @@ class TunedLocal(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Floats:
         U, y = stage.features[self.dataset], stage.values[self.dataset][:, model]
         few = slice(0, self.choice_rows)
-        choice = loo_ridge(U[few], y[few], self.ridges)
+        choice = loo_ridge(to_numpy(U[few]), to_numpy(y[few]), self.ridges)
         if len(U) <= self.choice_rows:
-            return choice.coef
+            return match(choice.coef, U)
         # The ridge itself carries over: it answers to noise and signal, not to the number of rows.
         return stage.single(self.dataset, model).head(choice.ridge)
 
@@ -120,7 +145,10 @@ class MeanOfLocals(ContinuationModel):
     name: str = "MLO"
 
     def fit(self, stage: Stage, model: int) -> Floats:
-        return stage.heads(self.ridge)[:, :, model].mean(axis=0)
+        return namespace(stage.features[0]).mean(stage.heads(self.ridge)[:, :, model], axis=0)
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        return namespace(stage.features[0]).mean(stage.heads(self.ridge)[..., model], axis=1)
 
 
 @dataclass(frozen=True)
@@ -133,6 +161,9 @@ class Joint(ContinuationModel):
 
     def fit(self, stage: Stage, model: int) -> Floats:
         return stage.joint(self.subset, self.ridge)[:, model]
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        return stage.joint(self.subset, self.ridge)[..., model]
 
 
 @dataclass(frozen=True)
@@ -165,11 +196,19 @@ class Transfer(ContinuationModel):
             stability=self.stability,
             horizon=self.horizon,
         )
-        return np.asarray(solve(problem).coef)
+        return solve(problem).coef
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        if not isinstance(self.weights, PredictiveWeights):
+            return super().fit_runs(stage, model)
+        rho = Schedule(self.transfer, self.stability, self.horizon).rho
+        found = stage.transfer(model, ridge=self.ridge, sharing=self.weights.sharing, rho=rho)
+        return super().fit_runs(stage, model) if found is None else found
 
     def _weigh(self, stage: Stage, model: int, moments: list[Moments], heads: Floats) -> Any:
         if not isinstance(self.weights, WassersteinWeights):
             return self.weights.weigh(moments=moments, heads=heads, focal=stage.focal)
         few = slice(0, self.distance_rows)
-        clouds = [np.column_stack([U[few], Y[few, model]]) for U, Y in zip(stage.features, stage.values)]
+        rows = [(to_numpy(U[few]), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values)]
+        clouds = [np.column_stack(pair) for pair in rows]
         return self.weights.weigh_clouds(clouds, focal=stage.focal, counts=[len(U) for U in stage.features])

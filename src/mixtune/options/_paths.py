@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Array, as_float64, count_nonfinite, match, namespace, to_numpy
 from mixtune.errors import DataError
 from mixtune.options._grid import TimeGrid
 
@@ -18,7 +19,7 @@ Floats = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class PathData:
-    """Paths of one market regime.
+    """Paths of one market regime; with one more axis in front, those of several runs side by side.
 
     Attributes
     ----------
@@ -46,7 +47,8 @@ class PathData:
         hidden: Floats | None = None,
     ) -> PathData:
         """Check paths against the grid and discount their payoffs."""
-        prices = np.asarray(prices, dtype=np.float64)
+        prices = as_float64(prices, what=f'paths "{name}"')
+        xp = namespace(prices)
         if prices.ndim == 2:
             prices = prices[:, :, None]
         if prices.ndim != 3 or prices.shape[0] == 0:
@@ -56,15 +58,15 @@ class PathData:
                 f'paths "{name}" have {prices.shape[1]} points in time, the grid has {grid.n_dates + 1} '
                 f"(the start and {grid.n_dates} dates); use a grid with {prices.shape[1] - 1} dates"
             )
-        bad = int(np.sum(~np.isfinite(prices)))
+        bad = count_nonfinite(prices)
         if bad:
             raise DataError(f'paths "{name}" must be finite; {bad} values are NaN or infinite')
-        payoffs = np.asarray(payoff(prices), dtype=np.float64) * grid.discount
-        if payoffs.shape != prices.shape[:2] or not np.all(np.isfinite(payoffs)):
+        payoffs = match(payoff(prices), prices) * match(grid.discount, prices)
+        if payoffs.shape != prices.shape[:2] or count_nonfinite(payoffs):
             raise DataError(f'the payoff of paths "{name}" must be one finite number per path and date')
-        if payoffs.min() < 0:
+        if float(xp.min(payoffs)) < 0:
             raise DataError(
-                f'the payoff of paths "{name}" is negative at {int(np.sum(payoffs < 0))} points; '
+                f'the payoff of paths "{name}" is negative at {int(xp.sum(payoffs < 0))} points; '
                 "nobody has to exercise, so return max(payoff, 0)"
             )
         return cls(name, prices, payoffs, hidden)
@@ -72,22 +74,38 @@ class PathData:
     @classmethod
     def joined(cls, parts: Sequence[PathData]) -> PathData:
         """Several sets of paths of one market as one."""
-        hidden = None if parts[0].hidden is None else np.concatenate([p.hidden for p in parts if p.hidden is not None])
-        prices, payoffs = (np.concatenate([getattr(p, name) for p in parts]) for name in ("prices", "payoffs"))
-        return cls(parts[0].name, prices, payoffs, hidden)
+        return parts[0]._changed(lambda name: namespace(parts[0].prices).concat([getattr(p, name) for p in parts]))
+
+    def in_runs(self, runs: int) -> PathData:
+        """The paths cut into equal runs, one after the other, that lie side by side on a first axis."""
+        return self._changed(lambda name: getattr(self, name).reshape(runs, -1, *getattr(self, name).shape[1:]))
 
     def __len__(self) -> int:
-        return len(self.prices)
+        """Number of paths (of each run)."""
+        return int(self.payoffs.shape[-2])
+
+    @property
+    def runs(self) -> int | None:
+        """How many runs lie side by side; None for the paths of a single one."""
+        return int(self.payoffs.shape[0]) if self.payoffs.ndim == 3 else None
 
     @property
     def n_dates(self) -> int:
-        return int(self.prices.shape[1]) - 1
+        return int(self.payoffs.shape[-1]) - 1
 
     @property
     def n_assets(self) -> int:
-        return int(self.prices.shape[2])
+        return int(self.prices.shape[-1])
 
     def take(self, rows: Any) -> PathData:
-        """Some of the paths, by slice or indices."""
-        hidden = None if self.hidden is None else self.hidden[rows]
-        return PathData(self.name, self.prices[rows], self.payoffs[rows], hidden)
+        """Some of the paths (of each run), by slice or indices."""
+        where = rows if self.runs is None else (slice(None), rows)
+        return self._changed(lambda name: getattr(self, name)[where])
+
+    def fetched(self) -> PathData:
+        """The same paths in NumPy."""
+        return self._changed(lambda name: to_numpy(getattr(self, name)))
+
+    def _changed(self, change: Callable[[str], Array]) -> PathData:
+        hidden = None if self.hidden is None else change("hidden")
+        return PathData(self.name, change("prices"), change("payoffs"), hidden)

@@ -1,8 +1,8 @@
 """What an option pays when exercised: a function of the prices at that moment.
 
 Payoffs are frozen objects that take prices with assets on the last axis, (..., assets), and return one amount for each
-of the rest, (...), not discounted. A function of one's own becomes one by :class:`CustomPayoff`, which checks what it
-returns.
+of the rest, (...), not discounted, in the array library of the prices. A function of one's own becomes one by
+:class:`CustomPayoff`, which checks what it returns.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mixtune._array import as_float64, is_numpy, match, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative
 from mixtune.errors import DataError, ParameterError
 
@@ -74,7 +75,11 @@ class Vanilla(Payoff):
         """The number that is compared with the strike."""
 
     def __call__(self, prices: ArrayLike) -> Floats:
-        amounts = np.asarray(self.underlying(_as_prices(prices)) - self.strike)
+        array = _as_prices(prices)
+        amounts = self.underlying(array) - self.strike
+        if not is_numpy(array):
+            return namespace(array).clip(self.sign * amounts, 0.0)
+        amounts = np.asarray(amounts)
         if self.sign < 0:
             np.negative(amounts, out=amounts)
         return np.maximum(amounts, 0.0, out=amounts)
@@ -125,7 +130,7 @@ class MaxCall(Vanilla):
 
     @staticmethod
     def underlying(prices: Floats) -> Floats:
-        return _over_assets(np.maximum, prices)
+        return _over_assets("maximum", prices)
 
 
 class MinPut(Vanilla):
@@ -141,7 +146,7 @@ class MinPut(Vanilla):
 
     @staticmethod
     def underlying(prices: Floats) -> Floats:
-        return _over_assets(np.minimum, prices)
+        return _over_assets("minimum", prices)
 
 
 class BasketCall(Vanilla):
@@ -157,7 +162,7 @@ class BasketCall(Vanilla):
 
     @staticmethod
     def underlying(prices: Floats) -> Floats:
-        return _over_assets(np.add, prices) / prices.shape[-1]
+        return _over_assets("add", prices) / prices.shape[-1]
 
 
 class BasketPut(Vanilla):
@@ -173,7 +178,7 @@ class BasketPut(Vanilla):
 
     @staticmethod
     def underlying(prices: Floats) -> Floats:
-        return _over_assets(np.add, prices) / prices.shape[-1]
+        return _over_assets("add", prices) / prices.shape[-1]
 
 
 class GeometricBasketPut(Vanilla):
@@ -189,13 +194,14 @@ class GeometricBasketPut(Vanilla):
 
     @staticmethod
     def underlying(prices: Floats) -> Floats:
-        if np.any(prices < 0):
+        xp = namespace(prices)
+        if bool(xp.any(prices < 0)):
             raise DataError(
-                f"{int(np.sum(prices < 0))} prices are negative and have no geometric mean; "
+                f"{int(xp.sum(prices < 0))} prices are negative and have no geometric mean; "
                 "use basket-put, or a scheme with positive prices"
             )
         with np.errstate(divide="ignore"):  # a price of zero makes the mean zero
-            return np.exp(_over_assets(np.add, np.log(prices)) / prices.shape[-1])
+            return xp.exp(_over_assets("add", xp.log(prices)) / prices.shape[-1])
 
 
 #: The payoffs known by name.
@@ -247,7 +253,8 @@ class CustomPayoff(Payoff):
             raise ParameterError(f"a payoff is named by a text that is not empty, not by {self.name!r}")
 
     def __call__(self, prices: ArrayLike) -> Floats:
-        given = _as_prices(prices)
+        array = _as_prices(prices)
+        given = to_numpy(array)  # what one's own functions know
         try:
             amounts = np.array(self.function(given), dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -260,11 +267,11 @@ class CustomPayoff(Payoff):
         bad = int(amounts.size - np.count_nonzero(np.isfinite(amounts)))
         if bad:
             raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite amounts out of {amounts.size}')
-        return amounts
+        return match(amounts, array)
 
 
 def _as_prices(prices: ArrayLike) -> Floats:
-    array = np.asarray(prices, dtype=np.float64)
+    array = as_float64(prices, what="prices")
     if array.ndim == 0 or array.shape[-1] == 0:
         raise DataError(f"prices need their assets on the last axis, (..., assets); got shape {array.shape}")
     return array
@@ -278,8 +285,9 @@ def _single(prices: Floats, name: str, instead: str) -> Floats:
     return prices[..., 0]
 
 
-def _over_assets(combine: np.ufunc, prices: Floats) -> Floats:
-    """Combine the assets of every price vector."""
+def _over_assets(combine: str, prices: Floats) -> Floats:
+    """Combine the assets of every price vector by "maximum", "minimum" or "add"."""
+    xp = namespace(prices)
     if prices.shape[-1] > FEW_ASSETS:
-        return np.asarray(combine.reduce(prices, axis=-1))
-    return np.asarray(reduce(combine, (prices[..., asset] for asset in range(prices.shape[-1]))))
+        return {"maximum": xp.max, "minimum": xp.min, "add": xp.sum}[combine](prices, axis=-1)
+    return reduce(getattr(xp, combine), (prices[..., asset] for asset in range(prices.shape[-1])))

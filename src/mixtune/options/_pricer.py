@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import to_numpy
 from mixtune._checks import check_choice, check_whole
+from mixtune._device import check_device
 from mixtune.errors import ParameterError
 from mixtune.options._assemble import Clock, assemble
 from mixtune.options._boundary import exercise_region
@@ -54,6 +56,7 @@ def price(
     upper_paths: int = 1000,
     inner_paths: int = 200,
     greeks: bool = False,
+    device: str | None = None,
     seed: int,
     progress: Callable[[str], None] | None = None,
 ) -> PriceResult:
@@ -89,6 +92,9 @@ def price(
         Whether to compute the dual upper bound, and with how many outer and inner paths.
     greeks : bool
         Delta and vega by common random numbers.
+    device : str, optional
+        A PyTorch device, "cuda" or "cpu", for paths, features, regressions and evaluation; by default NumPy. The
+        normals are the same, so the price is the same up to rounding. Bounds and Greeks are computed in NumPy.
     seed : int
     progress : callable, optional
         Called with the name of each stage as it starts.
@@ -114,6 +120,7 @@ def price(
         raise ParameterError(f"sobol needs at least {2 * SCRAMBLINGS} paths for its standard error; got {paths}")
     if sobol and antithetic:
         raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
+    check_device(device)
     paper = preset == "paper"
     observe_hidden = observe_hidden and not paper
     drawn = "antithetic" if antithetic else "sobol" if sobol else "independent"
@@ -121,7 +128,12 @@ def price(
     train_seed, price_seed, upper_seed = np.random.SeedSequence(check_whole("seed", seed)).spawn(3)
 
     def draw(
-        market: Process, count: int, stream: np.random.SeedSequence, antithetic: bool = False, sobol: bool = False
+        market: Process,
+        count: int,
+        stream: np.random.SeedSequence,
+        antithetic: bool = False,
+        sobol: bool = False,
+        device: str | None = None,
     ) -> PathData:
         return simulate(
             market,
@@ -132,19 +144,20 @@ def price(
             hidden=observe_hidden,
             antithetic=antithetic,
             sobol=sobol,
+            device=device,
         )
 
-    def fresh(market: Process) -> PathData:
+    def fresh(market: Process, device: str | None = None) -> PathData:
         """Evaluation paths; the same normals whatever the market, for Greeks."""
         if not sobol:
-            return draw(market, paths, price_seed, antithetic)
+            return draw(market, paths, price_seed, antithetic, device=device)
         counts = [len(part) for part in np.array_split(np.empty(paths), SCRAMBLINGS)]
         streams = np.random.SeedSequence(entropy=price_seed.entropy, spawn_key=price_seed.spawn_key).spawn(SCRAMBLINGS)
-        return PathData.joined([draw(market, n, s, sobol=True) for n, s in zip(counts, streams)])
+        return PathData.joined([draw(market, n, s, sobol=True, device=device) for n, s in zip(counts, streams)])
 
     with clock("simulate"):
-        training = draw(process, training_paths, train_seed)
-        evaluation = fresh(process)
+        training = draw(process, training_paths, train_seed, device=device)
+        evaluation = fresh(process, device)
     with clock("train"):
         model: ContinuationModel = Local(0, 2.0, "LO-1") if paper else TunedLocal(0, method)
         state = _state_map(method, paper, width, degree, seed).fitted([training])
@@ -152,7 +165,8 @@ def price(
             [training], [model], state=state, in_the_money=in_the_money and not paper, only_positive=not paper
         )
     with clock("evaluate"):
-        flows, dates = policy.cash_flows(evaluation)
+        flows, dates = (to_numpy(found) for found in policy.cash_flows(evaluation))
+        training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
         immediate = float(evaluation.payoffs[0, 0]) > float(flows.mean())
     bound = None
     if upper:
@@ -194,6 +208,7 @@ def price(
         "observe_hidden": observe_hidden,
         "antithetic": antithetic,
         "sobol": sobol,
+        "device": device or "cpu",
         "upper_paths": upper_paths if upper else None,
         "inner_paths": inner_paths if upper else None,
     }
@@ -214,9 +229,10 @@ def simulate(
     hidden: bool = True,
     antithetic: bool = False,
     sobol: bool = False,
+    device: str | None = None,
 ) -> PathData:
-    """Paths of a process as the pricer wants them."""
-    prices, observed = process.sample_with_hidden(paths, grid, rng, antithetic=antithetic, sobol=sobol)
+    """Paths of a process as the pricer wants them, in NumPy or on a device."""
+    prices, observed = process.sample_with_hidden(paths, grid, rng, antithetic=antithetic, sobol=sobol, device=device)
     return PathData.build(name, prices, grid=grid, payoff=payoff, hidden=observed if hidden else None)
 
 

@@ -8,6 +8,7 @@ scaling only, and then frozen.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mixtune._array import match, namespace, to_numpy
 from mixtune._checks import check_positive, check_whole
 from mixtune.features import RandomFeatures
 from mixtune.options._paths import PathData
@@ -55,14 +57,14 @@ class DateByDate(ABC):
 
 def inputs(data: PathData, date: int) -> Floats:
     """Prices, discounted payoff and hidden state at a date, (paths, k)."""
-    hidden = None if data.hidden is None else data.hidden[:, date]
-    return stack_inputs(data.prices[:, date], data.payoffs[:, date], hidden)
+    hidden = None if data.hidden is None else data.hidden[..., date, :]
+    return stack_inputs(data.prices[..., date, :], data.payoffs[..., date], hidden)
 
 
 def stack_inputs(prices: Floats, payoff: Floats, hidden: Floats | None) -> Floats:
     """Inputs (paths, k) from prices (paths, d), discounted payoff (paths,) and hidden state (paths, h)."""
-    parts = [prices, payoff[:, None]] if hidden is None else [prices, payoff[:, None], hidden]
-    return np.concatenate(parts, axis=1)
+    parts = [prices, payoff[..., None]] if hidden is None else [prices, payoff[..., None], hidden]
+    return namespace(prices).concat(parts, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +78,7 @@ class Scaling:
     def of(cls, data: Sequence[PathData]) -> Scaling:
         means, spreads = [], []
         for date in range(data[0].n_dates + 1):
-            pooled = np.concatenate([inputs(d, date) for d in data])
+            pooled = np.concatenate([to_numpy(inputs(d, date)) for d in data])
             spread = pooled.std(axis=0)
             means.append(pooled.mean(axis=0))
             # A column that does not vary carries nothing: any positive divisor will do.
@@ -84,7 +86,7 @@ class Scaling:
         return cls(np.array(means), np.array(spreads))
 
     def apply(self, X: Floats, date: int) -> Floats:
-        return (X - self.mean[date]) / self.spread[date]
+        return (X - match(self.mean[date], X)) / match(self.spread[date], X)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ class RandomState(DateByDate):
 
     def fitted(self, data: Sequence[PathData]) -> RandomState:
         layer = RandomFeatures(
-            n_inputs=inputs(data[0].take(slice(0, 1)), 0).shape[1],
+            n_inputs=inputs(data[0].take(slice(0, 1)), 0).shape[-1],
             width=self.width,
             activation=self.activation,
             slope=self.slope,
@@ -126,7 +128,8 @@ class RandomState(DateByDate):
     def backward(self, data: PathData) -> Iterator[tuple[int, Floats]]:
         """As for all maps; the features of one date are overwritten by those of the next."""
         assert self.layer is not None, "fit the state map first"
-        buffer = np.empty((len(data), self.layer.n_features_out))
+        xp = namespace(data.prices)
+        buffer = xp.empty((len(data), self.layer.n_features_out), dtype=xp.float64, device=data.prices.device)
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.transform(inputs(data, date), date, out=buffer)
 
@@ -154,12 +157,13 @@ class PolynomialState(DateByDate):
     def transform(self, X: Floats, date: int) -> Floats:
         assert self.scaling is not None, "fit the state map first"
         X = self.scaling.apply(X, date)
+        xp = namespace(X)
         variables = [X[:, k] for k in range(X.shape[1]) if k != self.n_assets]
-        columns = [np.ones(len(X)), X[:, self.n_assets]]
+        columns = [xp.ones_like(X[:, 0]), X[:, self.n_assets]]
         for degree in range(1, self.degree + 1):
             for chosen in combinations_with_replacement(variables, degree):
-                columns.append(np.prod(chosen, axis=0))
-        return np.stack(columns, axis=1)
+                columns.append(xp.prod(xp.stack(chosen), axis=0))
+        return xp.stack(columns, axis=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,17 +203,20 @@ class RecurrentState:
         W = self.input_scale * rng.standard_normal((size, self.width)) / np.sqrt(size)
         V = self.memory * rng.standard_normal((self.width, self.width)) / np.sqrt(self.width)
         bias = 0.5 * rng.standard_normal(self.width)
-        hidden, states = np.zeros((len(data), self.width)), []
+        xp = namespace(data.prices)
+        W, V, bias = (match(array, data.prices) for array in (W, V, bias))
+        hidden, states = match(np.zeros((len(data), self.width)), data.prices), []
         for date in range(last + 1):
             X = self.scaling.apply(inputs(data, date), date)
-            hidden = np.tanh(X @ W + hidden @ V + bias)
+            hidden = xp.tanh(X @ W + hidden @ V + bias)
             states.append(hidden)
         return states
 
     def _features(self, hidden: Floats, data: PathData, date: int) -> Floats:
         assert self.scaling is not None
         X = self.scaling.apply(inputs(data, date), date)
-        return np.concatenate([hidden / np.sqrt(self.width), X, np.ones((len(X), 1))], axis=1)
+        xp = namespace(X)
+        return xp.concat([hidden / math.sqrt(self.width), X, xp.ones_like(X[:, :1])], axis=1)
 
     def features(self, data: PathData, date: int) -> Floats:
         return self._features(self._states(data, date)[-1], data, date)

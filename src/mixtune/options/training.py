@@ -4,6 +4,7 @@ from mixtune.options._induction import Policy, train
 from mixtune.options._models import ContinuationModel, Joint, Local, MeanOfLocals, Stage, Transfer, TunedLocal
 from mixtune.options._paths import PathData
 from mixtune.options._pricer import simulate
+from mixtune.options._runs import RunStates, simulate_runs
 from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
 from mixtune.options._tuned import TunedJoint, TunedTransfer
 
@@ -17,6 +18,7 @@ __all__ = [
     "PolynomialState",
     "RandomState",
     "RecurrentState",
+    "RunStates",
     "Stage",
     "StateMap",
     "Transfer",
@@ -24,5 +26,6 @@ __all__ = [
     "TunedLocal",
     "TunedTransfer",
     "simulate",
+    "simulate_runs",
     "train",
 ]

@@ -10,16 +10,18 @@ from typing import Any
 
 from mixtune.errors import ParameterError
 from mixtune.paper._store import Outcome, ResultsStore
-from mixtune.paper._study import Experiment, Results, Summary, Table, run_study
+from mixtune.paper._study import Executor, Experiment, Results, Summary, Table, check_together, run_study
 
 __all__ = [
     "EXPERIMENTS",
+    "Executor",
     "Experiment",
     "Outcome",
     "Results",
     "ResultsStore",
     "Summary",
     "Table",
+    "check_together",
     "experiment",
     "run_study",
 ]

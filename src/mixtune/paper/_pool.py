@@ -13,7 +13,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -24,9 +24,14 @@ from threadpoolctl import threadpool_limits
 from mixtune.errors import MixtuneError
 from mixtune.paper._store import Outcome
 
-__all__ = ["execute"]
+__all__ = ["Together", "execute", "execute_together"]
 
 Run = Callable[[Any, int], Outcome]
+#: (settings, seeds, device) to the outcome of every seed.
+Together = Callable[[Any, Sequence[int], str], list[Outcome]]
+
+#: Runs that share a device's time and memory: enough to keep it busy, few enough to see progress.
+RUNS_AT_ONCE = 20
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -44,6 +49,25 @@ def execute(
         return
     for index, seed in seeds.items():
         yield index, *_timed(run, settings, seed)
+
+
+def execute_together(
+    together: Together,
+    device: str,
+    run: Run,
+    settings: Any,
+    seeds: Mapping[int, int],
+) -> Generator[tuple[int, Outcome, float], None, None]:
+    """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
+    waiting = list(seeds)
+    while waiting:
+        now, waiting = waiting[:RUNS_AT_ONCE], waiting[RUNS_AT_ONCE:]
+        begin = time.perf_counter()
+        with threadpool_limits(limits=1):
+            outcomes = together(settings, [seeds[index] for index in now], device)
+        seconds = (time.perf_counter() - begin) / len(now)
+        for index, outcome in zip(now, outcomes, strict=True):
+            yield index, outcome, seconds
 
 
 def _in_workers(

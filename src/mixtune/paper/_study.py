@@ -7,9 +7,10 @@ seed, a study that was killed and resumed, or done with another number of jobs, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,18 +18,21 @@ import numpy as np
 import scipy
 
 from mixtune._checks import check_whole
+from mixtune._device import check_device, describe_device
 from mixtune._version import __version__
-from mixtune.errors import DataError
-from mixtune.paper._pool import execute
+from mixtune.errors import DataError, ParameterError
+from mixtune.paper._pool import Together, execute, execute_together
 from mixtune.paper._store import Outcome, ResultsStore
 
-__all__ = ["Experiment", "Results", "Summary", "Table", "run_seed", "run_study"]
+__all__ = ["Executor", "Experiment", "Results", "Summary", "Table", "check_together", "run_seed", "run_study"]
 
 Floats = np.ndarray[Any, Any]
 S = TypeVar("S")
 
 MADE_WITH = f"mixtune {__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
 
+#: Does the runs of (run index -> seed) with (run, settings, seeds), and yields (index, outcome, seconds).
+Executor = Callable[[Any, Any, Mapping[int, int]], Generator[tuple[int, Outcome, float], None, None]]
 #: Rows of a table for people or for a CSV file; all with the same keys. None is an empty cell.
 Table = Sequence[Mapping[str, str | int | float | bool | None]]
 
@@ -66,6 +70,8 @@ class Experiment(Generic[S]):
         How many runs the paper made.
     revision : int
         Raised when a change of the code changes the numbers, so that old and new runs are not mixed.
+    together : function (settings, seeds, device) -> list of Outcome, optional
+        Several runs at once on a device, where an experiment can do that: the same numbers up to rounding.
     """
 
     name: str
@@ -74,10 +80,13 @@ class Experiment(Generic[S]):
     summarise: Callable[[S, Results], Summary]
     runs: int
     revision: int = 1
+    together: Together | None = None
 
-    def configuration(self, seed: int) -> dict[str, Any]:
-        """What the results depend on, as a JSON document."""
-        return {"revision": self.revision, "seed": seed, "settings": asdict(self.settings)}  # type: ignore[call-overload]
+    def configuration(self, seed: int, device: str | None = None) -> dict[str, Any]:
+        """What the results depend on, as a JSON document; runs of a device differ in rounding and are kept apart."""
+        settings = asdict(self.settings)  # type: ignore[call-overload]
+        found = {"revision": self.revision, "seed": seed, "settings": settings}
+        return found if device is None else found | {"device": device.partition(":")[0]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +136,14 @@ def run_seed(seed: int, run: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(run,)).generate_state(1, np.uint64)[0] >> np.uint64(11))
 
 
+def check_together(experiment: Experiment[Any], device: str) -> Together:
+    """The function that does several runs on a device; refuses one that is not there, and work that has none for it."""
+    if experiment.together is None:
+        raise ParameterError(f"{experiment.name} has no work for a device; leave the device out")
+    check_device(device)
+    return experiment.together
+
+
 def run_study(
     experiment: Experiment[Any],
     *,
@@ -134,6 +151,8 @@ def run_study(
     seed: int = 0,
     runs: int | None = None,
     jobs: int = 1,
+    executor: Executor | None = None,
+    device: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Summary:
     """Do the runs of an experiment that ``out`` does not hold yet, and summarise all of them.
@@ -150,27 +169,39 @@ def run_study(
     jobs : int
         Processes. The numbers do not depend on it. More than one needs a main module that can be imported
         (``if __name__ == "__main__":``).
+    executor : function (run, settings, seeds) -> generator of (index, outcome, seconds), optional
+        Who does the runs of ``seeds`` (run index to seed), in any order, such as a cluster; by default ``jobs``
+        processes of this machine. The numbers do not depend on it.
+    device : str, optional
+        A PyTorch device, "cuda" or "cpu", that does several runs at once, for experiments that can
+        (:attr:`Experiment.together`); the numbers are the same up to rounding.
     progress : function (finished, runs), optional
         Called at the beginning and after each run.
 
     Raises
     ------
     ParameterError
-        If ``out`` holds this experiment with another seed or other settings.
+        If ``out`` holds this experiment with another seed or other settings, or there is no such device.
     """
     seed, jobs = check_whole("seed", seed), check_whole("jobs", jobs, least=1)
+    made_with, doing = MADE_WITH, executor or partial(execute, jobs=jobs)
+    if device is not None:
+        doing = partial(execute_together, check_together(experiment, device), device)
+        made_with = f"{MADE_WITH}, {describe_device(device)}"
+        if executor is not None:
+            raise ParameterError("a device does its runs by itself; leave the executor out")
     runs = check_whole("runs", experiment.runs if runs is None else runs, least=1)
     with ResultsStore(out) as store:
-        store.claim(experiment.name, experiment.configuration(seed))
+        store.claim(experiment.name, experiment.configuration(seed, device))
         held = store.finished(experiment.name)
         seeds = {run: run_seed(seed, run) for run in range(runs) if run not in held}
         finished = runs - len(seeds)
         if progress:
             progress(finished, runs)
         # Closing ends the workers, whatever goes wrong here.
-        with closing(execute(experiment.run, experiment.settings, seeds, jobs=jobs)) as outcomes:
+        with closing(doing(experiment.run, experiment.settings, seeds)) as outcomes:
             for run, outcome, seconds in outcomes:
-                store.add(experiment.name, run, outcome, seed=seeds[run], seconds=seconds, made_with=MADE_WITH)
+                store.add(experiment.name, run, outcome, seed=seeds[run], seconds=seconds, made_with=made_with)
                 finished += 1
                 if progress:
                     progress(finished, runs)

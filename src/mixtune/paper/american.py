@@ -13,24 +13,24 @@ conventions: inputs standardised before the same random layer, and a payoff of z
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
-from mixtune.paper._published import TABLE_1, TABLE_2, Published
+from mixtune.paper._published import TABLE_1, TABLE_2
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Experiment, Results, Table
+from mixtune.paper._study import Experiment, Results
+from mixtune.paper._table_summary import TableSummary, summarise_table
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule
 
-__all__ = ["TABLE1", "TABLE2", "TableSettings", "TableSummary", "draw_run", "run_beyond", "run_table"]
+__all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "run_beyond", "run_table", "run_together"]
 
 Floats = np.ndarray[Any, Any]
-#: Blocks of a summary: the paper's settings, and what is ours.
-PAPER, BEYOND = "the paper's settings", "beyond the paper"
 OTHER_MARKETS = [(r, v_vol, v) for r in (0.05, 0.5) for v_vol in (0.15, 0.2, 0.25) for v in (0.005, 0.015)]
 
 
@@ -81,6 +81,11 @@ class TableSettings:
             models.append(learn.Transfer(rule, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
         return [*models, learn.TunedLocal(0, "LO-1 (ridge tuned)")]
 
+    def device_models(self) -> list[learn.ContinuationModel]:
+        """Those of :meth:`models` that several runs learn together on a device."""
+        rules = {model.name: model.weights for model in self.models() if isinstance(model, learn.Transfer)}
+        return [model for model in self.models() if not isinstance(rules.get(model.name), WassersteinWeights)]
+
     def tuned_models(self) -> list[learn.ContinuationModel]:
         """Table 1's methods without hand-set numbers; JSO is still told which datasets are like the main one."""
         if self.rough:
@@ -113,68 +118,95 @@ def _market(*, v_vol: float = 0.2, v: float = 0.01, rough: bool = False) -> Proc
 
 @dataclass(frozen=True, eq=False)
 class RunData:
-    """The paths and the random layer of one run, shared by all methods."""
+    """The paths and the random layer of one run, or of several side by side, shared by all methods."""
 
     training: list[learn.PathData]
     evaluation: learn.PathData
     more: dict[int, learn.PathData]
-    state: learn.RandomState
+    state: learn.StateMap
 
 
 def draw_run(settings: TableSettings, seed: int) -> RunData:
     """Everything random in a run; each dataset has a stream of its own."""
-    markets = settings.markets()
-
-    def stream(name: str) -> np.random.SeedSequence:
-        # Keyed by name: adding a dataset or a method leaves the paths of all others as they were.
-        return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
 
     def draw(process: Process, rate: float, paths: int, name: str) -> learn.PathData:
-        return learn.simulate(
-            process,
-            MaxCall(settings.strike),
-            settings.grid(rate),
-            paths=paths,
-            rng=np.random.default_rng(stream(name)),
-            name=name,
-            hidden=False,
-        )
+        rng = np.random.default_rng(_stream(seed, name))
+        market = (process, MaxCall(settings.strike), settings.grid(rate))
+        return learn.simulate(*market, paths=paths, rng=rng, name=name, hidden=False)
 
+    return _drawn(settings, draw, _layer(settings, seed))
+
+
+def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None) -> RunData:
+    """The same for several runs side by side, with their paths on a device."""
+
+    def draw(process: Process, rate: float, paths: int, name: str) -> learn.PathData:
+        rngs = [np.random.default_rng(_stream(seed, name)) for seed in seeds]
+        market = (process, MaxCall(settings.strike), settings.grid(rate))
+        return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
+
+    return _drawn(settings, draw, learn.RunStates(tuple(_layer(settings, seed) for seed in seeds)))
+
+
+def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: learn.StateMap) -> RunData:
+    markets = settings.markets()
     training = [draw(*market, f"D{i + 1}") for i, market in enumerate(markets)]
     process, rate, _ = markets[0]
     evaluation = draw(process, rate, settings.evaluation_paths, "evaluation")
     more = {paths: draw(process, rate, paths, f"D1, {paths} paths") for paths in settings.more_paths}
-    layer_seed = int(stream("layer").generate_state(1)[0])
-    state = learn.RandomState(
+    return RunData(training, evaluation, more, state.fitted(training))
+
+
+def _stream(seed: int, name: str) -> np.random.SeedSequence:
+    # Keyed by name: adding a dataset or a method leaves the paths of all others as they were.
+    return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
+
+
+def _layer(settings: TableSettings, seed: int) -> learn.RandomState:
+    layer_seed = int(_stream(seed, "layer").generate_state(1)[0])
+    return learn.RandomState(
         width=settings.width, activation="leaky_relu", slope=0.01, standardise=False, seed=layer_seed
-    ).fitted(training)
-    return RunData(training, evaluation, more, state)
+    )
 
 
 def run_table(settings: TableSettings, seed: int) -> Outcome:
     """One run: prices of all methods of the paper."""
-    return Outcome(_paper_rows(settings, draw_run(settings, seed)))
+    run = draw_run(settings, seed)
+    return Outcome(_prices(_paper_policy(settings, run, settings.models()), run.evaluation))
 
 
 def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
-    return Outcome(_paper_rows(settings, run) | _tuned_rows(settings, run))
+    rows = _prices(_paper_policy(settings, run, settings.models()), run.evaluation)
+    # The same layer, fed with standardised inputs.
+    state = learn.RandomState(width=settings.width, seed=_layer(settings, seed).seed).fitted(run.training)
+    policy = learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False, only_positive=True)
+    return Outcome(rows | _prices(policy, run.evaluation))
 
 
-def _paper_rows(settings: TableSettings, run: RunData) -> dict[str, dict[str, float]]:
+def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
+    """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
+
+    Normals are drawn by NumPy from the streams of each run. Paths, features, regressions and evaluation are on the
+    device; leave-one-out ridges are chosen in NumPy. Methods with Wasserstein weights need exact transport plans,
+    which have no use for a device, and are left out.
+    """
+    run = draw_runs(settings, seeds, device)
+    policy = _paper_policy(settings, run, settings.device_models())
+    flows, _ = policy.cash_flows(run.evaluation)
+    means, now = to_numpy(flows.mean(axis=1)), float(run.evaluation.payoffs[0, 0, 0])
+    return [
+        Outcome({name: {"price": max(float(value), now)} for name, value in zip(policy.names, row)}) for row in means
+    ]
+
+
+def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
     rule: dict[str, Any] = {"state": run.state, "in_the_money": False, "only_positive": False}
-    policy = learn.train(run.training, settings.models(), **rule)
+    policy = learn.train(run.training, models, **rule)
     for paths, data in run.more.items():
         policy = policy.joined(learn.train([data], [learn.Local(0, settings.ridge, f"LO-1 ({paths} paths)")], **rule))
-    return _prices(policy, run.evaluation)
-
-
-def _tuned_rows(settings: TableSettings, run: RunData) -> dict[str, dict[str, float]]:
-    # The same layer, fed with standardised inputs.
-    state = learn.RandomState(width=settings.width, seed=run.state.seed).fitted(run.training)
-    policy = learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False, only_positive=True)
-    return _prices(policy, run.evaluation)
+    return policy
 
 
 def _prices(policy: learn.Policy, evaluation: learn.PathData) -> dict[str, dict[str, float]]:
@@ -183,108 +215,12 @@ def _prices(policy: learn.Policy, evaluation: learn.PathData) -> dict[str, dict[
     return {name: {"price": float(value)} for name, value in zip(policy.names, prices)}
 
 
-@dataclass(frozen=True, eq=False)
-class TableSummary:
-    """Relative performances next to the published ones, and beyond the paper: methods without hand-set numbers."""
-
-    title: str
-    runs: int
-    lines: list[dict[str, Any]]
-    lead: str | None = None
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return self.lines
-
-    def headline(self) -> Table:
-        rows: list[dict[str, str]] = []
-        for line in self.lines:
-            if line["block"] == BEYOND and not any(row["method"] == f"{BEYOND}:" for row in rows):
-                rows.append(dict.fromkeys(rows[0], "") | {"method": f"{BEYOND}:"})
-            rows.append(_shown(line))
-        return rows
-
-    def notes(self) -> list[str]:
-        judged = [line for line in self.lines if line["agrees"] is not None]
-        agreeing = sum(line["agrees"] for line in judged)
-        found = [
-            f"{agreeing} of {len(judged)} published rows agree over {self.runs} runs: the intervals overlap, or the "
-            "means differ by at most 0.015.",
-            "Rows without published figures are ours: the authors' Wasserstein weights, and LO-1 with its ridge tuned.",
-        ]
-        return found if self.lead is None else [*found, self.lead]
-
-    def tables(self) -> dict[str, Table]:
-        blocks = {self.title: PAPER, f"{self.title}_beyond": BEYOND}
-        found = {name: [line for line in self.lines if line["block"] == block] for name, block in blocks.items()}
-        return {name: lines for name, lines in found.items() if lines}
-
-
-def _shown(line: Mapping[str, Any]) -> dict[str, str]:
-    """A line as people read it."""
-
-    def interval(low: float | None, high: float | None) -> str:
-        return "" if low is None or high is None else f"[{low:.3f}, {high:.3f}]"
-
-    return {
-        "method": line["method"],
-        "RP": f"{line['rp']:.3f}",
-        "95% interval": interval(line["ci_low"], line["ci_high"]),
-        "paper": "" if line["paper_rp"] is None else f"{line['paper_rp']:.3f}",
-        "its interval": interval(line["paper_ci_low"], line["paper_ci_high"]),
-        "agrees": {True: "yes", False: "NO", None: ""}[line["agrees"]],
-    }
-
-
-def summarise_table(settings: TableSettings, results: Results, published: Mapping[str, Published]) -> TableSummary:
-    """RP = mean price / mean price of LO-1; the interval is RP +- 1.96 sd(prices)/(mean LO-1 price)/sqrt(runs)."""
-    base = float(results.values("LO-1", "price").mean())
-    beyond = [model.name for model in settings.tuned_models()]
-    lines = []
-    for method in results.methods:
-        prices = results.values(method, "price")
-        rp = float(prices.mean()) / base
-        theirs = published.get(method)
-        low = high = None
-        if results.runs > 1:  # one run has no interval
-            half = 1.96 * float(prices.std(ddof=1)) / base / float(np.sqrt(results.runs))
-            low, high = rp - half, rp + half
-        agrees = None if theirs is None or low is None or high is None else theirs.agrees(rp, low, high)
-        lines.append(
-            {
-                "method": method,
-                "block": BEYOND if method in beyond else PAPER,
-                "rp": rp,
-                "ci_low": low,
-                "ci_high": high,
-                "paper_rp": None if theirs is None else theirs.rp,
-                "paper_ci_low": None if theirs is None else theirs.ci_low,
-                "paper_ci_high": None if theirs is None else theirs.ci_high,
-                "agrees": agrees,
-            }
-        )
-    shown = beyond and set(beyond) <= set(results.methods) and results.runs > 1
-    lead = _lead(results, beyond, base) if shown else None
-    return TableSummary(results.experiment, results.runs, lines, lead)
-
-
-def _lead(results: Results, beyond: list[str], base: float) -> str:
-    """How the self-tuning method compares with the best of its rivals, run by run."""
-    *rivals, ours = beyond
-    best = max(rivals, key=lambda name: float(results.values(name, "price").mean()))
-    ahead = (results.values(ours, "price") - results.values(best, "price")) / base
-    half = 1.96 * float(ahead.std(ddof=1)) / float(np.sqrt(results.runs))
-    return (
-        "Beyond the paper: no numbers set by hand, inputs standardised, zero payoffs never exercised. "
-        f"{ours} minus the best of its rivals, {best}: {float(ahead.mean()):+.3f} +- {half:.3f} (95%, run by run)."
-    )
-
-
 def _summarise_table1(settings: TableSettings, results: Results) -> TableSummary:
-    return summarise_table(settings, results, TABLE_1)
+    return summarise_table(results, TABLE_1, [model.name for model in settings.tuned_models()])
 
 
 def _summarise_table2(settings: TableSettings, results: Results) -> TableSummary:
-    return summarise_table(settings, results, TABLE_2)
+    return summarise_table(results, TABLE_2, [])
 
 
 TABLE1 = Experiment(
@@ -294,6 +230,7 @@ TABLE1 = Experiment(
     _summarise_table1,
     runs=100,
     revision=2,
+    together=run_together,
 )
 TABLE2 = Experiment(
     "table2", TableSettings(rough=True, sharing=(10.0, 50.0, 100.0)), run_table, _summarise_table2, runs=100

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Array, match, namespace
+from mixtune.moments import AUTO, SolverOptions
 from mixtune.regret._problem import RegretProblem, heads_weights
 from mixtune.regret._schedule import Schedule
 from mixtune.regret._solution import RegretSolution
@@ -28,7 +29,7 @@ __all__ = ["ClosedFormPath", "closed_form"]
 Floats = np.ndarray[Any, Any]
 
 
-def closed_form(problem: RegretProblem) -> RegretSolution:
+def closed_form(problem: RegretProblem, options: SolverOptions = AUTO) -> RegretSolution:
     """Solve by one ridge step from the mixed prior mean."""
     schedule = Schedule(problem.transfer, problem.stability, problem.horizon)
     reference = problem.as_matrices(problem.reference)
@@ -38,16 +39,17 @@ def closed_form(problem: RegretProblem) -> RegretSolution:
         offset = problem.as_matrices(problem.start) - reference
         offset_mix = problem.mix(offset)
     effective_ridge = schedule.rho / problem.weight_square
+    stats = None
     if problem.horizon == 0:
         delta = namespace(anchor).zeros_like(anchor)
     else:
         prior = anchor if offset_mix is None else anchor + schedule.pull * offset_mix
-        if effective_ridge > 0:
-            delta = problem.system.step(prior, effective_ridge)
-        else:  # nothing holds the heads back: the minimum-norm least-squares solution, wherever they started
-            delta = problem.system.step(namespace(prior).zeros_like(prior), 0.0) - prior
+        # Where nothing holds the heads back: the minimum-norm least-squares solution, wherever they started.
+        origin = prior if effective_ridge > 0 else namespace(prior).zeros_like(prior)
+        step = problem.system.ridge_step(origin, effective_ridge, options)
+        delta, stats = (step.delta if effective_ridge > 0 else step.delta - prior), step.stats
     path = ClosedFormPath(problem, schedule, anchor, delta, offset, offset_mix)
-    return RegretSolution(problem, path, "closed-form", effective_ridge)
+    return RegretSolution(problem, path, "closed-form", effective_ridge, stats)
 
 
 @dataclass(frozen=True, eq=False)

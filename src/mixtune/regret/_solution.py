@@ -10,6 +10,7 @@ import numpy as np
 
 from mixtune._array import Array, all_finite, as_float64, count_nonfinite, freeze, namespace
 from mixtune.errors import DataError, ParameterError
+from mixtune.moments import SolveStats
 from mixtune.regret._problem import RegretProblem, heads_weights
 
 __all__ = ["Path", "RegretSolution", "StoredPath"]
@@ -52,12 +53,16 @@ class RegretSolution:
         r = rho/|w|^2, the one ridge that (transfer, stability, horizon) amount to: ``coef`` is the weighted ridge
         solution of strength r around the mixed prior. Infinite for horizon 0, zero in the weighted least-squares
         limit, None for gradient descent.
+    stats : SolveStats or None
+        How the closed form's ridge problem was solved ("primal cholesky", "dual cholesky", "conjugate gradients",
+        "eigenbasis"), what that took, and how exact it is; None for horizon 0 and for the other methods.
     """
 
     problem: RegretProblem
     path: Path
     method: str
     effective_ridge: float | None
+    stats: SolveStats | None = None
 
     def __repr__(self) -> str:
         costs = f"loss={self.loss:.6g}, energy={self.energy:.6g}"

@@ -4,6 +4,7 @@ from mixtune.selection._choose import Choice, choose
 from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
 from mixtune.selection._families import Prior
 from mixtune.selection._ridge import RidgeChoice, loo_ridge
+from mixtune.selection._sample import sample_sources
 from mixtune.selection._task import Task
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "joint_left_out",
     "loo_ridge",
     "mean_left_out",
+    "sample_sources",
     "transfer_gain",
 ]

@@ -2,19 +2,22 @@
 
 Two judges. Leave-one-out on the focal rows, in closed form, says how candidates do on the case at hand, but is noisy
 when rows are few. Plays say how they do in general: a source plays the focal domain with as many rows as the focal
-domain has, the other sources help, and its remaining rows test. The shares minimise the squared error of the averaged
-prediction over all plays, held to equal shares the more the fewer plays there are, and are then tilted by exp(-LOO).
+domain has, the other sources help, and its remaining rows test (where it has none to spare, its rows are left out in
+turn instead). The shares minimise the squared error of the averaged prediction over all plays, held to equal shares the
+more the fewer plays there are, and are then tilted by exp(-LOO).
 The fit to the focal rows alone is always a candidate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
-from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Prior
+from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
 from mixtune.selection._pooled import PooledFamily
 from mixtune.selection._shares import (
     PLAYS,
@@ -30,6 +33,7 @@ from mixtune.selection._shares import (
     shares_of,
 )
 from mixtune.selection._task import Floats, Task
+from mixtune.selection._threads import in_threads
 
 __all__ = ["Choice", "choose"]
 
@@ -37,6 +41,8 @@ __all__ = ["Choice", "choose"]
 LEARNED_WIDTH, LEARNED_SOURCES, POOLED_SOURCES = 40, 3, 12
 #: Most rows to test a play on, most focal rows for which plays are of use.
 PLAY_ROWS, PLAY_FOCAL = 500, 1000
+#: Largest residual of a row left out in a play, in standard deviations of the targets: some are infinite.
+ABSURD = 1e3
 #: Most focal rows to judge candidates on at once.
 JUDGED = 4000
 
@@ -57,14 +63,25 @@ class _Pool:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= POOLED_SOURCES:
                 families.append(PooledFamily.learn(sources))
+                if sources[0].intercept:
+                    families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
     @property
     def labels(self) -> list[Label]:
         return [label for family in self.families for label in family.labels]
 
-    def fits(self, task: Task, allowed: Floats) -> list[Fits]:
-        return [family.fits(task, allowed) for family in self.families]
+    def fits(self, task: Task, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
+        """What all families make of a task; ``memos``, one of each family, serve one task."""
+        if memos is None:
+            return [family.fits(task, allowed) for family in self.families]
+        return [family.fits(task, allowed, memo) for family, memo in zip(self.families, memos)]
+
+    def release(self) -> None:
+        """Let go of what is large and can be made again."""
+        for family in self.families:
+            if isinstance(family, PooledFamily):
+                family.release()
 
     def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
         for family in self.families:
@@ -124,6 +141,13 @@ class Choice:
     task: Task
     pool: _Pool
 
+    @cached_property
+    def _memos(self) -> list[Memo]:
+        """What families make of the task with all sources, of which much remains when one of them is left out."""
+        memos: list[Memo] = [{} for _ in self.pool.families]
+        self.pool.fits(self.task, np.ones(self.weights.shape[1]), memos)
+        return memos
+
     def without(self, index: int | None) -> tuple[Floats, Floats]:
         """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
 
@@ -136,7 +160,7 @@ class Choice:
         if index is not None and not kept.any():
             shares = np.eye(len(shares))[alone_of(self.labels, self.errors)]
             kept[index] = 1.0
-        fits = self.pool.fits(self.task, kept)
+        fits = self.pool.fits(self.task, kept, self._memos)
         head = shares @ np.concatenate([f.paths.heads for f in fits])
         return head * self.size, mix(shares, np.concatenate([f.paths.left_out for f in fits])) * self.size
 
@@ -173,11 +197,11 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     partly = len(focal.y) > max(JUDGED, focal.design.shape[1])
     if partly:
         judged = focal.judged(np.sort(rng.choice(len(focal.y), JUDGED, replace=False)))
-    fits = pool.fits(judged, allowed)
+    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *_plays(pool, focal, sources, rng)]
+    fits, *plays = in_threads(_done, jobs, width=focal.design.shape[1])
     heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
     names = np.array([family for family, _ in pool.labels])
     scores = scores_of(judged, left_out)
-    plays = _plays(pool, focal, sources, rng)
     shares = shares_of(scores, prior_shares(names), plays, focal.count)
     focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
     shares = guarded(judged, left_out, shares, focal_shares, plays)
@@ -188,6 +212,8 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
         rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
         rows = np.stack([mix(shares, left_out), mix(focal_shares, left_out), leverages[top]])
+    prior = pool.prior(focal, allowed, top)
+    pool.release()
     return Choice(
         head=shares @ heads * size,
         labels=pool.labels,
@@ -200,7 +226,7 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
         left_out=rows[0] * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=pool.prior(focal, allowed, top),
+        prior=prior,
         n_plays=len(plays),
         play_gains=gains_of(plays, shares),
         inflation=inflation_of(plays, shares),
@@ -221,28 +247,41 @@ def _all_rows(pool: _Pool, focal: Task, allowed: Floats, mixes: Floats, top: int
     return np.hstack(parts)
 
 
-def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Generator) -> list[Play]:
-    """Let sources with rows to spare play the focal domain."""
+def _done(job: Callable[[], Any]) -> Any:
+    return job()
+
+
+def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Generator) -> list[Callable[[], Play]]:
+    """Plays to be done: sources with rows to spare, or at least half as many as the focal domain, in its place."""
     n = max(round(focal.count), 1)
     needed = n + max(8, n // 4)
     able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
     most = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 4
-    if n > PLAY_FOCAL or len(able) < 2 or len(sources) < LEARNED_SOURCES:
+    if n > PLAY_FOCAL or len(sources) < LEARNED_SOURCES:
+        return []
+    # Where rows cannot be spared for a test, they are left out in turn.
+    spare = len(able) >= 2
+    if not spare:
+        able = [k for k, source in enumerate(sources) if len(source.y) >= max(n / 2, 8)]
+    if len(able) < 2:
         return []
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
-    found = []
-    for k in able:
-        order = rng.permutation(len(sources[k].y))
+
+    def play(k: int, order: Floats) -> Play:
         allowed = np.ones(len(sources))
         allowed[k] = 0.0
         task = sources[k].part(order[:n])
         fits = pool.fits(task, allowed)
         left_out = np.concatenate([f.paths.left_out for f in fits])
+        alone = alone_of(pool.labels, scores_of(task, left_out))
+        if not spare:
+            return Play(np.clip(left_out, -ABSURD, ABSURD), task.weight, left_out, alone)
         test = sources[k].part(order[n : n + PLAY_ROWS])
         residuals = test.y - np.concatenate([f.paths.heads for f in fits]) @ test.design.T
-        found.append(Play(residuals, test.weight, left_out, alone_of(pool.labels, scores_of(task, left_out))))
-    return found
+        return Play(residuals, test.weight, left_out, alone)
+
+    return [partial(play, k, rng.permutation(len(sources[k].y))) for k in able]
 
 
 def _target_scale(tasks: Sequence[Task]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,27 +141,35 @@ def compare(method: str, ours: Floats, other: Floats, weight: Floats) -> Compari
     )
 
 
-def joint_left_out(focal: Task, sources: Sequence[Task]) -> Floats:
+def joint_left_out(focal: Task, sources: Iterable[Task]) -> Floats:
     """Left-out residuals of ridge regression on all rows pooled, at the ridge of least leave-one-out error.
 
-    All rows lie about their common mean, which is therefore the intercept.
+    All rows lie about their common mean, which is therefore the intercept. Sources are read one at a time.
     """
-    first = 1 if focal.intercept else 0
-    parts = [Task(t.design[:, first:], t.y, t.weight, False) for t in (focal, *sources)]
-    pooled = parts[0].judged(slice(None))
-    pooled.__dict__.update(gram=sum(t.gram for t in parts), cross=sum(t.cross for t in parts))
+    pooled = _slopes(focal).judged(slice(None))
+    gram, cross, count = pooled.gram.copy(), pooled.cross.copy(), pooled.count
+    for source in map(_slopes, sources):
+        gram += source.gram
+        cross += source.cross
+        count += source.count
+    pooled.__dict__.update(gram=gram, cross=cross)
     size = float(np.trace(pooled.gram)) / max(len(pooled.gram), 1)
     ridges = RIDGES * (size if size > 0 else 1.0)
     width = len(pooled.gram)
     heads, leverages = primal_paths(pooled, np.zeros((1, width)), np.eye(width)[None], 1.0, 1.0 / ridges)
     if focal.intercept:
-        leverages = leverages + focal.unit / sum(t.count for t in parts)
+        leverages = leverages + focal.unit / count
     left_out = Paths.of(pooled, heads, leverages, free_intercept=False).left_out
     return left_out[int(np.argmin(focal.error(left_out)))]
 
 
+def _slopes(task: Task) -> Task:
+    """The task without its constant column, otherwise as it is."""
+    return Task(task.design[:, 1:], task.y, task.weight, False) if task.intercept else task.part(slice(None))
+
+
 def mean_left_out(focal: Task, focal_left_out: Floats, heads: Floats) -> Floats:
     """Left-out residuals of the mean of all local heads: (N, d) of the sources, and the focal one left out of."""
-    others = (focal.design @ heads.T).sum(axis=1)
+    others = focal.design @ heads.sum(axis=0)
     alone = np.where(np.isfinite(focal_left_out), focal.y - focal_left_out, 0.0)
     return np.where(np.isfinite(focal_left_out), focal.y - (others + alone) / (len(heads) + 1), np.inf)

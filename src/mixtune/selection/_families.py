@@ -3,19 +3,22 @@
 * focal only: no source, ridge paths around zero;
 * alike: one learned prior for all sources;
 * nearest: a learned prior from the sources under which the task's rows are likeliest;
-* groups: two learned priors, each counting as likely as it makes the task's rows.
+* groups: two learned priors, each counting as likely as it makes the task's rows;
+* context: a learned prior whose mean depends on the task's mean features.
 
 The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from mixtune.selection._context import Context
 from mixtune.selection._hierarchy import (
     Groups,
     Hierarchy,
@@ -28,7 +31,7 @@ from mixtune.selection._hierarchy import (
 )
 from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
 
-__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Prior"]
+__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior"]
 
 #: Multiples of the prior's covariance along a path.
 SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -39,10 +42,12 @@ PSEUDO = 2.0
 SHRINKAGES = {"full": Shrinkage(0.0, 1.0), "sparse": Shrinkage(8.0, 30.0)}
 #: Ridges of the focal-only family, relative to the mean eigenvalue.
 FOCAL_RIDGES = np.logspace(-3.5, 2.5, 13)
-#: Fewest sources for two groups.
+#: Fewest sources for two groups, and for a mean that depends on what a domain is like.
 GROUPED = 8
 
 Label = tuple[str, dict[str, Any]]
+#: What a family computed of one task and need not compute again when sources are left out.
+Memo = dict[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +76,8 @@ class Family(Protocol):
     @property
     def labels(self) -> list[Label]: ...
 
-    def fits(self, task: Task, allowed: Floats) -> Fits:
-        """Fit a task with the sources where ``allowed`` (N,) is true."""
+    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+        """Fit a task with the sources where ``allowed`` (N,) is true; one ``memo`` serves one task."""
 
     def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
         """The prior behind one candidate."""
@@ -88,7 +93,10 @@ class FocalFamily:
     def labels(self) -> list[Label]:
         return [("focal only", {"relative ridge": float(ridge)}) for ridge in FOCAL_RIDGES]
 
-    def fits(self, task: Task, allowed: Floats) -> Fits:
+    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+        return recalled(memo, "fits", lambda: self._fits(task))
+
+    def _fits(self, task: Task) -> Fits:
         rows, ridges = task.centred, self._ridges(task)
         width = rows.design.shape[1]
         # A prior N(0, I/ridge) with unit noise.
@@ -96,7 +104,8 @@ class FocalFamily:
             eye = np.eye(width)[None]
             heads, leverages = primal_paths(rows, np.zeros((1, width)), eye, 1.0, 1.0 / ridges)
         else:
-            heads, leverages = dual_paths(rows, np.zeros(width), rows.design.T, 1.0, 1.0 / ridges)
+            duals, leverages = dual_paths(rows, np.zeros(len(rows.y)), rows.kernel, 1.0, 1.0 / ridges)
+            heads = duals.T @ rows.design
         paths = Paths.of(task, heads, leverages, free_intercept=True)
         return Fits(paths, np.zeros((len(ridges), self.n_sources)), ridges)
 
@@ -118,14 +127,18 @@ class LearnedFamily:
 
     hierarchies: dict[str, Hierarchy]
     groups: Groups | None
+    context: Context | None
 
     @classmethod
     def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
         """Learn from sources with their moments alone."""
         sums = Sums.of(sources)
         hierarchies = {name: learn_hierarchy(sums, shrinkage) for name, shrinkage in SHRINKAGES.items()}
-        grouped = len(sources) >= GROUPED
-        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]) if grouped else None)
+        if len(sources) < GROUPED:
+            return cls(hierarchies, None, None)
+        # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
+        context = Context.learn(sources, sums, SHRINKAGES["sparse"]) if sources[0].intercept else None
+        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]), context)
 
     @property
     def labels(self) -> list[Label]:
@@ -134,24 +147,28 @@ class LearnedFamily:
             kinds: list[Label] = [("alike" if name == "full" else "alike, sparse", {"covariance": name})]
             kinds += [("nearest", {"covariance": name, "tightness": a, "temperature": t}) for a, t in NEAREST]
             found += [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
+        if self.context is not None:
+            found += [("context", {"scale": float(q)}) for q in SCALES]
         if self.groups is not None:
             found += [("groups", {"scale": float(q)}) for q in SCALES]
         return found
 
-    def fits(self, task: Task, allowed: Floats) -> Fits:
-        noise, weights, means, covariances = self._priors(task, allowed)
+    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+        noise, weights, means, covariances = self._priors(task, allowed, memo)
         heads, leverages = primal_paths(task, means, _roots(covariances), noise, SCALES)
         ridges = noise / (SCALES * _mean_variance(covariances, task.intercept)[:, None]).ravel()
         weights = np.repeat(weights, len(SCALES), axis=0)
         if self.groups is not None:
-            share, member, group = self._grouped(task, allowed, noise)
-            factors = _roots(self.groups.covariances)
-            two_heads, two_leverages = primal_paths(task, self.groups.means, factors, noise, SCALES)
-            mixed = [np.tensordot(share, a.reshape(2, len(SCALES), -1), 1) for a in (two_heads, two_leverages)]
+            groups = self.groups
+            share, member, group = self._grouped(task, allowed, noise, memo)
+            both = recalled(
+                memo, "groups", lambda: primal_paths(task, groups.means, _roots(groups.covariances), noise, SCALES)
+            )
+            mixed = [np.tensordot(share, a.reshape(2, len(SCALES), -1), 1) for a in both]
             heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
             weights = np.vstack([weights, np.tile(member, (len(SCALES), 1))])
             ridges = np.concatenate(
-                [ridges, noise / (SCALES * _mean_variance(self.groups.covariances, task.intercept)[group])]
+                [ridges, noise / (SCALES * _mean_variance(groups.covariances, task.intercept)[group])]
             )
         return Fits(Paths.of(task, heads, leverages, free_intercept=False), weights, ridges)
 
@@ -165,32 +182,53 @@ class LearnedFamily:
         covariance = self.groups.covariances[group]
         return Prior(self.groups.means[group], covariance, noise, float(SCALES[scale]), False)
 
-    def _priors(self, task: Task, allowed: Floats) -> tuple[float, Floats, Floats, Floats]:
-        noise = task_noise(task, self.hierarchies["full"])
+    def _priors(self, task: Task, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
+        noise = recalled(memo, "noise", lambda: task_noise(task, self.hierarchies["full"]))
         weights, means, covariances = [], [], []
-        for prior in self.hierarchies.values():
+        for name, prior in self.hierarchies.items():
             equal = allowed / allowed.sum()
             weights.append(equal)
             means.append(equal @ prior.heads)
             covariances.append(prior.covariance * (1 + 1 / allowed.sum()))
             for tightness, temperature in NEAREST:
-                spread = prior.uncertainties + tightness * prior.covariance
-                share = _softmax(evidence(task, prior.heads, spread, noise) / temperature, allowed)
+                likely = recalled(memo, (name, tightness), partial(_source_evidence, task, prior, tightness, noise))
+                share = _softmax(likely / temperature, allowed)
                 mean, covariance = prior.local(share, tightness, PSEUDO)
                 weights.append(share)
                 means.append(mean)
                 covariances.append(covariance)
+        if self.context is not None:
+            share, mean, covariance = self.context.prior(task, allowed)
+            weights.append(share)
+            means.append(mean)
+            covariances.append(covariance)
         return noise, np.stack(weights), np.stack(means), np.stack(covariances)
 
-    def _grouped(self, task: Task, allowed: Floats, noise: float) -> tuple[Floats, Floats, int]:
+    def _grouped(
+        self, task: Task, allowed: Floats, noise: float, memo: Memo | None = None
+    ) -> tuple[Floats, Floats, int]:
         """Shares of the two groups, the weights on sources they amount to, and the likelier group."""
         groups = self.groups
         assert groups is not None
-        score = evidence(task, groups.means, groups.covariances, noise) + np.log(groups.shares)
-        share = _softmax(score, np.ones(2))
+        likely = recalled(memo, "group", lambda: evidence(task, groups.means, groups.covariances, noise))
+        share = _softmax(likely + np.log(groups.shares), np.ones(2))
         member = groups.memberships * allowed
         member = share @ (member / np.maximum(member.sum(axis=1, keepdims=True), 1e-300))
         return share, member / max(member.sum(), 1e-300), int(np.argmax(share))
+
+
+def recalled(memo: Memo | None, key: Any, make: Callable[[], Any]) -> Any:
+    """What the memo holds under ``key``, made where there is none."""
+    if memo is None:
+        return make()
+    if key not in memo:
+        memo[key] = make()
+    return memo[key]
+
+
+def _source_evidence(task: Task, prior: Hierarchy, tightness: float, noise: float) -> Floats:
+    """How likely each source's own head, give or take, makes the task's targets."""
+    return evidence(task, prior.heads, prior.uncertainties + tightness * prior.covariance, noise)
 
 
 def _softmax(score: Floats, allowed: Floats) -> Floats:

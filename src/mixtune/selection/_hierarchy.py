@@ -9,7 +9,7 @@ apart by a mixture of two such priors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,8 +101,13 @@ class Hierarchy:
         return mean, self.shrinkage(sums, effective + pseudo) * (1 + 1 / effective)
 
 
-def learn_hierarchy(sums: Sums, shrinkage: Shrinkage, *, steps: int = 40) -> Hierarchy:
-    """Expectation-maximisation from a pooled start."""
+def learn_hierarchy(
+    sums: Sums, shrinkage: Shrinkage, *, steps: int = 40, centers: Callable[[Floats, Floats], Floats] | None = None
+) -> Hierarchy:
+    """Expectation-maximisation from a pooled start.
+
+    ``centers`` makes the prior mean of each head (N, d) from all heads and their covariance: by default their mean.
+    """
     count, width = sums.crosses.shape
     identity = np.eye(width)
     size = max(np.trace(sums.mean_gram) / width, FLOOR)
@@ -110,10 +115,11 @@ def learn_hierarchy(sums: Sums, shrinkage: Shrinkage, *, steps: int = 40) -> Hie
     noise = max(0.7 * float(_squares(sums, np.tile(mean, (count, 1))).sum() / sums.counts.sum()), FLOOR)
     noises = np.full(count, noise)
     covariance = noise / size * identity
+    means = np.broadcast_to(mean, (count, width))
     for _ in range(steps):
-        heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, mean, covariance)
-        mean = heads.mean(axis=0)
-        apart = heads - mean
+        heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, means, covariance)
+        means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
+        apart = heads - means
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
         left = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
         each = np.maximum(left / sums.counts, FLOOR)
@@ -121,7 +127,7 @@ def learn_hierarchy(sums: Sums, shrinkage: Shrinkage, *, steps: int = 40) -> Hie
         noises = (each * sums.counts + NOISE_ROWS * noise) / (sums.counts + NOISE_ROWS)
         covariance = covariance + 1e-6 * noise / size * identity
     spread = max(float(np.var(np.log(each)) - np.mean(2 / sums.counts)), 0.01)
-    return Hierarchy(mean, covariance, noise, spread, noises, heads, uncertainties, shrinkage)
+    return Hierarchy(means.mean(axis=0), covariance, noise, spread, noises, heads, uncertainties, shrinkage)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,11 +196,11 @@ def task_noise(task: Task, prior: Hierarchy) -> float:
 
 
 def _posteriors(
-    grams: Floats, crosses: Floats, noises: Floats, mean: Floats, covariance: Floats
+    grams: Floats, crosses: Floats, noises: Floats, means: Floats, covariance: Floats
 ) -> tuple[Floats, Floats]:
     inverse = np.linalg.inv(covariance)
     uncertainties = np.linalg.inv(grams / noises[:, None, None] + inverse)
-    heads = np.einsum("nij,nj->ni", uncertainties, crosses / noises[:, None] + inverse @ mean)
+    heads = np.einsum("nij,nj->ni", uncertainties, crosses / noises[:, None] + means @ inverse)
     return heads, uncertainties
 
 

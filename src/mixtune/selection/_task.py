@@ -12,13 +12,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
-__all__ = ["Floats", "Paths", "Task", "dual_paths", "primal_paths"]
+__all__ = ["Floats", "Paths", "Task", "dual_paths", "primal_paths", "spectrum"]
 
 Floats = np.ndarray[Any, Any]
 
 #: Where 1 - leverage falls below this, leaving the row out says nothing.
 SATURATED = 1e-9
+#: What is known of all rows where only some are judged.
+SUMS = ("gram", "cross", "square", "count", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,11 @@ class Task:
     @cached_property
     def gram(self) -> Floats:
         return self.scaled.T @ self.scaled
+
+    @cached_property
+    def kernel(self) -> Floats:
+        """Inner products of the rows (n, n), without their weights."""
+        return self.design @ self.design.T
 
     @cached_property
     def cross(self) -> Floats:
@@ -83,8 +91,7 @@ class Task:
     def judged(self, index: Any) -> Task:
         """Some of the rows to leave out in turn, with the sums of all: enough for paths through d x d matrices."""
         found = self.part(index)
-        sums = {"gram": self.gram, "cross": self.cross, "square": self.square, "count": self.count, "rows": self.rows}
-        found.__dict__.update(sums)
+        found.__dict__.update({name: getattr(self, name) for name in SUMS})
         if self.intercept:
             found.__dict__.update(center=self.center, centred=self.centred.judged(index))
         return found
@@ -96,6 +103,13 @@ class Task:
             return self
         center, level = self.center
         return Task(self.design[:, 1:] - center, self.y - level, self.weight, False)
+
+    @cached_property
+    def levelled(self) -> Task:
+        """The same with the constant as a feature like any other."""
+        found = Task(self.design, self.y, self.weight, False)
+        found.__dict__.update({name: vars(self)[name] for name in SUMS if name in vars(self)})
+        return found
 
     @cached_property
     def center(self) -> tuple[Floats, float]:
@@ -140,15 +154,23 @@ def primal_paths(task: Task, means: Floats, factors: Floats, noise: float, scale
     return heads.reshape(count, heads.shape[-1]), leverages.reshape(count, len(task.y))
 
 
-def dual_paths(task: Task, mean: Floats, spread: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
-    """The same for one prior N(mean, q S) with ``spread = S design'`` (d, n), through n x n matrices."""
+def spectrum(matrix: Floats) -> tuple[Floats, Floats]:
+    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
+    if info != 0:  # pragma: no cover - only numbers beyond float64 get here
+        raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
+    return np.maximum(values, 0.0), vectors
+
+
+def dual_paths(task: Task, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+    """The same for one prior N(mean, q S), through n x n matrices: duals (n, Q) and leverages (Q, n).
+
+    ``fitted`` is ``design mean`` (n,), ``kernel`` is ``design S design'`` (n, n); heads are ``mean + S design' duals``.
+    """
     root = np.sqrt(task.weight)
-    kernel = root[:, None] * (task.design @ spread) * root
-    values, vectors = np.linalg.eigh((kernel + kernel.T) / 2)
-    values = np.maximum(values, 0.0)
-    residual = vectors.T @ (root * (task.y - task.design @ mean))
+    values, vectors = spectrum(root[:, None] * kernel * root)
+    residual = vectors.T @ (root * (task.y - fitted))
     filters = 1.0 / (scales[:, None] * values + noise)
-    duals = (filters * residual) @ vectors.T * root
-    heads = mean + scales[:, None] * (duals @ spread.T)
+    duals = (scales[:, None] * filters * residual) @ vectors.T * root
     shares = (scales[:, None] * values * filters) @ (vectors**2).T
-    return heads, shares * (task.unit / task.weight)
+    return duals.T, shares * (task.unit / task.weight)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import to_numpy
+from mixtune._array import Array, as_float64, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.data import Domains
 from mixtune.errors import ParameterError
@@ -136,7 +136,7 @@ class WassersteinWeights(WeightRule):
 
     def weigh_clouds(
         self,
-        clouds: Sequence[Floats],
+        clouds: Sequence[Array],
         *,
         focal: int = 0,
         names: tuple[str, ...] | None = None,
@@ -144,9 +144,10 @@ class WassersteinWeights(WeightRule):
     ) -> TransportWeights:
         """Weigh datasets given directly as points (x, y) or (phi(x), y), one array each.
 
-        ``counts`` are the datasets' numbers of rows where the points are only samples of them.
+        ``counts`` are the datasets' numbers of rows where the points are only samples of them. Large pairs of PyTorch
+        or CuPy arrays are compared on their device.
         """
-        clouds = [np.asarray(cloud, dtype=np.float64) for cloud in clouds]
+        clouds = [as_float64(cloud, what=f"clouds[{index}]") for index, cloud in enumerate(clouds)]
         focal = check_whole("focal", focal)
         if focal >= len(clouds):
             raise ParameterError(f"focal must be an index from 0 to {len(clouds) - 1}; got {focal}")
@@ -179,17 +180,18 @@ class WassersteinWeights(WeightRule):
             threshold=float(self.threshold),
         )
 
-    def _clouds(self, domains: Domains, feature_map: FeatureMap | None) -> list[Floats]:
+    def _clouds(self, domains: Domains, feature_map: FeatureMap | None) -> list[Array]:
         """Each domain as points (x, y) or (phi(x), y)."""
         if self.on == "features" and feature_map is None:
             raise ParameterError('WassersteinWeights(on="features") needs feature_map; pass it to weigh')
 
         if self.on == "features" and feature_map is not None:
             domains = domains.map(feature_map)
-        return [np.hstack([to_numpy(d.X), to_numpy(d.targets)]).astype(np.float64) for d in domains]
+        pairs = ((as_float64(d.X, what="X"), as_float64(d.targets, what="y")) for d in domains)
+        return [namespace(X, Y).concat([X, Y], axis=1) for X, Y in pairs]
 
     def _distances(
-        self, clouds: Sequence[Floats], focal: int
+        self, clouds: Sequence[Array], focal: int
     ) -> tuple[tuple[TransportDistance, ...], TransportDistance | None, Diameter]:
         diameter = pooled_diameter(clouds) if self.rescale else Diameter(1.0, True)
         unit = diameter.value if diameter.value > 0 else 1.0
@@ -199,6 +201,7 @@ class WassersteinWeights(WeightRule):
         floor = None
         if callable(self.distance):
             function = self.distance
+            here, *others = (to_numpy(cloud) for cloud in (here, *others))
             found = [_as_distance(function(here, cloud), here, cloud) for cloud in others]
             if self._wants_floor(here):
                 half = np.random.default_rng(self.seed).permutation(len(here))

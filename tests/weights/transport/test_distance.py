@@ -114,10 +114,10 @@ class TestDistancesTo:
             distances_to([1.0], np.ones((3, 1)))
 
     def test_first_error_propagates(self, monkeypatch):
-        def fails(X, Y, settings, limit):
+        def fails(X, Y, settings, **options):
             raise ConvergenceError(f"failed at {Y[0, 0]:g}")
 
-        monkeypatch.setitem(distances_to.__globals__, "_distance", fails)
+        monkeypatch.setitem(distances_to.__globals__, "pair_distance", fails)
         with pytest.raises(ConvergenceError, match="failed at 1"):
             distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
 

@@ -13,80 +13,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mixtune._checks import check_whole
+from mixtune._device import to_device
 from mixtune.errors import ParameterError
+from mixtune.options._device import empty
 from mixtune.options._grid import TimeGrid
 from mixtune.options._normals import normal_blocks
+from mixtune.options.processes._state import State
 
 __all__ = ["Floats", "Process", "State", "per_asset"]
 
 Floats = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class State:
-    """Prices of some paths at one time, and whatever else their future depends on.
-
-    Attributes
-    ----------
-    prices : ndarray of shape (paths, assets)
-    """
-
-    prices: Floats
-
-    #: Fields that all paths have in common.
-    shared: ClassVar[frozenset[str]] = frozenset()
-
-    @property
-    def n_paths(self) -> int:
-        """Number of paths."""
-        return int(self.prices.shape[0])
-
-    @property
-    def hidden(self) -> Floats:
-        """What a model knows besides prices, such as variances, of shape (paths, any number)."""
-        return np.empty((self.n_paths, 0))
-
-    def take(self, indices: ArrayLike) -> Self:
-        """Keep the paths with these indices (or where a mask is true), in this order.
-
-        Examples
-        --------
-        >>> State(np.array([[1.0], [2.0], [3.0]])).take([2, 0]).prices.ravel().tolist()
-        [3.0, 1.0]
-        """
-        chosen = np.asarray(indices)
-        if chosen.dtype == bool:
-            if chosen.shape != (self.n_paths,):
-                raise ParameterError(f"a mask needs one entry per path, {self.n_paths}; got shape {chosen.shape}")
-            chosen = np.flatnonzero(chosen)
-        if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-            raise ParameterError("take needs the indices of paths, as whole numbers in one dimension, or a mask")
-        if chosen.size and not -self.n_paths <= chosen.min() <= chosen.max() < self.n_paths:
-            raise ParameterError(f"take got indices from {chosen.min()} to {chosen.max()} for {self.n_paths} paths")
-        chosen = chosen.astype(np.intp)
-        return self._changed(lambda array: np.take(array.T, chosen, axis=-1).T)
-
-    def repeat(self, times: int) -> Self:
-        """Repeat every path ``times`` times, copies side by side.
-
-        Examples
-        --------
-        >>> State(np.array([[1.0], [2.0]])).repeat(2).prices.ravel().tolist()
-        [1.0, 1.0, 2.0, 2.0]
-        """
-        times = check_whole("times", times, least=1)
-        return self._changed(lambda array: np.repeat(array.T, times, axis=-1).T)
-
-    def _changed(self, change: Any) -> Self:
-        own = [item.name for item in fields(self) if item.name not in self.shared]
-        return replace(self, **{name: change(getattr(self, name)) for name in own})
 
 
 class Process(ABC):
@@ -97,6 +39,11 @@ class Process(ABC):
 
     n_assets: int
     spot: ArrayLike
+
+    @property
+    def follows_arrays(self) -> bool:
+        """Whether steps are taken in the array library of the normals; otherwise in NumPy only."""
+        return False
 
     @property
     @abstractmethod
@@ -232,8 +179,12 @@ class Process(ABC):
         antithetic: bool = False,
         sobol: bool = False,
         chunk_paths: int | None = None,
+        device: str | None = None,
     ) -> tuple[Floats, Floats]:
         """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
+
+        With a ``device`` ("cuda", or "cpu" for PyTorch without one) the same normals are moved there first, and the
+        paths are tensors on it.
 
         Returns
         -------
@@ -242,23 +193,33 @@ class Process(ABC):
             ``State.hidden`` at every date; without columns where a model hides nothing.
         """
         shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
-        prices, hidden = np.empty((*shape, self.n_assets)), np.empty((*shape, self.start(1).hidden.shape[1]))
-        for rows, date, state in self._simulate(n_paths, grid, rng, antithetic, sobol, chunk_paths):
+        there = device if self.follows_arrays else None
+        prices, hidden = (empty((*shape, k), there) for k in (self.n_assets, self.start(1).hidden.shape[1]))
+        for rows, date, state in self._simulate(n_paths, grid, rng, antithetic, sobol, chunk_paths, there):
             prices[rows, date], hidden[rows, date] = state.prices, state.hidden
+        if there != device:
+            prices, hidden = to_device(prices, device), to_device(hidden, device)
         return _finite(prices), _finite(hidden)
 
     def _simulate(
-        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, antithetic: bool, sobol: bool, chunk: int | None
+        self,
+        n_paths: int,
+        grid: TimeGrid,
+        rng: np.random.Generator,
+        antithetic: bool,
+        sobol: bool,
+        chunk: int | None,
+        device: str | None = None,
     ) -> Iterator[tuple[slice, int, State]]:
         """Yield which paths, which date, and their state there."""
         options: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk}
         for rows, normals in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **options):
-            for date, state in enumerate(self._states(grid, normals)):
+            for date, state in enumerate(self.states(grid, to_device(normals, device))):
                 yield rows, date, state
 
-    def _states(self, grid: TimeGrid, normals: Floats) -> Iterator[State]:
+    def states(self, grid: TimeGrid, normals: Floats) -> Iterator[State]:
         """Yield the states of one block of paths at time 0 and all dates; normals as (intervals, normals, paths)."""
-        state = self.start(normals.shape[2])
+        state = self.start(normals.shape[2]).like(normals)
         yield state
         for interval, Z in enumerate(normals):
             begin, end = grid.times[interval : interval + 2].tolist()
@@ -298,7 +259,7 @@ def constant_columns(values: Floats, n_paths: int) -> Floats:
 
 def _finite(values: Floats) -> Floats:
     # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
-    if not math.isfinite(values.sum()):
+    if not math.isfinite(float(values.sum())):
         raise ParameterError(
             "the simulated paths overflow; check that rates, volatilities and variances are per year and "
             "not in percent, or use more substeps"

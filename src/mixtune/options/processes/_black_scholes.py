@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mixtune._array import is_numpy, match, namespace
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._normals import combine
@@ -68,6 +69,10 @@ class BlackScholes(Process):
             object.__setattr__(self, name, value)
 
     @property
+    def follows_arrays(self) -> bool:
+        return True
+
+    @property
     def normals_per_interval(self) -> int:
         return self.n_assets
 
@@ -76,11 +81,15 @@ class BlackScholes(Process):
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         volatility, dividend, dt = np.asarray(self.volatility), np.asarray(self.dividend), end - begin
-        moves = normals if self._factor is None else combine(self._factor, normals.T).T
-        moves = moves * (volatility * math.sqrt(dt))
-        moves += (rate - dividend - 0.5 * volatility**2) * dt
+        moves = normals
+        if self._factor is not None and is_numpy(normals):
+            moves = combine(self._factor, normals.T).T
+        elif self._factor is not None:
+            moves = normals @ match(self._factor.T, normals)
+        moves = moves * match(volatility * math.sqrt(dt), normals)
+        moves += match((rate - dividend - 0.5 * volatility**2) * dt, normals)
         with np.errstate(over="ignore"):
-            np.exp(moves, out=moves)
+            moves = np.exp(moves, out=moves) if is_numpy(moves) else namespace(moves).exp(moves)
             moves *= state.prices
         return State(moves)
 

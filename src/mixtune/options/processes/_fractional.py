@@ -102,7 +102,7 @@ class FractionalBrownianMotion(Process):
         motion = np.einsum("t,tdn->dn", row, noise)
         return NoiseState(self._prices(motion), noise.T, times)
 
-    def _states(self, grid: TimeGrid, normals: Floats) -> Iterator[State]:
+    def states(self, grid: TimeGrid, normals: Floats) -> Iterator[State]:
         # All dates in one product, rather than row by row.
         factor = _cholesky(self.hurst, tuple(grid.times[1:].tolist()))
         motions = combine(factor, normals.reshape(grid.n_dates, -1)).reshape(normals.shape)

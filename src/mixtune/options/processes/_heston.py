@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from mixtune._array import match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options.processes._base import Floats, Process, State, constant_columns, per_asset
@@ -41,7 +42,7 @@ class VarianceState(State):
 
     @property
     def hidden(self) -> Floats:
-        return np.maximum(self.variance, 0.0)
+        return _positive(self.variance)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,6 +135,10 @@ class Heston(VarianceProcess):
             raise ParameterError('scheme "qe" needs v_vol > 0; use scheme="log-euler" for a variance without noise')
 
     @property
+    def follows_arrays(self) -> bool:
+        return self.scheme != "qe"  # whose two cases need functions that few array libraries have
+
+    @property
     def normals_per_interval(self) -> int:
         assert self.substeps is not None
         return 2 * self.n_assets * self.substeps
@@ -147,7 +152,7 @@ class Heston(VarianceProcess):
         assert self.substeps is not None
         dt = (end - begin) / self.substeps
         move = {"paper": self._paper, "log-euler": self._log_euler, "qe": self._quadratic_exponential}[self.scheme]
-        variance, drift, d = state.variance, rate - np.asarray(self.dividend), self.n_assets
+        variance, drift, d = state.variance, match(rate - np.asarray(self.dividend), normals), self.n_assets
         arithmetic = self.scheme == "paper"
         total = state.prices if arithmetic else drift * (end - begin)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported by the sampler
@@ -160,13 +165,13 @@ class Heston(VarianceProcess):
                 else:
                     change += total
                 total = change
-            prices = total if arithmetic else state.prices * np.exp(total)
+            prices = total if arithmetic else state.prices * namespace(total).exp(total)
         return VarianceState(prices, variance)
 
     def _truncated(self, variance: Floats, dt: float, own: Floats) -> tuple[Floats, Floats, Floats]:
         """Euler step of the variance with its positive part on the right-hand side; that part and its root, too."""
-        positive = np.maximum(variance, 0.0)
-        root = np.sqrt(positive * dt)
+        positive = _positive(variance)
+        root = namespace(variance).sqrt(positive * dt)
         following = root * own
         following *= self.v_vol
         following += variance
@@ -205,6 +210,11 @@ class Heston(VarianceProcess):
         change -= 0.5 * leftover * variance
         change -= log_mean
         return change, following
+
+
+def _positive(variance: Floats) -> Floats:
+    xp = namespace(variance)
+    return xp.maximum(variance, xp.zeros((), dtype=variance.dtype, device=variance.device))
 
 
 def _matched(m: Floats, psi: Floats, normal: Floats, A: float) -> tuple[Floats, Floats]:

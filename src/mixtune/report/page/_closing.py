@@ -28,7 +28,9 @@ FAMILIES = {
     "alike, sparse": "the same, where few directions differ between sources",
     "nearest": "a prior from the sources that predict the focal rows best",
     "groups": "sources in two groups, each with its own prior",
-    "pooled": "held to one head fitted to all sources together",
+    "context": "a prior that goes with what the focal features are like on average",
+    "pooled": "held to one head fitted to the likeliest sources together",
+    "pooled, one level": "the same, with one intercept for all of them",
 }
 GLOSSARY = {
     "Focal dataset": "The one you want predictions for. All errors on this page are measured on its rows.",

@@ -17,6 +17,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from mixtune.errors import DataError, MixtuneError
 from mixtune.estimators import Sources
+from mixtune.estimators._base import column_names
+from mixtune.estimators._gathering import sampled
 from mixtune.estimators._sources import as_sources
 from mixtune.report.page._left_out import ClassFact, LeftOut, class_fact, left_out_rows
 from mixtune.report.page._words import plain_value
@@ -128,12 +130,12 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: Any = None) 
     """
     inner = getattr(model, "regressor_", model)
     check_is_fitted(inner, "coef_")
-    if not hasattr(inner, "compared_"):
+    if not hasattr(inner, "removal_effects"):
         raise DataError(
-            f"a {type(inner).__name__} does not compare itself with other fits, so there is nothing to report; "
+            f"a {type(inner).__name__} weighs no candidates and no removals, so there is too little to report; "
             "fit RegretOptimalRegressorCV or RegretOptimalClassifierCV"
         )
-    given = as_sources(sources)
+    given = sampled(as_sources(sources), column_names(inner))
     _check_names(inner, given)
     removals = _removals(inner)
     domains = _domains(inner, X, given, removals)

@@ -84,7 +84,8 @@ def _datasets(facts: Facts) -> str:
     if found == 0:
         hurt = any(effect_of(d) == "hurt" for d in facts.sources)
         return f"none of {all_:,} datasets {'helped' if hurt or not facts.removable else 'matters'} on its own"
-    return f"all {all_:,} datasets helped" if found == all_ else f"{found:,} of {all_:,} datasets helped"
+    every = "both" if all_ == 2 else f"all {all_:,}"
+    return f"{every} datasets helped" if found == all_ else f"{found:,} of {all_:,} datasets helped"
 
 
 def _who_helped(facts: Facts) -> str:

@@ -1,41 +1,34 @@
 """Distances between samples: the functions that the weights of a dataset are made from.
 
-Each function checks its samples, brings them into a common frame, calls one of the algorithms of this folder and says
-with the number what the number is: exact, between proven bounds, or another quantity.
+Each function checks its samples, hands pairs to `_pair`, and says with each number what it is: exact, between proven
+bounds, or another quantity.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mixtune._checks import check_choice, check_nonnegative, check_whole
-from mixtune.errors import DataError, ParameterError
-from mixtune.weights.transport._bracket import bracket
-from mixtune.weights.transport._exact import Plan, solve_within
-from mixtune.weights.transport._line import line_distances
+from mixtune._checks import check_nonnegative, check_whole
+from mixtune.errors import DataError
+from mixtune.weights.transport._pair import (
+    DIRECTIONS,
+    MAX_EXACT_ENTRIES,
+    METHODS,
+    RTOL,
+    SUBSAMPLE,
+    Settings,
+    pair_distance,
+)
 from mixtune.weights.transport._result import TransportDistance
-from mixtune.weights.transport._samples import Rows, as_rows, as_same_columns, common_frame, restore
-from mixtune.weights.transport._screen import axes_bound
-from mixtune.weights.transport._sliced import sliced_interval
+from mixtune.weights.transport._samples import Rows, as_rows, as_same_columns, home_of
 
 __all__ = ["METHODS", "distances_to", "sampling_floor", "wasserstein_distance"]
 
-METHODS = ("auto", "exact", "line", "sliced", "bracket")
-
-SUBSAMPLE = 1_000
-DIRECTIONS = 200
-# Measured: 3,000 x 3,000 takes 2.6 s and 0.4 GB exactly, 0.7 s as a bracket; the exact time grows faster.
-MAX_EXACT_ENTRIES = 10_000_000
-#: What is refused even when asked for by name: about 9 GB.
-HARD_EXACT_ENTRIES = 200_000_000
-RTOL = 1e-3
 #: What the pairs in work may hold together, unless `jobs` says otherwise: eight of the largest that "auto" solves.
 MEMORY, BYTES_PER_PAIR = 3.6e9, 45
 
@@ -56,7 +49,8 @@ def wasserstein_distance(
     Parameters
     ----------
     A, B
-        Samples of shape (n, d) and (m, d), or (n,) and (m,) for one column: arrays, tensors or lists.
+        Samples of shape (n, d) and (m, d), or (n,) and (m,) for one column: arrays, tensors or lists. With
+        PyTorch or CuPy arrays, whatever looks at all pairs of a bracket runs in that library and on their device.
     method
         - ``"line"``: one column only; the closed form.
         - ``"exact"``: network simplex on all n x m costs, certified by duality.
@@ -99,9 +93,9 @@ def wasserstein_distance(
     >>> round(found.value, 12), found.method, found.certified
     (5.0, 'exact', True)
     """
-    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    settings = Settings(method, seed, subsample, directions, max_exact_entries, rtol)
     X, Y = as_same_columns([A, B], ["A", "B"])
-    return _distance(X, Y, settings)
+    return pair_distance(X, Y, settings, home=home_of([A, B]))
 
 
 def distances_to(
@@ -152,7 +146,7 @@ def distances_to(
     >>> near.method, far.method, far.lower > 5.0
     ('exact', 'screened', True)
     """
-    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    settings = Settings(method, seed, subsample, directions, max_exact_entries, rtol)
     limit = check_nonnegative("limit", limit, allow_infinite=True)
     if jobs is not None:
         check_whole("jobs", jobs, least=1)
@@ -162,9 +156,10 @@ def distances_to(
     X, *rest = as_same_columns([focal, *others], names)
     for Y in rest:
         settings.choose(X, Y)
+    home = home_of([focal, *others])
     workers = _default_jobs(X, rest, settings) if jobs is None else jobs
     with ThreadPoolExecutor(max_workers=workers) as pool:  # the solver runs outside Python's lock
-        return list(pool.map(lambda Y: _distance(X, Y, settings, limit), rest))
+        return list(pool.map(lambda Y: pair_distance(X, Y, settings, limit=limit, home=home), rest))
 
 
 def sampling_floor(
@@ -208,96 +203,18 @@ def sampling_floor(
     >>> bool(floor > 5 * np.linalg.norm(shift))
     True
     """
-    settings = _Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    settings = Settings(method, seed, subsample, directions, max_exact_entries, rtol)
     rows = as_rows(X, "X")
     if len(rows) < 2:
         raise DataError("X has 1 row; two halves need at least 2 rows")
     order = np.random.default_rng(seed).permutation(len(rows))
     half = len(rows) // 2
-    return _distance(rows[order[:half]], rows[order[half:]], settings)
+    return pair_distance(rows[order[:half]], rows[order[half:]], settings, home=home_of([X]))
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """The options of :func:`wasserstein_distance`, checked."""
-
-    method: str
-    seed: int
-    subsample: int
-    directions: int
-    max_exact_entries: int
-    rtol: float
-
-    def __post_init__(self) -> None:
-        check_choice("method", self.method, METHODS)
-        for name, least in (("seed", 0), ("subsample", 1), ("directions", 2), ("max_exact_entries", 1)):
-            check_whole(name, getattr(self, name), least=least)
-        check_nonnegative("rtol", self.rtol)
-
-    def choose(self, X: Rows, Y: Rows) -> str:
-        """The method for these samples, or an error if the one asked for cannot handle them."""
-        columns, entries = X.shape[1], len(X) * len(Y)
-        if self.method == "auto":
-            return "line" if columns == 1 else "exact" if entries <= self.max_exact_entries else "bracket"
-        if self.method == "line" and columns > 1:
-            raise ParameterError(f"method 'line' needs one column, the samples have {columns}; use 'auto'")
-        if self.method == "exact" and entries > max(self.max_exact_entries, HARD_EXACT_ENTRIES):
-            raise ParameterError(
-                f"method 'exact' on {len(X)} x {len(Y)} rows needs about {45e-9 * entries:.1f} GB; use 'bracket',"
-                f" or raise max_exact_entries (now {self.max_exact_entries}) to at least {entries}"
-            )
-        return self.method
-
-
-def _default_jobs(X: Rows, others: Sequence[Rows], settings: _Settings) -> int:
+def _default_jobs(X: Rows, others: Sequence[Rows], settings: Settings) -> int:
     """One job for each processor this process may use, as far as memory goes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     held = [len(X) * len(Y) for Y in others if settings.choose(X, Y) == "exact"]
     room = int(MEMORY // (BYTES_PER_PAIR * max(held))) if held else cores
     return max(1, min(cores, room, len(others)))
-
-
-def _distance(A: Rows, B: Rows, settings: _Settings, limit: float = math.inf) -> TransportDistance:
-    method = settings.choose(A, B)
-    (X, Y), exponent = common_frame([A, B])
-    upper = math.inf
-    limit = float(np.ldexp(limit, -exponent))
-    if method == "line":
-        value = lower = upper = float(line_distances(X, Y)[0])
-    elif method == "sliced":
-        value, lower, upper = sliced_interval(X, Y, directions=settings.directions, seed=settings.seed)
-    elif (bound := _cheap_bound(X, Y, limit)) is not None:
-        method, value, lower = "screened", bound, bound
-    elif method == "exact":
-        found = solve_within(X, Y, limit, seed=settings.seed, subsample=settings.subsample)
-        if isinstance(found, Plan):
-            value, lower, upper = found.cost, found.lower, found.cost
-            if upper - lower > 1e-6 * upper:  # outliers far beyond the distance: rounding leaves only bounds
-                method, value = "bracket", lower + (upper - lower) / 2.0
-        else:
-            method, value, lower = "screened", found, found
-    else:
-        lower, upper = bracket(X, Y, seed=settings.seed, subsample=settings.subsample, rtol=settings.rtol, limit=limit)
-        if lower > limit:
-            method, value, upper = "screened", lower, math.inf
-        else:
-            value = lower + (upper - lower) / 2.0
-    return TransportDistance(
-        value=restore(value, exponent),
-        lower=restore(lower, exponent),
-        upper=restore(upper, exponent) if method != "screened" else math.inf,
-        method=method,
-        certified=method != "sliced",
-        rows=(len(A), len(B)),
-    )
-
-
-def _cheap_bound(X: Rows, Y: Rows, limit: float) -> float | None:
-    """A lower bound above the limit, from the cheapest that gives one; None where a solution is needed."""
-    if math.isinf(limit):
-        return None
-    means = float(np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0))) * (1.0 - 1e-12)
-    if means > limit:
-        return means
-    axes = axes_bound(X, Y)
-    return axes if axes > limit else None

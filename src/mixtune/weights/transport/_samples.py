@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_cupy_array, is_torch_array
 from numpy.typing import NDArray
 
-from mixtune._array import as_float64, to_numpy
+from mixtune._array import Array, as_float64, to_numpy
 from mixtune.errors import DataError
 
-__all__ = ["Rows", "as_rows", "as_same_columns", "common_frame", "restore"]
+__all__ = ["Rows", "as_rows", "as_same_columns", "common_frame", "home_of", "restore"]
 
 Rows = NDArray[np.float64]
 
@@ -49,6 +50,14 @@ def as_same_columns(samples: Sequence[Any], names: Sequence[str]) -> list[Rows]:
                 f"{name} has {rows.shape[1]} columns, {names[0]} has {columns}; pass the same columns in both"
             )
     return checked
+
+
+def home_of(samples: Sequence[Any]) -> Array:
+    """The first sample that is not NumPy's: an example of the library and device to look at pairs with; else None."""
+    for sample in samples:
+        if is_torch_array(sample) or is_cupy_array(sample):
+            return sample
+    return None
 
 
 def common_frame(samples: Sequence[Rows]) -> tuple[list[Rows], int]:

@@ -1,20 +1,13 @@
-"""Files that are whole or not there, and the one file a fitted model is saved in.
-
-A model file is a safetensors file: a JSON header, then the arrays as plain bytes. The header also carries a JSON
-description of the model (the spec), the version of the format, and a SHA-256 over the whole file. So any tool that
-reads safetensors can look inside, no byte can change unnoticed, and reading never runs anything that the file says.
-"""
+"""The one file a fitted model is saved in: a safetensors file whose header also carries the spec and a checksum."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 import struct
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +16,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from mixtune._files._atomic import check_place, write_atomically
+from mixtune._files._json import dumps, loads, plain_spec
 from mixtune.errors import DataError
 
-__all__ = ["FORMAT_VERSION", "array_digest", "read_model", "write_atomically", "write_model"]
+__all__ = ["DTYPES", "FORMAT_VERSION", "array_digest", "read_model", "write_model"]
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -34,48 +29,11 @@ FORMAT_VERSION = 1
 _NO_DIGEST = "0" * 64
 _METADATA = "__metadata__"
 _WHOLE = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
-_DTYPES = ("bool", *_WHOLE, "float16", "float32", "float64")
+DTYPES = ("bool", *_WHOLE, "float16", "float32", "float64")
 #: What the first bytes of files that people confuse with models say.
 _MAGIC = {b"PK": "a zip or NumPy .npz archive", b"\x80": "a pickle", b"\x93NUMPY": "a NumPy array", b"PAR1": "Parquet"}
 #: The limit that safetensors itself sets; a header is read before anything in it can be believed.
 _LONGEST_HEADER = 100_000_000
-
-
-def write_atomically(path: Path, content: bytes, *, check: Callable[[Path], None] | None = None) -> Path:
-    """Write ``content`` to ``path``; a reader, or a crash, meets the old file or the new one, never a part.
-
-    Parameters
-    ----------
-    path
-        Where to; an existing file is replaced.
-    content
-        The bytes.
-    check
-        Called with the new file before it takes its place; if it raises, the old file stays.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_atomically(Path(folder) / "a.txt", b"all of it").read_bytes()
-    b'all of it'
-    """
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if check is not None:
-            check(Path(name))
-        # mkstemp makes files private; give the usual permissions of a new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path
 
 
 def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Path:
@@ -98,17 +56,15 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = write_model(Path(folder) / "a.mixtune", {"ridge": 0.1}, {"coef": np.array([1.0, 2.0])})
     ...     read_model(path)
     ({'ridge': 0.1}, {'coef': array([1., 2.])})
     """
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give the name of a file, such as {path / 'model.mixtune'}")
-    if not path.parent.is_dir():
-        raise DataError(f"the folder {path.parent} does not exist; make it first")
-    plain, tensors = _plain_spec(spec), _plain_arrays(arrays)
+    check_place(path, "model.mixtune")
+    plain, tensors = plain_spec(spec), _plain_arrays(arrays)
 
     def check(written: Path) -> None:
         back_spec, back = read_model(written)
@@ -151,7 +107,7 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     if _digest(content, metadata["sha256"]) != metadata["sha256"]:
         raise _damaged(path, "its checksum does not agree with its content")
     try:
-        spec = _loads(metadata["spec"])
+        spec = loads(metadata["spec"])
         tensors = load_tensors(content)
     except (ValueError, RecursionError, KeyError, SafetensorError) as error:
         raise _damaged(path, str(error)) from error
@@ -179,7 +135,7 @@ def _encode(spec: dict[str, Any], arrays: Arrays) -> bytes:
     # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
     body = save_tensors(arrays)
     (length,) = struct.unpack("<Q", body[:8])
-    metadata = {"format": FORMAT, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": _dumps(spec)}
+    metadata = {"format": FORMAT, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": dumps(spec)}
     header = json.dumps({_METADATA: metadata, **json.loads(body[8 : 8 + length])}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     if len(header) > _LONGEST_HEADER:
@@ -226,7 +182,7 @@ def _header_length(path: Path, start: bytes, size: int) -> int:
 
 def _parse_header(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        header = _loads(text.decode())
+        header = loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise _damaged(path, "its header cannot be read") from error
     metadata = header.get(_METADATA)
@@ -269,7 +225,7 @@ def _plain_arrays(arrays: Mapping[str, Any]) -> Arrays:
         if not isinstance(name, str) or not name or name == _METADATA or not name.isprintable():
             raise DataError(f"an array is named {name!r}; names are printable text other than {_METADATA!r}")
         array = np.asarray(values)
-        if array.dtype.name not in _DTYPES:
+        if array.dtype.name not in DTYPES:
             raise DataError(f'array "{name}" holds {array.dtype}; store numbers or booleans, and text in the spec')
         tensors[name] = _little_endian(array)
     return tensors
@@ -279,56 +235,3 @@ def _little_endian(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     # safetensors takes whatever lies in memory, so strided views would come back scrambled. np.ascontiguousarray
     # would do, were it not for arrays without dimensions, which it gives one.
     return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-
-
-def _plain_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        plain = _plain(spec, "the spec")
-        _dumps(plain)
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"the spec cannot be written as JSON: {error}; make it flatter or smaller") from error
-    if not isinstance(plain, dict):
-        raise DataError(f"the spec is a {type(spec).__name__}; pass a dict")
-    return plain
-
-
-def _plain(value: Any, where: str) -> Any:
-    """Copy what JSON can hold, NumPy scalars as Python's; say where the rest stands."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        raise DataError(f"{where} is {value}, which JSON cannot hold; store it in an array or as None")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise DataError(f"{where} has the key {key!r}; keys must be text")
-        return {key: _plain(inner, f"{where}[{key!r}]") for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner, f"{where}[{place}]") for place, inner in enumerate(value)]
-    raise DataError(f"{where} is a {type(value).__name__}, which JSON cannot hold; store numbers in an array")
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _loads(text: str) -> dict[str, Any]:
-    """Read a JSON object strictly: no key twice, no NaN, no number beyond the floats."""
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(found := dict(pairs)) != len(pairs):
-            raise ValueError("a key stands twice")
-        return found
-
-    def finite(number: str) -> float:
-        if not math.isfinite(value := float(number)):
-            raise ValueError(f"{number} is not a finite number")
-        return value
-
-    value = json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=finite)
-    if not isinstance(value, dict):
-        raise ValueError("it is not a JSON object")
-    return value

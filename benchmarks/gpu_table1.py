@@ -1,0 +1,65 @@
+"""Claims on a CUDA device: 100 runs of the paper's Table 1 take at most 10 s, and give the prices the CPU gives.
+
+The runs are those of `mixtune reproduce table1 --device cuda`: normals drawn by NumPy, everything after them on the
+device, prices stored. A price may differ from the CPU's by more than rounding only where payoff and continuation value
+are equal to the last digits and a path stops on one side and not on the other. Without a CUDA device nothing is
+measured.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+
+from benchmarks.timing import Claim
+from mixtune.paper import ResultsStore, run_study
+from mixtune.paper._pool import execute
+from mixtune.paper._study import run_seed
+from mixtune.paper.american import TABLE1, run_table
+
+Prices = dict[str, list[float]]
+
+
+def on_device(device: str, runs: int) -> tuple[float, Prices]:
+    """Seconds of a study, and its prices."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        run_study(TABLE1, out=folder, runs=runs, device=device)
+        seconds = time.perf_counter() - begin
+        with ResultsStore(folder) as store:
+            rows = store.rows(TABLE1.name, runs)
+    return seconds, {method: [row["price"] for row in found] for method, found in rows.items()}
+
+
+def on_cpu(runs: int) -> Prices:
+    """The same prices in NumPy, one process a core; methods with Wasserstein weights are left out there, too."""
+    settings = dataclasses.replace(TABLE1.settings, temperatures=())
+    seeds = {run: run_seed(0, run) for run in range(runs)}
+    found = {run: outcome for run, outcome, _ in execute(run_table, settings, seeds, jobs=os.cpu_count() or 1)}
+    return {method: [found[run].rows[method]["price"] for run in range(runs)] for method in found[0].rows}
+
+
+def measure(runs: int = 100, compared: int = 16, device: str = "cuda") -> Iterator[Claim]:
+    try:
+        import torch
+    except ImportError:
+        return
+    if device == "cuda" and not torch.cuda.is_available():
+        return
+    first, there = on_device(device, compared)  # also loads the device's libraries
+    here = on_cpu(compared)
+    apart = max(abs(a / b - 1) for method in here for a, b in zip(there[method], here[method]))
+    note = f"; {len(here)} methods x {compared} runs"
+    yield Claim("Table 1 on the device against the CPU, largest relative difference / 1e-9", apart, 1e-9, 1.0, note, "")
+    seconds, _ = on_device(device, runs)
+    name = torch.cuda.get_device_name(0) if device == "cuda" else device
+    note = f"; {runs} runs after a first study of {compared}, which took {first:.1f} s with loading"
+    yield Claim(f"Table 1, 100 runs, {name} / 10 s", seconds * 100 / runs, 10.0, 1.0, note)
+
+
+if __name__ == "__main__":
+    for claim in measure():
+        print(claim)

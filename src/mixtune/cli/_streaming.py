@@ -1,0 +1,163 @@
+"""``--stream``: tables that do not fit into memory, read block by block, here or on a cluster.
+
+The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass, and the choice
+is learnt on these. What comes out looks like tables that were read whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+
+from mixtune.cli._engine import check_engine
+from mixtune.data import Domain, Domains, TableEncoder, TrainingTables
+from mixtune.data._encoded_columns import NumberColumn, TargetColumn
+from mixtune.data._streams import Stream, open_stream
+from mixtune.errors import MixtuneError, ParameterError
+from mixtune.estimators import StreamedSources
+from mixtune.moments._budget import DEFAULT_LIMIT
+
+__all__ = ["MemoryLimit", "SampleRows", "StreamFlag", "Streaming", "read_streamed"]
+
+_PANEL = "Tables that do not fit into memory"
+
+StreamFlag: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--stream",
+        help="Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and "
+        "several files with a --domain column are taken as well. Columns of numbers only.",
+        rich_help_panel=_PANEL,
+    ),
+]
+MemoryLimit: TypeAlias = Annotated[
+    str, typer.Option(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.", rich_help_panel=_PANEL)
+]
+SampleRows: TypeAlias = Annotated[
+    int, typer.Option(help="How many rows of every other domain are drawn.", min=1, rich_help_panel=_PANEL)
+]
+
+LIMIT = DEFAULT_LIMIT
+ROWS = 2000
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How to stream, as the options say."""
+
+    engine: str
+    scheduler: str | None
+    memory_limit: str
+    sample_rows: int
+
+    @classmethod
+    def given(
+        cls, *, stream: bool, engine: str, scheduler: str | None, memory_limit: str, sample_rows: int
+    ) -> Streaming | None:
+        """The options where a stream is asked for, which Dask implies, else None.
+
+        Examples
+        --------
+        >>> options = {"engine": "local", "scheduler": None, "memory_limit": "1GB", "sample_rows": 2000}
+        >>> Streaming.given(stream=True, **options)
+        Streaming(engine='local', scheduler=None, memory_limit='1GB', sample_rows=2000)
+        """
+        check_engine(engine, scheduler)
+        if stream or engine == "dask":
+            return cls(engine, scheduler, memory_limit, sample_rows)
+        for option, value, default in (
+            ("--memory-limit", memory_limit, LIMIT),
+            ("--sample-rows", sample_rows, ROWS),
+        ):
+            if value != default:
+                raise ParameterError(f"{option} is for --stream; add it, or leave it out")
+        return None
+
+
+def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Streaming, *, seed: int) -> TrainingTables:
+    """Read training tables in one pass: all focal rows, and some of every other domain.
+
+    Parameters
+    ----------
+    files
+        Files and folders.
+    options
+        Those of :func:`mixtune.cli._reading.options_given`.
+    streaming, seed
+        How to stream, and which rows are drawn.
+    """
+    _check_options(options)
+    csv = {name: options[name] for name in ("encoding", "separator", "decimal")}
+    where: dict[str, Any] = {"target": options["target"], "domain": options["domain"]}
+    paths = list(dict.fromkeys(files))
+    try:
+        opened = open_stream(paths, ignore=options["ignore"], **where, **csv)
+    except MixtuneError as error:
+        raise type(error)(_for_streams(str(error))) from error
+    columns = opened.columns
+    assert columns is not None
+    focal = _focal(opened, options, paths)
+    stream = StreamedSources(
+        paths,
+        columns=columns,
+        **where,
+        **csv,
+        engine=streaming.engine,
+        scheduler=streaming.scheduler,
+        memory_limit=streaming.memory_limit,
+        sample_rows=streaming.sample_rows,
+        seed=seed,
+    )
+    try:
+        drawn = stream.samples(whole=(focal,))
+    except MixtuneError as error:
+        raise type(error)(_for_streams(str(error))) from error
+    members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
+    encoder = TableEncoder(
+        tuple(NumberColumn(name) for name in columns),
+        TargetColumn(options["target"]),
+        domain=options["domain"],
+        focal=focal,
+        unused=options["ignore"],
+    )
+    held = sum(len(X) for X, _ in drawn.values())
+    note = (
+        f"read as a stream: at most {streaming.sample_rows:,} rows of every domain but the focal one were drawn at "
+        f"random, {held:,} rows in all; --sample-rows changes that"
+    )
+    return TrainingTables(Domains(members, focal=focal), encoder, (note,))
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """Refuse what takes a look at all rows before the first is used."""
+    asked = {
+        "--categories": bool(options["categories"]),
+        "--missing impute": options["missing"] != "refuse",
+        "--target-kind classes": options["target_kind"] == "classes",
+        "--drop-missing-target": options["drop_missing_target"],
+    }
+    if wanted := [name for name, value in asked.items() if value]:
+        raise ParameterError(
+            f"{wanted[0]} does not go with --stream, which takes columns of numbers without missing values; prepare "
+            "the table first, or leave --stream out"
+        )
+
+
+def _focal(opened: Stream, options: dict[str, Any], paths: Sequence[Path]) -> str:
+    """The focal domain: as given, or the first file."""
+    given: str | None = options["focal"]
+    if given is not None:
+        return given
+    if options["domain"] is not None or paths[0].is_dir():
+        raise ParameterError("say which domain to predict for, with --focal NAME")
+    return str(opened.pieces[0].name)  # type: ignore[attr-defined]
+
+
+def _for_streams(message: str) -> str:
+    return message.replace(
+        "list the columns to use with columns=[...]", "leave the column out with --ignore, or fit without --stream"
+    )

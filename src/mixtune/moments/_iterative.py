@@ -1,0 +1,197 @@
+"""Conjugate gradients for (A + r I) delta = b - A theta where neither A nor its dual should be formed.
+
+All outputs walk side by side, each with its own step lengths, so that one product with A serves them all; an output
+that has arrived leaves. The recursion's residual drifts from the true one, so when it says that the goal is reached
+the residual is computed afresh from the rows, and where it is not small enough the walk goes on from there. What comes
+back is therefore certified: its residual was measured, not believed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from mixtune._array import Array, namespace, to_numpy
+from mixtune.errors import ConvergenceError
+from mixtune.moments._cost import (
+    CONJUGATE_GRADIENTS,
+    SLOW,
+    SolverOptions,
+    SolveStats,
+    iterative_cost,
+    largest_rank,
+    machine_limit,
+)
+from mixtune.moments._factored import EPSILON
+from mixtune.moments._nystroem import Sketch
+
+__all__ = ["MOST_STEPS", "Step", "iterate"]
+
+Floats = np.ndarray[Any, Any]
+
+
+#: Steps after which the walk is given up, if the caller sets no lower limit.
+MOST_STEPS = 2000
+#: Columns a sketch begins with.
+FIRST_RANK = 32
+#: Share of the steps that a doubled sketch saves where values fall off as 1/k: 1 - 1/sqrt(2).
+GAIN = 0.3
+
+BEYOND = "conjugate gradients ran into values beyond float64; rescale the features and targets"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A ridge step and how it was found."""
+
+    delta: Array
+    stats: SolveStats
+
+
+class Products(Protocol):
+    """What conjugate gradients need of a system."""
+
+    def apply(self, theta: Array) -> Array: ...
+
+    def gradient(self, theta: Array) -> Array: ...
+
+    @property
+    def sketch(self) -> Sketch: ...
+
+    @property
+    def entries(self) -> int:
+        """Numbers read for a product with A, at four operations each and output."""
+
+    @property
+    def target_square(self) -> float:
+        """``|T|^2``, over all outputs."""
+
+
+def iterate(
+    system: Products, theta: Array, shift: float, options: SolverOptions, *, most_steps: int = MOST_STEPS
+) -> Step:
+    """``(A + shift I)^{-1} (b - A theta)`` by preconditioned conjugate gradients.
+
+    Raises
+    ------
+    ConvergenceError
+        Where the residual does not come down to ``options.tolerance`` within ``most_steps`` steps.
+    """
+    with np.errstate(all="ignore"):  # values beyond float64 are diagnosed on the way
+        return _iterate(system, theta, shift, options, most_steps)
+
+
+def _iterate(system: Products, theta: Array, shift: float, options: SolverOptions, most_steps: int) -> Step:
+    xp = namespace(theta)
+    rhs = system.gradient(theta)
+    p, outputs = rhs.shape
+    sizes = _norms(rhs)
+    delta = xp.zeros_like(rhs)
+    if not np.all(np.isfinite(sizes)):
+        raise ConvergenceError(BEYOND)
+    if not np.any(sizes > 0):
+        return Step(delta, _stats(system, p, outputs, 0, 0.0, 0.0))
+    limit = machine_limit(theta) if options.limit is None else options.limit
+    _prepare(system.sketch, shift, options.tolerance, outputs, largest_rank(p, outputs, limit))
+    precondition = system.sketch.preconditioner(shift)
+    residual, steps, ratio = rhs, 0, math.inf
+    while True:
+        part, walked = _walk(system, shift, precondition, residual, 0.5 * options.tolerance * sizes, most_steps - steps)
+        delta, steps = delta + part, steps + walked
+        residual = system.gradient(theta + delta) - shift * delta
+        left = _norms(residual)
+        before, ratio = ratio, float(np.max(left[sizes > 0] / sizes[sizes > 0]))
+        # Below this a residual is rounding of the sums it is made from: nothing is left to gain.
+        scale = system.sketch.largest + shift
+        floor = 32 * EPSILON * (scale * _norms(theta + delta) + math.sqrt(scale * system.target_square))
+        if np.all(left <= np.maximum(options.tolerance * sizes, floor)):
+            size = shift * float(np.linalg.norm(_norms(delta)))
+            bound = float(np.linalg.norm(left)) / size if size > 0 else None
+            return Step(delta, _stats(system, p, outputs, steps, ratio, bound))
+        if steps >= most_steps or not ratio < 0.5 * before:
+            raise ConvergenceError(
+                f"conjugate gradients reached a relative residual of {ratio:.1e} in {steps} steps; tolerance is "
+                f'{options.tolerance:.0e}; use solver="direct", a larger ridge (it is {shift:.3g} beside features '
+                f"whose strongest direction has {system.sketch.largest:.3g}), or a larger tolerance"
+            )
+
+
+def _stats(system: Products, p: int, outputs: int, steps: int, ratio: float, bound: float | None) -> SolveStats:
+    rank = system.sketch.drawn
+    cost = iterative_cost(system.entries, p, outputs, rank=rank, steps=steps)
+    stats = SolveStats(CONJUGATE_GRADIENTS, cost.flops, cost.bytes)
+    return replace(stats, iterations=steps, rank=rank, residual=ratio, error_bound=bound)
+
+
+def _prepare(sketch: Sketch, shift: float, tolerance: float, outputs: int, most: int) -> None:
+    """Grow the sketch while its columns cost less than the steps that they may save, and did save some before."""
+    if sketch.drawn == 0 and most > 0:
+        sketch.grow(min(FIRST_RANK, most))
+    steps = _expected_steps(sketch, shift, tolerance)
+    while sketch.drawn < most and not sketch.complete and GAIN * steps * (SLOW + outputs) > sketch.drawn:
+        sketch.grow(min(2 * sketch.drawn, most))
+        before, steps = steps, _expected_steps(sketch, shift, tolerance)
+        if steps > (1.0 - GAIN / 2) * before:
+            return
+
+
+def _expected_steps(sketch: Sketch, shift: float, tolerance: float) -> float:
+    """The textbook bound for a condition number of 1 + tail/shift."""
+    least = max(shift, 1e-12 * sketch.largest)
+    return 0.5 * math.sqrt(1.0 + sketch.tail / least) * math.log(2.0 / tolerance) if least > 0 else 1.0
+
+
+def _walk(
+    system: Products, shift: float, precondition: Callable[[Array], Array], rhs: Array, goals: Floats, most: int
+) -> tuple[Array, int]:
+    """Conjugate gradients from zero, by the recursion alone, until every column's residual is below its goal."""
+    xp = namespace(rhs)
+    arrived = xp.zeros_like(rhs)
+    columns = np.arange(rhs.shape[1])
+    steps, still = 0, _norms(rhs) > goals
+    x, residual, direction, product = arrived, rhs, rhs, xp.sum(rhs, axis=0)
+    while True:
+        if not np.all(still):
+            arrived[:, _index(columns[~still], rhs)] = _columns(x, ~still)
+            columns = columns[still]
+            x, residual, direction = (_columns(array, still) for array in (x, residual, direction))
+            product = product[_index(np.flatnonzero(still), rhs)]
+        if not len(columns) or steps == most:
+            break
+        if steps == 0:
+            direction = precondition(residual)
+            product = xp.sum(residual * direction, axis=0)
+        image = system.apply(direction) + shift * direction
+        curvature = xp.sum(direction * image, axis=0)
+        sound = to_numpy(curvature) > 0
+        if not np.all(np.isfinite(to_numpy(curvature))):
+            raise ConvergenceError(BEYOND)
+        length = xp.where(curvature > 0, product / xp.where(curvature > 0, curvature, xp.ones_like(curvature)), 0.0)
+        x, residual = x + length * direction, residual - length * image
+        steps += 1
+        preconditioned = precondition(residual)
+        before, product = product, xp.sum(residual * preconditioned, axis=0)
+        sound &= to_numpy(product) > 0
+        direction = preconditioned + (product / before) * direction
+        # A direction without curvature is rounding: that column has gone as far as it can.
+        still = (_norms(residual) > goals[columns]) & sound
+    if len(columns):
+        arrived[:, _index(columns, rhs)] = x
+    return arrived, steps
+
+
+def _norms(array: Array) -> Floats:
+    xp = namespace(array)
+    return to_numpy(xp.sqrt(xp.sum(array**2, axis=0)))
+
+
+def _index(places: Floats, like: Array) -> Array:
+    return namespace(like).asarray(places, device=like.device)
+
+
+def _columns(array: Array, chosen: Floats) -> Array:
+    return namespace(array).take(array, _index(np.flatnonzero(chosen), array), axis=1)

@@ -1,0 +1,151 @@
+"""Moments from narrow products: float32, TF32, or float64's accuracy out of float32 units.
+
+Most of the work on moments is the product U'U. Server chips multiply float64 as fast as float32, or have tensor cores
+for it; most other chips are 30 to 60 times slower in float64 than in float32. There the product is formed in float32
+by runs of rows and added up in float64, so that its error does not grow with the rows:
+
+``"float32"``
+    Rows and products are rounded to float32.
+``"tf32"``
+    The same on the TF32 units of a CUDA device, which round rows to 11 bits. Only where asked for by name.
+``"split"``
+    Each row is cut into slices of 8 bits, all of them whole numbers of at most 128. A product of two slices over 1024
+    rows is a whole number of at most 2^24, which float32 (and TF32) holds without error, in any order of summation.
+    Twelve such products give 47 bits of the result: nothing is rounded before the sums in float64.
+
+The error of an entry of U'U, as a share of ``|u_i| |u_j|`` (measured; docs/numerics.md): 2e-7 in float32, 2e-5 in TF32,
+2e-14 with slices, or 1e-12 where columns have heavy tails: slices count from the largest entry of each 1024 rows. The
+coefficients feel that error times the condition number of the regularised problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import array_api_compat
+import numpy as np
+
+from mixtune._array import Array, all_finite, as_float64, column_gram, has_tf32, namespace, tf32_products
+from mixtune._checks import check_choice
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments._gathering import Sums, row_sums
+from mixtune.moments._rows import check_rows
+
+__all__ = ["PRECISIONS", "narrow_gram", "narrow_sums", "rounding"]
+
+PRECISIONS = ("float64", "float32", "tf32", "split")
+
+#: Rows multiplied in float32 before their products are added in float64; 128^2 times as many is 2^24.
+RUN = 1024
+FIRST, NEXT, SLICES = 2.0**7, 2.0**8, 6
+#: What rounding leaves of a direction that is not there, as a share of the strongest.
+NOISE = {"float64": 0.0, "float32": 2.0**-24, "tf32": 2.0**-12, "split": 0.0}
+
+
+def narrow_sums(U: Array, Y: Array, *, precision: str, keep_rows: bool = False) -> Sums:
+    """Sums over features ``U`` and targets ``Y``, with products in the given precision.
+
+    Fewer rows than features are kept in float64, and on request all rows, where they are.
+
+    Examples
+    --------
+    >>> U = np.array([[1.0], [2.0], [3.0]], dtype=np.float32)
+    >>> narrow_sums(U, np.ones(3), precision="float32").gram
+    array([[14.]])
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if precision == "float64" or keep_rows:
+        return row_sums(U, Y, keep_rows=keep_rows)
+    U, Y, single = check_rows(U, Y)
+    if U.shape[0] < U.shape[1]:
+        return row_sums(U, Y[:, 0] if single else Y)
+    xp = namespace(U)
+    targets = as_float64(Y, what="Y")
+    cross = xp.zeros((U.shape[1], targets.shape[1]), dtype=xp.float64, device=targets.device)
+    with np.errstate(all="ignore"):  # what is not finite is diagnosed below
+        gram = narrow_gram(U, precision=precision)
+        for run in _runs(U):
+            cross += as_float64(U[run], what="U").T @ targets[run]
+        square = xp.sum(targets**2, axis=0)
+    if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
+        row_sums(U, Y)  # names what is not finite, if it is the rows
+        raise DataError('the squares of the features overflow float32; pass dtype="float64" or scale the features')
+    return Sums(int(U.shape[0]), single, gram, cross, square, None)
+
+
+def rounding(gram: Array, precision: str) -> float:
+    """The largest diagonal whose rounding in float64 would be as strong as that of products in the given precision."""
+    if not NOISE[precision]:
+        return 0.0
+    xp = namespace(gram)
+    eps = float(np.finfo(np.float64).eps)
+    return float(xp.max(xp.linalg.diagonal(gram))) * NOISE[precision] / (eps * int(gram.shape[0]))
+
+
+def narrow_gram(rows: Array, *, precision: str) -> Array:
+    """``X'X`` in float64, from products in the given precision.
+
+    Examples
+    --------
+    >>> narrow_gram(np.array([[1.0, 2.0], [0.5, 1e-9]]), precision="split")
+    array([[1.25, 2.  ],
+           [2.  , 4.  ]])
+    """
+    check_choice("precision", precision, PRECISIONS)
+    if precision == "float64":
+        return column_gram(as_float64(rows, what="rows"))
+    if precision == "tf32" and not has_tf32(rows):
+        raise ParameterError(
+            'precision="tf32" needs PyTorch tensors on a CUDA device; use "float32", or "split" for float64\'s accuracy'
+        )
+    xp = namespace(rows)
+    multiply = _split_product if precision == "split" else _rounded_product
+    gram = xp.zeros((rows.shape[1],) * 2, dtype=xp.float64, device=array_api_compat.device(rows))
+    with tf32_products(rows, precision != "float32"):  # to slices they make no difference but speed
+        for run in _runs(rows, exact=precision == "split"):
+            gram += multiply(rows[run])
+    return gram
+
+
+def _rounded_product(rows: Array) -> Array:
+    xp = namespace(rows)
+    narrow = xp.astype(rows, xp.float32, copy=False)
+    return narrow.T @ narrow
+
+
+def _split_product(rows: Array) -> Array:
+    """The product of at most 1024 rows without rounding, but for what lies below the last slice."""
+    xp = namespace(rows)
+    rows = as_float64(rows, what="rows")
+    largest = xp.max(xp.abs(rows), axis=0)
+    scale = xp.where(largest > 0, largest, xp.ones_like(largest))
+    slices = _slices(rows / scale)
+    same = xp.zeros((rows.shape[1],) * 2, dtype=xp.float64, device=array_api_compat.device(rows))
+    mixed = xp.zeros_like(same)
+    for i, left in enumerate(slices):
+        for j, right in enumerate(slices[i : SLICES - i], start=i):  # later pairs lie below the last slice
+            product = xp.astype(left.T @ right, xp.float64)
+            product *= FIRST**-2 * NEXT ** -(i + j)
+            if i == j:
+                same += product
+            else:
+                mixed += product
+    return (same + (mixed + mixed.T)) * (scale[:, None] * scale)
+
+
+def _slices(rows: Array) -> list[Array]:
+    """Whole numbers q with ``rows = q_0 / 2^7 + q_1 / 2^15 + ...``, none beyond 128, for rows in [-1, 1]."""
+    xp = namespace(rows)
+    found, rest = [], rows * FIRST
+    for _ in range(SLICES):
+        whole = xp.round(rest)
+        found.append(xp.astype(whole, xp.float32))
+        rest = (rest - whole) * NEXT
+    return found
+
+
+def _runs(rows: Array, *, exact: bool = False) -> Iterator[slice]:
+    """Rows multiplied at a time: 1024, or more where the sum of their products would cost as much as they do."""
+    step = RUN if exact else max(RUN, int(rows.shape[1]))
+    for begin in range(0, int(rows.shape[0]), step):
+        yield slice(begin, begin + step)

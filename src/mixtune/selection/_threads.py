@@ -1,0 +1,70 @@
+"""The same work on several things, in threads: many matrices of some hundred columns keep cores busier one on each.
+
+Linear algebra on two threads spends much of its time on these meeting each other when matrices are of this size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["in_threads"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Narrower matrices take less time than starting threads.
+LEAST_WIDTH = 100
+
+_lock = Lock()
+_limits: list[Any] = []
+_users = 0
+
+
+def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -> list[R]:
+    """``[function(thing) for thing in things]``, in as many threads as linear algebra may have, each with one of them.
+
+    Examples
+    --------
+    >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
+    [1, 4, 9]
+    """
+    threads = _allowed() if width >= LEAST_WIDTH and len(things) > 1 else 1
+    if threads == 1:
+        return [function(thing) for thing in things]
+    with _one_thread_each(), ThreadPoolExecutor(min(threads, len(things))) as pool:
+        return list(pool.map(function, things))
+
+
+@cache
+def _blas() -> Any:
+    """The libraries of linear algebra; finding them takes milliseconds, asking them nothing."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _allowed() -> int:
+    """How many threads linear algebra may have: what the environment, or whoever calls this, has set."""
+    return max((library["num_threads"] for library in _blas().info()), default=1)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """One thread of linear algebra; the former number comes back when the last of several users is done."""
+    global _users
+    with _lock:
+        if _users == 0:
+            _limits.append(_blas().limit(limits=1))
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limits.pop().restore_original_limits()

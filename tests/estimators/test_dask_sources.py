@@ -1,0 +1,127 @@
+"""``fit`` with Dask collections: sources that stay on the cluster, focal rows that come into memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from estimators.transfer_data import make_transfer
+from mixtune import RandomFeatures
+from mixtune.engines import _collections
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import (
+    JointRegressor,
+    RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
+    Sources,
+    StreamedSources,
+    split_stream,
+)
+
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+# Dask itself still calls what pandas 3.1 wants to drop.
+pytestmark = pytest.mark.filterwarnings("ignore:The inplace keyword")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with distributed.Client(processes=False, dashboard_address=":0", n_workers=1, threads_per_worker=1) as client:
+        yield client
+
+
+def chunked(pair, rows=11):
+    return tuple(da.from_array(array, chunks=(rows, 2)[: array.ndim]) for array in pair)
+
+
+def as_frame(sources, dd):
+    pandas = pytest.importorskip("pandas")
+    frames = []
+    for name, (X, y) in sources.items():
+        frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(X.shape[1])])
+        frames.append(frame.assign(y=y, site=name))
+    return dd.from_pandas(pandas.concat(frames, ignore_index=True), npartitions=5)
+
+
+def assert_same_fit(ours, expected):
+    scale = np.abs(expected.coef_).max()
+    np.testing.assert_allclose(ours.coef_, expected.coef_, rtol=0, atol=1e-10 * scale)
+    np.testing.assert_allclose(ours.intercept_, expected.intercept_, rtol=0, atol=1e-10 * scale)
+
+
+def test_dask_arrays_are_recognised(client, monkeypatch):
+    X, y, sources = make_transfer()
+    collections = {name: chunked(pair) for name, pair in sources.items()}
+    phi = RandomFeatures(n_inputs=4, width=6, seed=0)
+    stream = StreamedSources(collections, scheduler=client)
+    assert stream.engine == "dask"
+    for model in (RegretOptimalRegressor(phi), RegretOptimalRegressor(weights="wasserstein"), JointRegressor()):
+        expected = model.fit(X, y, sources=sources).predict(X)
+        np.testing.assert_allclose(model.fit(X, y, sources=stream).predict(X), expected, atol=1e-9)
+    assert Sources(collections).streams[0].engine == "dask"
+    # The client that is open is used without being named.
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **_: pytest.fail("another cluster"))
+    mixed = {**collections, "here": sources["s0"]}
+    expected = RegretOptimalRegressor().fit(X, y, sources={**sources, "here": sources["s0"]})
+    assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=mixed), expected)
+
+
+def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    X, y, sources = make_transfer()
+    frame = as_frame(sources, dd)
+    expected = RegretOptimalRegressor().fit(X, y, sources=sources)
+    stream = StreamedSources(frame, target="y", domain="site", scheduler=client)
+    assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=stream), expected)
+    with pytest.raises(DataError, match=r"StreamedSources\(frame, target"):
+        RegretOptimalRegressor().fit(X, y, sources=frame)
+    with pytest.raises(DataError, match="pass all of them in one"):
+        Sources({"a": (frame[["x0"]], frame["y"])})
+    frame.to_parquet(tmp_path / "data", write_index=False)
+    options = {"target": "y", "domain": "site", "scheduler": client, "engine": "dask"}
+    told = []
+    files = StreamedSources(
+        tmp_path / "data",
+        folder=tmp_path / "kept",
+        progress=lambda done, total: told.append((done, total)),
+        **options,
+    )
+    assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=files), expected)
+    assert told[-1] == (95, 95)
+    assert len(list((tmp_path / "kept").iterdir())) == 5
+    split = split_stream(StreamedSources(tmp_path / "data", **options), "s0")
+    np.testing.assert_array_equal(split.X, sources["s0"][0])
+    model = RegretOptimalRegressorCV(focal_name="s0").fit(split.X, split.y, sources=split.sources)
+    assert set(model.domain_names_) == set(sources)
+
+
+def test_focal_rows_come_into_memory_if_they_are_few(client):
+    X, y, sources = make_transfer()
+    dd = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    expected = RegretOptimalRegressor().fit(X, y, sources=sources)
+    assert_same_fit(RegretOptimalRegressor().fit(*chunked((X, y)), sources=sources), expected)
+    frame = dd.from_pandas(pandas.DataFrame(X, columns=list("abcd")), npartitions=2)
+    ours = RegretOptimalRegressor().fit(frame, da.from_array(y), sources=sources)
+    assert_same_fit(ours, expected)
+    assert list(ours.feature_names_in_) == list("abcd")
+    unknown = frame.to_dask_array()
+    assert_same_fit(RegretOptimalRegressor().fit(unknown, y, sources=sources), expected)
+    large = da.zeros((_collections.MOST_FOCAL + 1, 2)), da.zeros(_collections.MOST_FOCAL + 1)
+    with pytest.raises(DataError, match=r"100,001 rows was passed as the focal rows.*large data as sources"):
+        RegretOptimalRegressor().fit(*large)
+
+
+def test_bad_collections_are_refused(client):
+    X, y, sources = make_transfer()
+    collections = {name: chunked(pair) for name, pair in sources.items()}
+    with pytest.raises(DataError, match="knows no sample weights"):
+        Sources({"a": (*collections["s0"], np.ones(30))})
+    half = StreamedSources({"a": (collections["s0"][0], sources["s0"][1])}, scheduler=client)
+    with pytest.raises(ParameterError, match="must come as a pair"):
+        RegretOptimalRegressor().fit(X, y, sources=half)
+    spoilt = sources["s0"][0].copy()
+    spoilt[3, 0] = np.inf
+    wrong = StreamedSources({"a": chunked((spoilt, sources["s0"][1]))}, scheduler=client)
+    with pytest.raises(DataError, match='domain "a": NaN or infinite values'):
+        RegretOptimalRegressor().fit(X, y, sources=wrong)

@@ -1,0 +1,67 @@
+"""One door: which way a problem is solved, said in the solution, and forced where asked for."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from mixtune import Moments, RegretProblem, solve
+from mixtune.errors import ParameterError
+from problems import make_arguments, make_problem, problem_options
+
+
+@settings(max_examples=50)
+@given(problem_options())
+def test_iterative_solutions_are_the_direct_ones(options):
+    problem = make_problem(**options)
+    direct, walked = (solve(problem, solver=solver, tolerance=1e-12) for solver in ("direct", "iterative"))
+    if problem.horizon == 0:
+        assert direct.stats is walked.stats is None
+    else:
+        assert walked.stats.method == "conjugate gradients"
+        assert direct.stats.method in ("primal cholesky", "dual cholesky")
+        assert direct.stats.residual is None
+    scale = 1e-7 * (1 + np.abs(direct.heads).max())
+    np.testing.assert_allclose(walked.heads, direct.heads, rtol=1e-6, atol=scale)
+    assert walked.energy == pytest.approx(direct.energy, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize(("p", "method"), [(4, "primal cholesky"), (60, "dual cholesky")])
+def test_stats_say_what_was_done(p, method):
+    stats = solve(make_problem(p=p)).stats
+    assert (stats.method, stats.iterations, stats.rank) == (method, 0, 0)
+    assert stats.flops > 0
+    assert stats.bytes == 8 * min(p, 25) ** 2 * (2 if p == 4 else 3)
+    walked = solve(make_problem(p=p), solver="iterative").stats
+    assert walked.iterations > 0
+    assert 0 <= walked.residual <= 1e-10
+    assert walked.error_bound < 1e-6
+
+
+def test_singular_matrices_are_named():
+    rows, arguments = make_arguments(p=3)
+    moments = [Moments.from_rows(np.hstack([U, U]), y) for U, y in rows]
+    problem = RegretProblem(**{**arguments, "moments": moments, "transfer": 0.0, "stability": 0.0})
+    assert solve(problem).stats.method == "eigenbasis"
+
+
+def test_kept_rows_of_several_domains():
+    rows, arguments = make_arguments(sizes=(30, 40), p=10, outputs=2)
+    kept = [Moments.from_rows(U.astype(np.float32), Y, keep_rows=True) for U, Y in rows]
+    usual = [Moments.from_rows(U.astype(np.float32), Y) for U, Y in rows]
+    ours, theirs = (RegretProblem(**{**arguments, "moments": moments}) for moments in (kept, usual))
+    for solver in ("auto", "direct", "iterative"):
+        np.testing.assert_allclose(solve(ours, solver=solver).coef, solve(theirs).coef, rtol=1e-8)
+    assert all("gram" not in m.__dict__ for m in kept)
+    assert solve(ours).regret == pytest.approx(solve(theirs).regret)
+
+
+def test_other_methods_have_no_solver():
+    problem = make_problem()
+    assert solve(problem, method="riccati").stats is None
+    for option in ({"solver": "iterative"}, {"tolerance": 1e-3}, {"memory_limit": "1 GB"}):
+        with pytest.raises(ParameterError, match='belong to method="closed-form"'):
+            solve(problem, method="riccati", **option)
+    with pytest.raises(ParameterError, match="solver must be one of"):
+        solve(problem, solver="qr")
+    with pytest.raises(ParameterError, match="too little"):
+        solve(problem, memory_limit=10)

@@ -1,0 +1,159 @@
+"""Sums of what sources say: from wherever fewest are missing, kept or made when asked for, with sources left out."""
+
+import tracemalloc
+from functools import partial
+
+import numpy as np
+import pytest
+
+from mixtune.selection import _pooled, choose
+from mixtune.selection._families import FocalFamily, LearnedFamily
+from mixtune.selection._pooled import OWN, PooledFamily, _common
+from mixtune.selection._task import Task
+from selection.tasks import make_task
+
+
+def make(count, p, *, n=12, seed=0):
+    rng = np.random.default_rng(seed)
+    head = rng.standard_normal(p)
+    sources = [make_task(rng, n, p, head=head + 0.3 * rng.standard_normal(p)) for _ in range(count)]
+    return sources, make_task(rng, 9, p, head=head)
+
+
+def assert_same_fits(found, expected):
+    for name in ("heads", "left_out", "leverages"):
+        np.testing.assert_allclose(getattr(found.paths, name), getattr(expected.paths, name), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-12)
+    np.testing.assert_allclose(found.ridges, expected.ridges, rtol=1e-9)
+
+
+@pytest.mark.parametrize("near", [None, 0, 5])
+def test_a_sum_is_that_of_all_weighted_messages(near):
+    sources, _ = make(6, 4)
+    family = PooledFamily.learn(sources)
+    rng = np.random.default_rng(1)
+    weights = [np.zeros(6), np.ones(6), np.eye(6)[2], 1 - np.eye(6)[4], rng.uniform(size=6), np.full(6, 0.3)]
+    for place, own in enumerate(OWN):
+        start = None if near is None else family._sum(weights[near], place)
+        for weight in weights:
+            found = family._sum(weight, place, start)
+            messages = [source.message(own * family.variance) for source in family.sources]
+            precision = np.eye(4) / ((1 - own) * family.variance)
+            precision = precision + sum(w * told for w, (told, _) in zip(weight, messages))
+            np.testing.assert_allclose(found.precision, precision, rtol=1e-10, atol=1e-10)
+            pull = sum(w * toward for w, (_, toward) in zip(weight, messages))
+            np.testing.assert_allclose(found.pull, pull, rtol=1e-10, atol=1e-10)
+            known = _pooled._Pooled.of(found)
+            np.testing.assert_allclose(known.mean, np.linalg.solve(precision, pull), rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(known.covariance, np.linalg.inv(precision), rtol=1e-9, atol=1e-10)
+
+
+def test_the_weight_that_most_sources_have():
+    assert _common(np.array([1.0, 1.0, 0.0])) == 1.0
+    assert _common(np.array([0.2, 1.0, 0.2, 0.2])) == 0.2
+    assert _common(np.array([0.2, 0.3, 0.4])) == 0.0
+    assert _common(np.array([1.0, 1.0, 0.0, 0.0])) == 0.0
+
+
+@pytest.mark.parametrize("p", [3, 14])
+def test_messages_made_when_asked_for_are_those_kept(p, monkeypatch):
+    sources, task = make(20, p)
+    allowed = np.ones(20)
+    allowed[3] = 0.0
+    expected = PooledFamily.learn(sources).fits(task, allowed)
+    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
+    family = PooledFamily.learn(sources)
+    assert_same_fits(family.fits(task, allowed), expected)
+    assert "_messages" not in vars(family)
+
+
+def test_released_messages_are_made_again():
+    sources, task = make(6, 5)
+    family = PooledFamily.learn(sources)
+    before = family.fits(task, np.ones(6))
+    assert "_messages" in vars(family)
+    family.release()
+    assert "_messages" not in vars(family)
+    assert_same_fits(family.fits(task, np.ones(6)), before)
+    found = choose(task, sources)
+    assert all("_messages" not in vars(one) for one in found.pool.families)
+
+
+def test_of_many_soft_weights_only_the_largest_differ(monkeypatch):
+    sources, task = make(20, 3)
+    exact = PooledFamily.learn(sources)._weights(task.centred, np.ones(20))
+    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
+    monkeypatch.setattr(_pooled, "SOFT", 6)
+    found = PooledFamily.learn(sources)._weights(task.centred, np.ones(20))
+    for one, other in zip(found[:-1], exact[:-1]):
+        np.testing.assert_array_equal(one, other)
+    top = np.argsort(-exact[-1])[:6]
+    np.testing.assert_array_equal(found[-1][top], exact[-1][top])
+    assert len(np.unique(found[-1])) == 7
+    assert found[-1].sum() == pytest.approx(exact[-1].sum())
+    assert _common(found[-1]) == pytest.approx(np.delete(exact[-1], top).mean())
+
+
+def test_memory_does_not_grow_with_a_matrix_for_each_source(monkeypatch):
+    sources, task = make(150, 60, n=6)
+    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
+    family = PooledFamily.learn(sources)
+    tracemalloc.start()
+    family.fits(task, np.ones(150))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # All messages would be 150 x 2 x 60 x 60 numbers, 9 MB.
+    assert peak < 3e6
+
+
+@pytest.mark.parametrize(
+    ("learn", "count", "p"),
+    [
+        (lambda sources: FocalFamily(len(sources)), 4, 3),
+        (LearnedFamily.learn, 9, 3),
+        (PooledFamily.learn, 5, 3),
+        (PooledFamily.learn, 20, 14),
+        (partial(PooledFamily.learn, one_level=True), 5, 3),
+    ],
+)
+def test_what_was_made_with_all_sources_serves_when_one_is_left_out(learn, count, p):
+    sources, task = make(count, p)
+    family, memo = learn(sources), {}
+    assert_same_fits(family.fits(task, np.ones(count), memo), family.fits(task, np.ones(count)))
+    size = len(memo)
+    assert size > 0
+    for index in range(count):
+        allowed = 1.0 - np.eye(count)[index]
+        assert_same_fits(family.fits(task, allowed, memo), family.fits(task, allowed))
+    assert len(memo) == size
+
+
+@pytest.mark.parametrize("n", [4, 30])
+def test_one_level_is_a_prior_on_the_constant_too(n):
+    """Against the posterior of the same model written out: the constant is a feature like any other."""
+    sources, task = make(5, 4, n=n)
+    family = PooledFamily.learn(sources, one_level=True)
+    prior = family.prior(task, np.ones(5), 3)
+    assert not prior.free_intercept
+    assert prior.mean.shape == (task.design.shape[1],)
+    precision = np.linalg.inv(prior.scale * prior.covariance)
+    system = task.gram / prior.noise + precision
+    head = np.linalg.solve(system, task.cross / prior.noise + precision @ prior.mean)
+    np.testing.assert_allclose(family.fits(task, np.ones(5)).paths.heads[3], head, rtol=1e-7, atol=1e-9)
+
+
+def test_one_level_helps_where_there_is_one():
+    """Heads and levels are the same everywhere: a free intercept costs, a shared one does not."""
+    rng = np.random.default_rng(0)
+
+    def draw(n):
+        design = np.column_stack([np.ones(n), rng.standard_normal((n, 6))])
+        return Task(design, design @ np.ones(7) + rng.standard_normal(n), np.ones(n), True)
+
+    free, shared = [], []
+    for _ in range(20):
+        sources, task = [draw(60) for _ in range(6)], draw(8)
+        for found, one_level in ((free, False), (shared, True)):
+            family = PooledFamily.learn(sources, one_level=one_level)
+            found.append(np.abs(family.fits(task, np.ones(6)).paths.heads[:, 0] - 1.0).min())
+    assert np.mean(shared) < 0.5 * np.mean(free)
