@@ -1,7 +1,8 @@
-"""Put the results of `mixtune bench transfer --out cases.csv` on the page: python docs/comparison.py [cases.csv]
+"""Put the results of `mixtune bench transfer --out cases.csv` on the page: python docs/comparison.py [cases.csv ...]
 
-Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->`. A given file is first kept, without what the page
-does not need, as docs/results/transfer.csv.
+Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->`. Given files are first kept, without what the page
+does not need, in docs/results/transfer.csv: there they replace what the same methods gave before, and the rest stays.
+So methods that need environments of their own can be run one after the other.
 """
 
 from __future__ import annotations
@@ -22,23 +23,27 @@ PROBLEMS, VARIANTS = ("exam", "ames", "vader"), ("clean", "flip")
 TITLES = {method.name: method.title for method in known_methods()}
 
 
-def keep(cases: Path) -> None:
-    """Keep single cases, rounded."""
-    with cases.open(newline="") as source, RESULTS.open("w", newline="") as target:
-        writer = csv.writer(target, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in csv.DictReader(source):
-            row["rmse"] = f"{float(row['rmse']):.6g}" if row["rmse"] else ""
-            row["seconds"] = f"{float(row['seconds']):.3g}"
-            writer.writerow([row[column] for column in COLUMNS])
+def keep(given: Path) -> None:
+    """Keep single cases, rounded, in place of those of the same problem, variant and method."""
+    rows = _rows(given)
+    for row in rows:
+        row["rmse"] = f"{float(row['rmse']):.6g}" if row["rmse"] else ""
+        row["seconds"] = f"{float(row['seconds']):.3g}"
+    before = _rows(RESULTS) if RESULTS.exists() else []
+    again = {(row["problem"], row["variant"], row["method"]) for row in rows}
+    found = [row for row in before if (row["problem"], row["variant"], row["method"]) not in again] + rows
+    cases = {case: place for place, case in enumerate(dict.fromkeys(map(_case, [*before, *rows])))}
+    found.sort(key=lambda row: (cases[_case(row)], list(TITLES).index(row["method"])))
+    with RESULTS.open("w", newline="") as target:
+        writer = csv.DictWriter(target, COLUMNS, lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(found)
 
 
 def read() -> list[Result]:
     """The kept cases, as the benchmark gave them."""
-    with RESULTS.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    case = ("problem", "variant", "focal", "seed")
-    base = {tuple(row[key] for key in case): float(row["rmse"]) for row in rows if row["method"] == YARDSTICK}
+    rows = _rows(RESULTS)
+    base = {_case(row): float(row["rmse"]) for row in rows if row["method"] == YARDSTICK}
     return [
         Result(
             row["problem"],
@@ -48,7 +53,7 @@ def read() -> list[Result]:
             row["method"],
             TITLES[row["method"]],
             float(row["rmse"]) if row["rmse"] else None,
-            base[tuple(row[key] for key in case)],
+            base[_case(row)],
             float(row["seconds"]),
             int(row["n_test"]),
             int(row["covered"]) if row["covered"] else None,
@@ -121,6 +126,15 @@ def fill(text: str, results: list[Result]) -> str:
     return text
 
 
+def _rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _case(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("problem", "variant", "focal", "seed"))
+
+
 def _bold(summary: Summary, rivals: list[Summary]) -> str:
     """The relative error with three decimals, bold where none of the rivals has a smaller one."""
     if summary.relative_rmse is None:
@@ -131,9 +145,9 @@ def _bold(summary: Summary, rivals: list[Summary]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Keep the cases, if given, and write the page."""
-    if arguments:
-        keep(Path(arguments[0]))
+    """Keep the cases that are given, and write the page."""
+    for path in arguments:
+        keep(Path(path))
     PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
 
 

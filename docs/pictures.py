@@ -16,8 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from mixtune.bench import methods_named, problem_from_domains, run, summarise
-from mixtune.data import Domains
-from mixtune.data.real import load_ames, load_exam
+from mixtune.data import Domains, load_ames, load_exam
 from mixtune.estimators import RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.weights import WassersteinWeights
 
@@ -108,8 +107,8 @@ def shares() -> Figure:
     own = train.focal_domain
     honest = {source.name: (source.X, source.y) for source in train.sources}
     lying = {name: (X, 2 * y.mean() - y if place % 2 else y) for place, (name, (X, y)) in enumerate(honest.items())}
-    families = ("focal only", "alike", "alike, sparse", "nearest", "groups")
-    figure, axes = _axes(5.6, 2.4)
+    families = ("focal only", "alike", "alike, sparse", "nearest", "groups", "context")
+    figure, axes = _axes(5.6, 2.7)
     for offset, (name, sources, colour) in enumerate(
         (("honest sources", honest, TEAL), ("half of them lie", lying, ORANGE))
     ):

@@ -150,6 +150,27 @@ def test_semicolons_decimal_commas_and_missing_values(tmp_path):
     facts = as_json(*read, "--missing", "impute")
     assert facts["columns"] == ["Größe [m²]", "Größe [m²] (missing)", "Art=y"]
     assert any("missing values were filled in" in note for note in facts["notes"])
+    out = tmp_path / "a model.mixtune"
+    done = run(*read, "--missing", "impute", "--out", out)
+    assert done.out.rstrip().endswith(f"Next: mixtune predict '{out}' new.csv --separator ';' --decimal ,")
+
+
+def test_one_focal_row_has_no_spread(tmp_path):
+    data = sites(tmp_path / "data.csv", rows=(1, 40, 40))
+    facts = as_json("fit", data, *SITES)
+    assert {each["standard_error"] for each in facts["comparison"]} == {None}
+    assert "too few focal rows" in facts["evidence"]
+
+
+def test_columns_are_those_of_the_table(data):
+    out = run("fit", data, *SITES).out
+    assert 'Predicts "y" for "berlin" from 2 columns;' in out
+    assert "On the 12 focal rows, each predicted by a fit without it" in out
+
+
+def test_a_domain_column_in_several_files_takes_a_stream(tmp_path, data):
+    assert "goes with one file, 2 are given; add --stream" in refused("fit", data, tmp_path / "more.csv", *SITES)
+    assert "is a folder; add --stream" in refused("fit", tmp_path, *SITES)
 
 
 def test_classes(tmp_path):

@@ -49,6 +49,14 @@ def test_a_stream_gives_the_model_of_the_rows_that_were_drawn(tmp_path, data):
     assert fewer["columns"] == ["x"]
 
 
+def test_a_constant_column_is_noted(tmp_path):
+    table = draw().append_column("year", pa.array([2020] * 125))
+    parquet.write_table(table, tmp_path / "data.parquet")
+    said = 'column "year" is 2020 in every row; nothing can be learnt from it'
+    assert said in as_json("fit", tmp_path / "data.parquet", *SITES, "--stream")["notes"]
+    assert said in as_json("fit", tmp_path / "data.parquet", *SITES)["notes"]
+
+
 def test_folders_and_files_a_domain(tmp_path):
     table, folder = draw(), tmp_path / "big"
     folder.mkdir()
@@ -85,6 +93,11 @@ def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
     message = refused("fit", text, *SITES, "--stream")
     assert 'column "colour"' in message
     assert "leave the column out with --ignore, or fit without --stream" in message
+    assert "or fit without --engine dask" in refused("fit", text, *SITES, "--engine", "dask")
+    assert "come from with --domain, or fit without" in refused("fit", text, "--target", "y", "--stream")
+    few = refused("fit", data, *SITES, "--stream", "--memory-limit", "1KB")
+    assert "take 0.002 MB" in few
+    assert few.endswith("more than half of --memory-limit; raise it, or lower --sample-rows")
     assert run("fit", text, *SITES, "--stream", "--ignore", "colour").code == 0
     assert 'no row belongs to domain "berlim"; did you mean "berlin"' in refused(
         "fit", data, "--target", "y", "--domain", "site", "--focal", "berlim", "--stream"

@@ -214,3 +214,33 @@ def test_text_in_csv_is_told_by_the_name_of_its_column(tmp_path):
     assert open_stream(path, target="y", ignore=["colour"]).columns == ("u", "x")
     with pytest.raises(ParameterError, match='ignore names "color", which no table has; did you mean "colour"'):
         open_stream(path, target="y", ignore=["color"])
+
+
+def test_a_file_given_twice_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": [1.0, 2.0], "y": [1.0, 2.0], "d": ["a", "b"]}), path)
+    with pytest.raises(DataError, match="given more than once"):
+        open_stream([path, tmp_path / "." / "a.parquet"], target="y", domain="d")
+    with pytest.raises(DataError, match="given more than once"):
+        open_stream({"a": [path, path]}, target="y", columns=["x"])
+
+
+def test_columns_that_only_a_later_file_has_are_refused_unless_chosen(tmp_path):
+    one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
+    parquet.write_table(pa.table({"x": [1.0], "y": [1.0]}), one)
+    parquet.write_table(pa.table({"x": [1.0], "y": [1.0], "more": [3.0]}), two)
+    with pytest.raises(DataError, match=r'two\.parquet" has columns that the first file has not: "more"'):
+        open_stream([one, two], target="y")
+    assert open_stream([one, two], target="y", columns=["x"]).columns == ("x",)
+    assert open_stream([two, one], target="y", columns=["x"]).rows == 2
+
+
+def test_a_piece_of_a_file_knows_where_it_begins(tmp_path):
+    path = tmp_path / "a.parquet"
+    x = np.arange(400.0)
+    x[250] = np.nan
+    parquet.write_table(pa.table({"x": x, "y": np.ones(400)}), path, row_group_size=100)
+    pieces = open_stream(path, target="y").pieces[0].split(100)
+    assert [piece.first for piece in pieces] == [0, 100, 200, 300]
+    with pytest.raises(DataError, match="rows from 201"):
+        list(pieces[2].blocks(100))

@@ -62,17 +62,39 @@ def test_cases_are_kept_without_what_the_page_does_not_need(results, tmp_path, m
     assert comparison.behind([focal, pooled], "exam", "clean", OURS) == ""
 
 
+def test_a_method_that_was_run_again_replaces_only_its_own_cases(tmp_path, monkeypatch):
+    kept, given = tmp_path / "kept.csv", tmp_path / "again.csv"
+    lines = ["problem,variant,focal,seed,method,rmse,seconds,n_test,covered"]
+    for seed in (0, 1):
+        lines += [f"exam,clean,7,{seed},{method},0.9,0.1,68," for method in ("mixtune", "focal", "pooled")]
+    kept.write_text("\n".join(lines) + "\n")
+    given.write_text(
+        "\n".join([lines[0], "exam,clean,7,0,adapt-regular,0.8,1,68,", "exam,clean,7,0,mixtune,0.7,1,68,60"])
+    )
+    monkeypatch.setattr(comparison, "RESULTS", kept)
+    comparison.keep(given)
+    found = [(result.seed, result.method, result.rmse) for result in comparison.read()]
+    assert found[:4] == [(0, "mixtune", 0.7), (0, "focal", 0.9), (0, "pooled", 0.9), (0, "adapt-regular", 0.8)]
+    # The case of ours that was not run again would be compared with what it no longer is.
+    assert found[4:] == [(1, "focal", 0.9), (1, "pooled", 0.9)]
+
+
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert max(s.worst_ratio for s in ours.values()) < 1.10
+    assert 1.085 < max(s.worst_ratio for s in ours.values()) < 1.095
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
     assert round(exam["statsmodels"].relative_rmse, 3) == 0.870
     assert round(exam[OURS].relative_rmse, 3) == 0.872
     assert abs(exam["gpboost"].relative_rmse - exam[OURS].relative_rmse) < 0.002
-    assert all(flipped[name].relative_rmse > 1 for name in ("pooled", "skada", "sklego", "statsmodels"))
+    worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
+    assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     texts = by_method(results, "vader", "flip")
-    assert texts["stacked"].relative_rmse < texts[OURS].relative_rmse
+    assert round(texts["stacked"].relative_rmse, 3) == 0.904
+    assert round(texts[OURS].relative_rmse, 3) == 0.915
+    honest = by_method(results, "vader", "clean")
+    assert honest[OURS].relative_rmse < honest["stacked"].relative_rmse
+    assert not any(name.startswith("adapt") for name in honest)
     for peer in {s.method for s in summarise(results)} - {OURS, YARDSTICK}:
         own = [s for s in summarise(results) if s.method == peer]
         # A column where it is clearly worse than ours, and a case that is worse than ours ever is.

@@ -509,3 +509,9 @@ def test_a_model_from_a_file_has_no_rows_to_add_to(model, tmp_path):
     loaded = load(model.save(tmp_path / "model.mixtune"))
     with pytest.raises(ParameterError, match="holds no rows"):
         loaded.forget("a")
+
+
+def test_a_source_beyond_float64_squares_does_no_harm():
+    X, y, sources = make_transfer()
+    sources["s0"][0][3, 1] = 1e200
+    assert np.all(np.isfinite(RegretOptimalRegressorCV().fit(X, y, sources=sources).predict(X)))

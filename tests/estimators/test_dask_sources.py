@@ -125,3 +125,39 @@ def test_bad_collections_are_refused(client):
     wrong = StreamedSources({"a": chunked((spoilt, sources["s0"][1]))}, scheduler=client)
     with pytest.raises(DataError, match='domain "a": NaN or infinite values'):
         RegretOptimalRegressor().fit(X, y, sources=wrong)
+
+
+def test_files_that_changed_are_read_again(client, tmp_path):
+    X, y, sources = make_transfer()
+    there, targets = sources["s0"]
+    paths = str(tmp_path / "X.npy"), str(tmp_path / "y.npy")
+    stream = StreamedSources({"s0": paths}, engine="dask", scheduler=client)
+    for shift in (0.0, 5.0):
+        np.save(paths[0], there)
+        np.save(paths[1], targets + shift)
+        expected = JointRegressor().fit(X, y, sources={"s0": (there, targets + shift)})
+        assert_same_fit(JointRegressor().fit(X, y, sources=stream), expected)
+
+
+def test_faults_name_the_partition(client):
+    dd = pytest.importorskip("dask.dataframe")
+    X, y, sources = make_transfer()
+    sources["s2"][1][-1] = np.nan
+    stream = StreamedSources(as_frame(sources, dd), target="y", domain="site", scheduler=client)
+    with pytest.raises(DataError, match='"y" of partition 4 of the data frame has 1 missing value'):
+        JointRegressor().fit(X, y, sources=stream)
+
+
+def test_a_fit_inside_a_task_does_not_wait_for_its_own_worker(client, tmp_path):
+    X, y, sources = make_transfer()
+    for part, array in zip("Xy", sources["s0"]):
+        np.save(tmp_path / f"{part}.npy", array)
+    data = {"s0": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy"))}
+
+    def fit(X, y):
+        stream = StreamedSources(data, engine="dask", progress=False)
+        return JointRegressor().fit(X, y, sources=stream).coef_
+
+    # The one thread of the one worker is taken by the task itself.
+    found = client.submit(fit, X, y, pure=False).result(timeout=30)
+    np.testing.assert_allclose(found, JointRegressor().fit(X, y, sources={"s0": sources["s0"]}).coef_, atol=1e-10)

@@ -311,6 +311,9 @@ def test_bad_input_is_named(tmp_path):
         model.fit(X, y, sources=StreamedSources(good, target="z", domain="site"))
     with pytest.raises(DataError, match="no domain besides those in leave_out"):
         model.fit(X, y, sources=StreamedSources(good, target="y", domain="site", leave_out=list(sources)))
+    for fit in (model.fit, RegretOptimalRegressorCV().fit):
+        with pytest.raises(DataError, match='leave_out names "s11", which no row belongs to; did you mean'):
+            fit(X, y, sources=StreamedSources(good, target="y", domain="site", leave_out="s11"))
     broken = table.set_column(0, "x0", pa.array([None, *table["x0"].to_pylist()[1:]]))
     parquet.write_table(broken, good / "b.parquet")
     with pytest.raises(DataError, match=r'"x0" of ".*b\.parquet" \(rows from 1\) has 1 missing value'):
@@ -381,3 +384,18 @@ def test_classifiers_learn_from_the_sample(kind):
     expected = kind().fit(X, y, sources=stream.samples())
     np.testing.assert_array_equal(ours.coef_, expected.coef_)
     assert set(ours.domain_names_) == {"focal", *sources}
+
+
+def test_labels_to_leave_out_may_be_numbers():
+    assert StreamedSources("rows.parquet", target="y", domain="site", leave_out=3).leave_out == ("3",)
+    assert StreamedSources("rows.parquet", target="y", domain="site", leave_out={4}).leave_out == ("4",)
+
+
+def test_distances_of_samples_count_all_rows(tmp_path):
+    X, y, sources = make_transfer()
+    parquet.write_table(as_table(sources), tmp_path / "a.parquet")
+    stream = StreamedSources(tmp_path, target="y", domain="site", sample_rows=5, progress=False)
+    found = RegretOptimalRegressor(weights="wasserstein").fit(X, y, sources=stream).weights_
+    rows = {name: len(there) for name, (_, there) in sources.items()}
+    assert dict(zip(found.names, found.counts)) == {"focal": len(y), **rows}
+    assert {each.rows[1] for each in found.distances[1:]} == {5}

@@ -130,6 +130,8 @@ def test_limits_are_told_before_work():
     small = {"memory_limit": "2 MB", "threads": 1}
     with pytest.raises(ParameterError, match="too little for 1001 features; at least 24 MB"):
         stream_moments((X, y), feature_map=RandomFeatures(n_inputs=2, width=1000, seed=0), **small)
+    with pytest.raises(ParameterError, match="memory_limit of 10 bytes is too little for 2 features; at least 12 kB"):
+        stream_moments((X, y), memory_limit=10, threads=1)
     wide = RandomFeatures(n_inputs=2, width=200, seed=0)
     small["memory_limit"] = "3 MB"
     pairs = {str(k): (np.zeros((300, 2)), np.zeros(300)) for k in range(10)}
@@ -244,3 +246,31 @@ def test_float32_sums_know_what_is_only_rounding():
     right = Moments.from_rows(X, y).head(0.0)
     found = stream_moments((X, y), domain=["a"] * len(y), dtype="float32", memory_limit="100 kB")["a"].head(0.0)
     np.testing.assert_allclose(found, right, atol=1e-3)
+
+
+def test_many_domains_wait_without_a_search_for_every_one(monkeypatch):
+    X, y, sites = draw(8000, 2, 1000)
+    stream = open_stream((X, y), domain=sites)
+    features = StreamFeatures.of(stream, None, "float64")
+    sums = MomentSums(features, Budget(as_bytes("100 kB"), 2, 1, 2))
+    searches, room = [], MomentSums._make_room
+    monkeypatch.setattr(MomentSums, "_make_room", lambda self: (searches.append(self._rows_waiting), room(self)))
+    for block in stream.blocks(100):
+        sums.add(block)
+        assert sums._rows_waiting == sum(sums._counts.values()) <= sums.budget.waiting_rows
+    assert 0 < len(searches) <= 2 * 8000 / sums.budget.waiting_rows + 1
+    for name, moments in sums.finish().items():
+        here = sites == int(name)
+        expected = Moments.from_rows(X[here], y[here])
+        assert moments.count == expected.count
+        np.testing.assert_allclose(moments.gram, expected.gram, atol=1e-12)
+
+
+def test_faults_far_down_say_where():
+    X, y, _ = draw(5000, 2, 1)
+    X[4900, 1] = np.nan
+    budget = Budget(as_bytes("100 kB"), 2, 1, 2)
+    first = 4900 // budget.block_rows * budget.block_rows
+    where = rf'domain "0" \(the rows after its first {first:,}\): NaN.*first is row {4900 - first} \(from 0\)'
+    with pytest.raises(DataError, match=where):
+        stream_moments((X, y), memory_limit="100 kB", threads=1)

@@ -189,6 +189,7 @@ def test_escaped_text_reads_back_as_it_was(text):
             (-0.02, -0.07, 0.03),
             "No clear difference: with transfer the error is 2% higher (95% interval 7% higher to 3% lower);",
         ),
+        ((0.0, -0.02, 0.02), "No clear difference: with transfer the error is the same (95% interval 2% higher to 2%"),
         ((0.0, -math.inf, 1.0), "Whether transfer helps cannot be judged"),
     ],
 )
@@ -212,6 +213,16 @@ def test_datasets_that_helped_are_counted(changes, words, model, rows):
     assert page.texts["verdict"].endswith(words)
     assert page.texts["datasets"].count("helped") == sum(c > HELP_MARGIN for c in changes)
     assert page.texts["datasets"].count("hurt") == sum(c < -HELP_MARGIN for c in changes)
+
+
+def test_removals_that_were_not_worked_out_do_not_print_as_nothing(model, rows):
+    model._removals = tuple(replace(r, change=0.02) for r in model.removal_effects()[:4])
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
+    assert len(page.cells["error changes by"]) == 4
+    assert "For the 8 datasets of little weight this was not worked out" in page.texts["removal"]
+    model._removals = tuple(replace(r, change=0.0) for r in model._removals)
+    assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 
 
 def test_numbers_are_those_of_the_model(model, rows):
@@ -288,6 +299,7 @@ def test_few_rows_say_what_is_missing():
     one = read(fit(rows), rows)
     assert "too few focal rows" in report_html(fit(rows), **rows)
     assert "∞" not in "".join(one.texts.values())
+    assert "fits the focal rows" not in one.texts["datasets"]
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e12])

@@ -32,9 +32,10 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> dict[str, 
     [{'name': 'focal', 'focal': True}]
     """
     core = getattr(model, "regressor_", model)
+    focal = (rows or {}).get(core.domain_names_[0])
     facts: dict[str, Any] = {
         "domains": _domains(core, rows or {}),
-        "comparison": [_comparison(each) for each in getattr(core, "compared_", ())],
+        "comparison": [_comparison(each, focal) for each in getattr(core, "compared_", ())],
         "transfer_gain": _gain(getattr(core, "transfer_gain_", None)),
         "loo_rmse": _root(core.loo_error_),
         "effective_ridge": getattr(core, "effective_ridge_", None),
@@ -46,7 +47,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> dict[str, 
 
 
 def judged(model: Any, X: Any, y: Any, sources: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
-    """Say in one sentence what transfer did, in the words of the report, and how many classes come out right.
+    """Say what transfer did in the words of the report, what says so, and how many classes come out right.
 
     Parameters
     ----------
@@ -59,7 +60,8 @@ def judged(model: Any, X: Any, y: Any, sources: Mapping[str, tuple[Any, Any]]) -
     from mixtune.report.page._verdict import give_verdict
 
     facts = read_facts(model, X=X, y=y, sources=sources)
-    found: dict[str, Any] = {"verdict": f"{give_verdict(facts).sentence}."}
+    verdict = give_verdict(facts)
+    found: dict[str, Any] = {"verdict": f"{verdict.sentence}.", "evidence": verdict.meaning[0]}
     if facts.classes is not None:
         found["loo_right"], found["loo_rows"] = facts.classes.right, facts.classes.rows
     return found
@@ -97,14 +99,15 @@ def _removals(core: Any) -> Sequence[Any]:
         return ()
 
 
-def _comparison(each: Any) -> dict[str, Any]:
+def _comparison(each: Any, focal_rows: int | None) -> dict[str, Any]:
     rmse = _root(each.loo_error)
     # The slope of the root turns the standard error of the mean square into that of its root.
     spread = each.standard_error / (2 * rmse) if rmse and each.standard_error is not None else None
     return {
         "method": each.method,
         "rmse": rmse,
-        "standard_error": spread,
+        # One row has no spread, which is not a spread of zero.
+        "standard_error": None if focal_rows == 1 else spread,
         "ratio": each.ratio,
         "ratio_low": each.ratio_low,
         "ratio_high": each.ratio_high,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,6 +88,8 @@ def fit(
     settings = {"random_features": random_width, "seed": seed}
     check_outputs({"--out": out, "--report": report}, force=force, inputs=files, endings={"--report": (".html",)})
     begin = time.perf_counter()
+    if large is None:
+        streaming.check_whole(files, domain)
     # A stream has a bar of its own, which counts rows.
     streamed = None if large is None else streaming.read_streamed(files, options, large, seed=seed)
     with progress_bar(2 + (out is not None) + (report is not None)) as step:
@@ -105,7 +108,7 @@ def fit(
     if as_json:
         print_json({**_document(read, facts), "written": written, "seconds": time.perf_counter() - begin})
     else:
-        _show(output(), read, facts, written)
+        _show(output(), read, facts, written, reading.csv_options(options))
 
 
 def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> Any:
@@ -141,13 +144,16 @@ def _write_page(path: Path, model: Any, read: TrainingTables, settings: dict[str
     write_report(path, model, X=X, y=y, sources=sources, title=title, target=target, settings=settings, notes=notes)
 
 
-def _show(console: Console, read: TrainingTables, facts: dict[str, Any], written: dict[str, Path | None]) -> None:
+def _show(
+    console: Console, read: TrainingTables, facts: dict[str, Any], written: dict[str, Path | None], csv: str
+) -> None:
     target, domains = read.encoder.target, read.domains
     total = sum(each.n_rows for each in domains)
     console.print(f"[bold]{safe(facts['verdict'])}[/]\n")
+    console.print(f"{safe(facts['evidence'])}\n")
     console.print(
         f'Predicts "{safe(target.name)}" for "{safe(domains.focal)}" from '
-        f"{count(len(read.encoder.names), 'column')}; {count(domains.focal_domain.n_rows, 'focal row')}, "
+        f"{_columns(read)}; {count(domains.focal_domain.n_rows, 'focal row')}, "
         f"{count(total, 'row')} in all.\n"
     )
     show_model(console, facts, classes=target.classes is not None)
@@ -161,7 +167,13 @@ def _show(console: Console, read: TrainingTables, facts: dict[str, Any], written
     if (model := written["model"]) is None:
         console.print("The model was not kept; pass --out model.mixtune to keep it.")
     else:
-        console.print(f"Next: mixtune predict {safe(str(model))} new.csv", soft_wrap=True)
+        console.print(f"Next: mixtune predict {safe(shlex.quote(str(model)))} new.csv{safe(csv)}", soft_wrap=True)
+
+
+def _columns(read: TrainingTables) -> str:
+    """How many columns are learnt from; one of text becomes several inputs."""
+    columns, inputs = len(read.encoder.columns), len(read.encoder.names)
+    return count(columns, "column") + (f" ({count(inputs, 'input')})" if inputs != columns else "")
 
 
 def _document(read: TrainingTables, facts: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -28,6 +29,7 @@ __all__ = [
     "Separator",
     "Target",
     "TargetKind",
+    "csv_options",
     "options_given",
     "read",
 ]
@@ -112,6 +114,19 @@ def options_given(given: dict[str, Any]) -> dict[str, Any]:
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
     return {**options, "ignore": tuple(options["ignore"] or ()), "categories": tuple(options["categories"] or ())}
+
+
+def csv_options(options: dict[str, Any]) -> str:
+    """The options of CSV files that differ from the defaults, as they are typed, with a space before each.
+
+    Examples
+    --------
+    >>> csv_options({"encoding": "utf-8", "separator": ";", "decimal": ","})
+    " --separator ';' --decimal ,"
+    """
+    defaults = {"encoding": "utf-8", "separator": None, "decimal": "."}
+    given = {name: options[name] for name, default in defaults.items() if options[name] != default}
+    return "".join(f" --{name} {'tab' if value == chr(9) else shlex.quote(value)}" for name, value in given.items())
 
 
 def read(files: Sequence[Path], options: dict[str, Any]) -> TrainingTables:

@@ -100,10 +100,26 @@ def domains_table(domains: Sequence[Mapping[str, Any]]) -> Table:
 def _domain_cells(key: str, values: Sequence[Any]) -> list[str]:
     # Among many sources each changes little, and more digits would only be noise.
     small = key == "change" and max((abs(value) for value in values if value is not None), default=0.0) < 0.01
-    forms = {"weight": "{:.1%}", "rows": "{:,}", "change": "{:+.2%}" if small else "{:+.1%}"}
+    if key == "change":
+        return [_signed(value, 2 if small else 1) for value in values]
+    forms = {"weight": "{:.1%}", "rows": "{:,}"}
     if key not in forms:
         return aligned(values)
     return ["-" if value is None else forms[key].format(value) for value in values]
+
+
+def _signed(part: float | None, digits: int) -> str:
+    """A change in percent; one that rounds to nothing has no direction.
+
+    Examples
+    --------
+    >>> _signed(0.012, 1), _signed(-0.00001, 2), _signed(None, 1)
+    ('+1.2%', '0.00%', '-')
+    """
+    if part is None:
+        return "-"
+    text = f"{part:+.{digits}%}"
+    return text if float(text.rstrip("%")) else text[1:]
 
 
 def comparison_table(title: str, error: str, against: str, rows: Sequence[Mapping[str, Any]]) -> Table:

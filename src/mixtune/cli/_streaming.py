@@ -16,12 +16,13 @@ import typer
 from mixtune.cli._engine import check_engine
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables
 from mixtune.data._encoded_columns import NumberColumn, TargetColumn
+from mixtune.data._learning import constant_notes
 from mixtune.data._streams import Stream, open_stream
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune.estimators import StreamedSources
 from mixtune.moments._budget import DEFAULT_LIMIT
 
-__all__ = ["MemoryLimit", "SampleRows", "StreamFlag", "Streaming", "read_streamed"]
+__all__ = ["MemoryLimit", "SampleRows", "StreamFlag", "Streaming", "check_whole", "read_streamed"]
 
 _PANEL = "Tables that do not fit into memory"
 
@@ -74,8 +75,21 @@ class Streaming:
             ("--sample-rows", sample_rows, ROWS),
         ):
             if value != default:
-                raise ParameterError(f"{option} is for --stream; add it, or leave it out")
+                raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
         return None
+
+
+def check_whole(files: Sequence[Path], domain: str | None) -> None:
+    """Refuse tables that only a stream reads: folders, or several files, with a column of domains."""
+    if domain is None:
+        return
+    folder = next((path for path in files if path.is_dir()), None)
+    if folder is not None or len(set(files)) > 1:
+        given = f"{len(set(files))} are given" if folder is None else f'"{folder}" is a folder'
+        raise ParameterError(
+            f"--domain {domain} goes with one file, {given}; add --stream, which takes folders and "
+            "several files, or join them"
+        )
 
 
 def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Streaming, *, seed: int) -> TrainingTables:
@@ -97,7 +111,7 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
     try:
         opened = open_stream(paths, ignore=options["ignore"], **where, **csv)
     except MixtuneError as error:
-        raise type(error)(_for_streams(str(error))) from error
+        raise type(error)(_for_streams(str(error), options, streaming)) from error
     columns = opened.columns
     assert columns is not None
     focal = _focal(opened, options, paths)
@@ -115,7 +129,7 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
     try:
         drawn = stream.samples(whole=(focal,))
     except MixtuneError as error:
-        raise type(error)(_for_streams(str(error))) from error
+        raise type(error)(_for_streams(str(error), options, streaming)) from error
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
     encoder = TableEncoder(
         tuple(NumberColumn(name) for name in columns),
@@ -129,7 +143,9 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
         f"read as a stream: at most {streaming.sample_rows:,} rows of every domain but the focal one were drawn at "
         f"random, {held:,} rows in all; --sample-rows changes that"
     )
-    return TrainingTables(Domains(members, focal=focal), encoder, (note,))
+    parts = [X for X, _ in drawn.values()]
+    constant = [said for i, name in enumerate(columns) for said in constant_notes(name, [X[:, i] for X in parts])]
+    return TrainingTables(Domains(members, focal=focal), encoder, (note, *constant))
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -157,7 +173,18 @@ def _focal(opened: Stream, options: dict[str, Any], paths: Sequence[Path]) -> st
     return str(opened.pieces[0].name)  # type: ignore[attr-defined]
 
 
-def _for_streams(message: str) -> str:
-    return message.replace(
-        "list the columns to use with columns=[...]", "leave the column out with --ignore, or fit without --stream"
-    )
+def _for_streams(message: str, options: dict[str, Any], streaming: Streaming) -> str:
+    """Write remedies as options."""
+    named = "" if options["domain"] is not None else ", name the column that says where rows come from with --domain"
+    plain = "--stream" if streaming.engine == "local" else f"--engine {streaming.engine}"
+    typed = {
+        "list the columns to use with columns=[...]": (
+            f"leave the column out with --ignore{named}, or fit without {plain}"
+        ),
+        "more than half of memory_limit; raise memory_limit, or draw fewer rows of each": (
+            "more than half of --memory-limit; raise it, or lower --sample-rows"
+        ),
+    }
+    for said, instead in typed.items():
+        message = message.replace(said, instead)
+    return message

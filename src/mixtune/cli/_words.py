@@ -19,7 +19,7 @@ _TYPED = (
         re.compile(r"lower coverage or use predict\(X, return_std=True\)"),
         "give --interval a lower value or use --std",
     ),
-    (re.compile(r'sorted\(pathlib\.Path\("([^"]*)"\)\.glob\("\*\.csv"\)\)'), r"\1/*.csv"),
+    (re.compile(r'sorted\(pathlib\.Path\("([^"]*)"\)\.glob\("(\*[.\w]+)"\)\)'), r"\1/\2"),
 )
 _SETTING = re.compile(rf"\b(domain|focal|ignore|categories|encoding|separator|decimal)=({_VALUE})")
 

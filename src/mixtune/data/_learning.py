@@ -23,7 +23,7 @@ from mixtune.data._tables import Fault, Table, count_flags, describe_faults
 from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
-__all__ = ["Part", "learn_columns", "learn_target", "level_notes"]
+__all__ = ["Part", "constant_notes", "learn_columns", "learn_target", "level_notes"]
 
 _MOST_CLASSES = 1000
 
@@ -73,6 +73,7 @@ def learn_columns(
             notes.append(f'column "{name}" has no values and is left out')
         elif isinstance(known[0], np.ndarray):
             columns.append(_learn_numbers(name, known, impute=impute, indicator=lost > 0))
+            notes += [] if lost else constant_notes(name, known)
         else:
             column = _learn_levels(name, known, lost > 0, max_levels, notes)
             if isinstance(column, Fault):
@@ -192,6 +193,21 @@ def _learn_numbers(name: str, known: Sequence[NDArray[np.float64]], *, impute: b
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
     return NumberColumn(name, median, indicator)
+
+
+def constant_notes(name: str, values: Sequence[NDArray[np.float64]]) -> list[str]:
+    """Say that a column of numbers, table by table, is the same in every row.
+
+    Examples
+    --------
+    >>> constant_notes("year", [np.array([2020.0, 2020.0]), np.array([2020.0])])
+    ['column "year" is 2020 in every row; nothing can be learnt from it']
+    >>> constant_notes("age", [np.array([30.0, 40.0])])
+    []
+    """
+    held = [part for part in values if part.size]
+    low, high = min(part.min() for part in held), max(part.max() for part in held)
+    return [f'column "{name}" is {low:.6g} in every row; nothing can be learnt from it'] if low == high else []
 
 
 def _learn_levels(

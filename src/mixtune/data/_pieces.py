@@ -62,16 +62,20 @@ class Piece(ABC):
 
 @dataclass(frozen=True)
 class TablePiece(Piece):
-    """Row groups (Parquet), record batches (Arrow) or all (CSV) of a file; ``name`` is the domain without a column."""
+    """Row groups (Parquet), record batches (Arrow) or all (CSV) of a file; ``name`` is the domain without a column.
+
+    ``first`` is how many rows of the file come before.
+    """
 
     path: str
     reading: Reading
     name: str | None
     part: tuple[int, int] | None = None
     rows: int | None = None
+    first: int = 0
 
     def blocks(self, rows: int) -> Iterator[Block]:
-        where, first = f'"{self.path}"', 0
+        where, first = f'"{self.path}"', self.first
         try:
             for table in self._tables(rows):
                 for begin in range(0, table.num_rows, rows):
@@ -122,12 +126,12 @@ class TablePiece(Piece):
             with parquet.ParquetFile(self.path) as file:
                 sizes = [file.metadata.row_group(index).num_rows for index in range(file.metadata.num_row_groups)]
         pieces: list[Piece] = []
-        begin = held = 0
+        begin = held = first = 0
         for index, size in enumerate(sizes):
             held += size
             if held >= rows or index == len(sizes) - 1:
-                pieces.append(replace(self, part=(begin, index + 1), rows=held))
-                begin, held = index + 1, 0
+                pieces.append(replace(self, part=(begin, index + 1), rows=held, first=first))
+                begin, held, first = index + 1, 0, first + held
         return pieces
 
     def absolute(self) -> Piece:

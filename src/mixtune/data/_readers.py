@@ -153,8 +153,9 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     """
     path = Path(path)
     if path.is_dir():
+        kind = next((found for file in sorted(path.glob("*")) if (found := _ending(file))), ".csv")
         raise DataError(
-            f'"{path}" is a folder; pass the files in it, such as sorted(pathlib.Path("{path}").glob("*.csv"))'
+            f'"{path}" is a folder; pass the files in it, such as sorted(pathlib.Path("{path}").glob("*{kind}"))'
         )
     ending = _ending(path)
     if not ending:

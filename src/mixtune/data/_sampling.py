@@ -141,8 +141,9 @@ def check_held(samples: Mapping[str, Sample], memory_limit: int | None) -> None:
     """Refuse samples that take more than half of the limit."""
     held = sum(part.nbytes for sample in samples.values() for part in sample)
     if memory_limit is not None and 2 * held > memory_limit:
+        size = f"{held / 1e6:,.0f}" if held >= 1e7 else f"{held / 1e6:.2g}"
         raise DataError(
-            f"samples of {len(samples)} domains take {held / 1e6:,.0f} MB, more than half of memory_limit; raise "
+            f"samples of {len(samples)} domains take {size} MB, more than half of memory_limit; raise "
             "memory_limit, or draw fewer rows of each"
         )
 

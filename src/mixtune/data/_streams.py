@@ -7,6 +7,7 @@ domain, checked before long work begins, read in pieces that may also be read on
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,6 +175,9 @@ def _table_stream(
     if target is None:
         raise ParameterError("target is missing; pass the column to predict, such as target='y'")
     targets = as_names(target, "target")
+    times = Counter((name, path.resolve()) for name, path in files)
+    if repeated := [path for (_, path), count in times.items() if count > 1]:
+        raise DataError(f'"{repeated[0]}" is given more than once, and its rows would count as often; pass it once')
     pieces: list[Piece] = []
     chosen: tuple[str, ...] = ()
     for name, path in files:
@@ -182,11 +186,17 @@ def _table_stream(
         label = name if domain is None or domain in schema.names else _folder_label(path, domain, schema.names)
         column = domain if domain in schema.names else None
         where = f'"{path}"'
-        wanted = chosen or columns
         known = schema.empty_table()
-        known = known.drop_columns(_ignored(ignore, known.column_names)) if ignore and not chosen else known
-        inputs = choose_inputs(known, targets=targets, domain=column, columns=wanted, where=where)
-        chosen = chosen or inputs
+        if chosen:
+            choose_inputs(known, targets=targets, domain=column, columns=chosen, where=where)
+            if columns is None and (more := set(known.column_names) - {*chosen, *targets, domain, *ignore}):
+                raise DataError(
+                    f"{where} has columns that the first file has not: {quoted(sorted(more))}; add them there, or say "
+                    "which columns to use"
+                )
+        else:
+            known = known.drop_columns(_ignored(ignore, known.column_names)) if ignore else known
+            chosen = choose_inputs(known, targets=targets, domain=column, columns=columns, where=where)
         if rows == 0:
             raise DataError(f"{where} has no rows; leave it out")
         reading = Reading(chosen, targets, isinstance(target, str), column, form)

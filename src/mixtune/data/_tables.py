@@ -243,7 +243,7 @@ def count_flags(flags: NDArray[np.bool_], noun: str) -> str:
     """Say how many rows are flagged, out of how many, and which is the first."""
     count = int(flags.sum())
     first = int(flags.argmax()) + 1
-    return f"{count} {noun}{'s' if count > 1 else ''} in {len(flags)} rows (the first in data row {first})"
+    return f"{count:,} {noun}{'s' if count > 1 else ''} in {len(flags):,} rows (the first in data row {first})"
 
 
 def _describe_text(column: Any) -> Fault:
@@ -254,7 +254,7 @@ def _describe_text(column: Any) -> Fault:
     row, text = bad[0]
     shown = "missing" if text is None else f'"{text}"'
     verdict = "is not a number" if len(bad) == 1 else "are not numbers"
-    finding = f"holds text: {len(bad)} of {len(column)} rows {verdict} (the first is {shown} in data row {row})"
+    finding = f"holds text: {len(bad):,} of {len(column):,} rows {verdict} (the first is {shown} in data row {row})"
     words = {str(text).strip().lower() for _, text in bad if text is not None}
     if words and all(DECIMAL_COMMA.fullmatch(word) for word in words):
         return Fault(finding, 'read decimal commas with decimal=","')

@@ -29,15 +29,21 @@ def connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
     """A client of the scheduler at an address, or a client that is there already.
 
     Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.
+    A task that comes here, such as one candidate of a search, makes room for the tasks it will wait for.
     """
     distributed = dask_module("distributed")
+    with _aside(distributed), _client(distributed, scheduler, workers) as client, _explained(distributed):
+        yield client
+
+
+@contextmanager
+def _client(distributed: Any, scheduler: Any, workers: int | None) -> Iterator[Any]:
     if scheduler is None and workers is None:
         scheduler = _open_client(distributed)
     if isinstance(scheduler, distributed.Client):
         if workers is not None:
             raise ParameterError("workers is for a new local cluster; leave it out, the client has its workers")
-        with _explained(distributed):
-            yield scheduler
+        yield scheduler
         return
     if scheduler is None:
         with (
@@ -45,7 +51,6 @@ def connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
                 n_workers=workers or os.cpu_count() or 1, threads_per_worker=1, dashboard_address=":0"
             ) as cluster,
             distributed.Client(cluster) as client,
-            _explained(distributed),
         ):
             yield client
         return
@@ -58,15 +63,30 @@ def connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
             f"no Dask scheduler answers at {scheduler!r}: {error}; start one with `dask scheduler`, and workers with "
             "`dask worker ADDRESS`, or leave scheduler out for a local cluster"
         ) from error
-    with client, _explained(distributed):
+    with client:
         yield client
 
 
 def _open_client(distributed: Any) -> Any:
     try:
-        return distributed.default_client()
+        return distributed.get_client(timeout=PATIENCE)  # in a task, that of its worker
     except ValueError:  # there is none
         return None
+
+
+@contextmanager
+def _aside(distributed: Any) -> Iterator[None]:
+    """Give the place of this task to others while it waits for them: all workers might be waiting."""
+    try:
+        distributed.get_worker()
+    except ValueError:  # not in a task
+        yield
+        return
+    distributed.secede()
+    try:
+        yield
+    finally:
+        distributed.rejoin()
 
 
 @contextmanager

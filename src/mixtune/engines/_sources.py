@@ -62,7 +62,7 @@ def _of_frame(frame: Any, target: Any, domain: Any, columns: Any) -> ClusterSour
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where="the data frame")
     reading = Reading(inputs, targets, isinstance(target, str), domain)
     make = dask_module("dask").delayed(frame_block, pure=False)
-    blocks = [make(part, reading) for part in frame[reading.names].to_delayed()]
+    blocks = [make(part, reading, number) for number, part in enumerate(frame[reading.names].to_delayed())]
     return ClusterSource(Stream((), inputs, len(inputs), len(targets)), blocks)
 
 

@@ -80,9 +80,10 @@ class SampleJob:
     topic: str
 
 
-def frame_block(frame: Any, reading: Reading) -> Block:
+def frame_block(frame: Any, reading: Reading, number: int) -> Block:
     """A partition of a data frame as a block."""
-    return table_block(as_table(frame, "a partition"), reading, "0", "a partition")
+    where = f"partition {number} of the data frame"
+    return table_block(as_table(frame, where), reading, "0", where)
 
 
 def array_block(X: Any, y: Any, labels: Any, name: str) -> Block:

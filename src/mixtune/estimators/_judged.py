@@ -56,8 +56,8 @@ def row_notes(prepared: Prepared) -> tuple[str, ...]:
     count = focal.weight.sum()
     if count < FEW:
         rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
-        found.append(f"only {rows}: leave-one-out says little about what suits them")
-    if np.all(focal.targets == focal.targets[0]):
+        found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
+    if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
         found.append("every focal target is the same; what differs can only come from the sources")
     if apart := _columns_apart(prepared):
         told = (
@@ -81,7 +81,8 @@ def _columns_apart(prepared: Prepared) -> int:
     # One source at a time: joined, thousands of them would be held twice.
     count = sum(len(rows) for rows in others)
     mean = np.sum([rows.sum(axis=0) / count for rows in others], axis=0)
-    variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
+    with np.errstate(over="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
+        variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
     spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
     far = np.abs(focal.mean(axis=0) - mean) > 5 * np.where(spread > 0, spread, np.inf)
     return int(far.sum()) if 2 * far.sum() > len(far) else 0

@@ -20,7 +20,7 @@ from mixtune._device import torch_device
 from mixtune._files import array_digest
 from mixtune.data import stream_samples
 from mixtune.data._streams import open_stream
-from mixtune.data._words import quoted
+from mixtune.data._words import nearest, quoted
 from mixtune.engines._collections import MOST_FOCAL, is_collection
 from mixtune.engines._partials import digest
 from mixtune.errors import DataError, ParameterError
@@ -64,11 +64,10 @@ class StreamedSources:
         is a domain of its own, named after it.
     columns : sequence of str, optional
         The input columns. By default those of the focal rows where these have names, else all others.
-    leave_out : str or sequence of str
+    leave_out : label or sequence of labels
         Domains that are not to be used, such as the focal one where its rows are in the same file.
     memory_limit : int or str
-        Memory for blocks and sums, such as "1 GB", beside what Python and its libraries take; on a cluster, in each
-        worker.
+        Memory for blocks and sums, such as "1 GB", beside what Python itself takes; on a cluster, in each worker.
     dtype : {"float64", "float32"}
         Precision of the features; sums are in float64 in any case.
     sample_rows : int
@@ -114,7 +113,7 @@ class StreamedSources:
         target: str | Sequence[str] | None = None,
         domain: Any = None,
         columns: Sequence[str] | None = None,
-        leave_out: str | Sequence[str] = (),
+        leave_out: Any = (),
         memory_limit: int | str = DEFAULT_LIMIT,
         dtype: str = "float64",
         sample_rows: int = 2000,
@@ -133,7 +132,8 @@ class StreamedSources:
         self._where = {"target": target, "domain": domain}
         self._columns = None if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
         self._csv: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-        self.leave_out = (leave_out,) if isinstance(leave_out, str) else tuple(map(str, leave_out))
+        one = isinstance(leave_out, str) or not hasattr(leave_out, "__iter__")
+        self.leave_out = (str(leave_out),) if one else tuple(map(str, leave_out))
         self.memory_limit = as_bytes(memory_limit)
         self.dtype = check_choice("dtype", dtype, ("float64", "float32"))
         self.sample_rows = check_whole("sample_rows", sample_rows, least=1)
@@ -185,6 +185,7 @@ class StreamedSources:
                 else:
                     there = device if self.device is None else self.device
                     found = stream_moments(self._data, progress=told, device=there, **options)
+            self._check_left_out(found)
             self._moments = _Kept(key, origin, found)
         return self._moments._replace(moments=self._without(self._moments.moments))
 
@@ -217,6 +218,7 @@ class StreamedSources:
                     found = gather_samples(self._data, progress=told, **self._cluster, **options)
                 else:
                     found = stream_samples(self._data, progress=told, memory_limit=self.memory_limit, **options)
+            self._check_left_out(found)
             self._samples = key, found
         return self._without(self._samples[1], kept=whole)
 
@@ -252,6 +254,11 @@ class StreamedSources:
             )
         return tuple(columns)
 
+    def _check_left_out(self, found: dict[str, Any]) -> None:
+        """Refuse names that no domain has: rows that should not count would count in silence."""
+        for name in set(self.leave_out) - set(found):
+            raise DataError(f'leave_out names "{name}", which no row belongs to; {nearest(name, list(found))}')
+
     def _without(self, found: dict[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
         left = {name: value for name, value in found.items() if name not in self.leave_out or name in kept}
         if not left:
@@ -261,7 +268,7 @@ class StreamedSources:
     def _key(self, feature_map: Any, columns: tuple[str, ...] | None) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities: Any = None
-        if self.engine == "local":
+        if not _has_collection(self._data):
             stream = open_stream(self._data, columns=columns, **self._where, **self._csv)
             identities = [piece.identity() for piece in stream.pieces]
         try:

@@ -47,6 +47,8 @@ class MomentSums:
     _totals: dict[str, Moments | None] = field(default_factory=dict)
     _waiting: dict[str, list[tuple[Floats, Floats]]] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
+    _taken: dict[str, int] = field(default_factory=dict)
+    _rows_waiting: int = 0
     _held: int = 0
 
     def add(self, block: Block) -> None:
@@ -55,10 +57,11 @@ class MomentSums:
             self._totals.setdefault(name, None)
             self._waiting.setdefault(name, []).append((X, y))
             self._counts[name] = self._counts.get(name, 0) + len(X)
+            self._rows_waiting += len(X)
             while self._counts.get(name, 0) >= self.budget.block_rows:
                 self._flush(name)
-        while self._counts and sum(self._counts.values()) > self.budget.waiting_rows:
-            self._flush(max(self._counts, key=lambda name: self._counts[name]))
+        if self._rows_waiting > self.budget.waiting_rows:
+            self._make_room()
 
     def finish(self) -> dict[str, Moments]:
         """Add the rows that still wait, and hand the moments over."""
@@ -72,6 +75,13 @@ class MomentSums:
         whole = {name: total for name, total in self._totals.items() if total is not None}
         return {name: total.on_device(None).rounded(self.features.dtype) for name, total in whole.items()}
 
+    def _make_room(self) -> None:
+        """Send half of what may wait on its way, the largest blocks first: looking for them takes time as well."""
+        for name in sorted(self._counts, key=lambda name: self._counts[name], reverse=True):
+            if 2 * self._rows_waiting <= self.budget.waiting_rows:
+                return
+            self._flush(name)
+
     def _flush(self, name: str) -> None:
         """Send one block of waiting rows on its way into moments."""
         parts = self._waiting.pop(name)
@@ -82,19 +92,24 @@ class MomentSums:
         self._counts[name] = len(X) - size
         if not self._counts[name]:
             del self._counts[name]
+        self._rows_waiting -= size
+        first = self._taken.get(name, 0)
+        self._taken[name] = first + size
         if self.pool is None:
-            self._count(name, self._compute(name, X[:size], y[:size]))
+            self._count(name, self._compute(name, first, X[:size], y[:size]))
             return
         # One block more than lanes: as inputs, which are small, it waits for the next thread that is free.
         while len(self._flying) > self.budget.lanes:
             self._land()
-        self._flying.append((name, self.pool.submit(self._compute, name, X[:size], y[:size])))
+        self._flying.append((name, self.pool.submit(self._compute, name, first, X[:size], y[:size])))
 
-    def _compute(self, name: str, X: Floats, y: Floats) -> Moments:
+    def _compute(self, name: str, first: int, X: Floats, y: Floats) -> Moments:
         try:
             return Moments.from_rows(self.features(X), self.features.targets(y), precision=self.features.dtype)
         except DataError as error:
-            raise DataError(f'domain "{name}": {error}') from error
+            # What is wrong with a row is told with its place in this block.
+            where = f" (the rows after its first {first:,})" if first else ""
+            raise DataError(f'domain "{name}"{where}: {error}') from error
 
     def _land(self) -> None:
         name, future = self._flying.popleft()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["DEFAULT_LIMIT", "Budget", "as_bytes"]
+__all__ = ["DEFAULT_LIMIT", "Budget", "as_bytes", "in_words"]
 
 DEFAULT_LIMIT = "512 MB"
 
@@ -32,6 +32,19 @@ def as_bytes(value: int | str, option: str = "memory_limit") -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     raise ParameterError(f'{option}={value!r} must be a size, such as "512 MB", "4 GiB" or a number of bytes')
+
+
+def in_words(size: float) -> str:
+    """A number of bytes as people write it.
+
+    Examples
+    --------
+    >>> in_words(3.2e9), in_words(20_500), in_words(10)
+    ('3,200 MB', '20 kB', '10 bytes')
+    """
+    if size < 1e3:
+        return f"{size:.0f} bytes"
+    return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:,.0f} MB"
 
 
 @dataclass(frozen=True)
@@ -59,8 +72,8 @@ class Budget:
         needed = max(4 * 64 * self.lanes * self._feature_bytes, (2 + self.lanes) * self.gram_bytes)
         if self.limit < needed:
             raise ParameterError(
-                f"memory_limit of {self.limit / 1e6:,.0f} MB is too little for {self.n_features} features; "
-                f"at least {needed / 1e6:,.0f} MB are needed"
+                f"memory_limit of {in_words(self.limit)} is too little for {self.n_features} features; "
+                f"at least {in_words(needed)} are needed"
             )
 
     @property
@@ -95,6 +108,6 @@ class Budget:
         """Refuse sums that take more than their half."""
         if held > self.limit // 2:
             raise DataError(
-                f"the moments of {domains} domains with {self.n_features} features take {held / 1e6:,.0f} MB, more "
-                f"than half of memory_limit; pass memory_limit of at least {2 * held / 1e6:,.0f} MB, or fewer features"
+                f"the moments of {domains} domains with {self.n_features} features take {in_words(held)}, more "
+                f"than half of memory_limit; pass memory_limit of at least {in_words(2 * held)}, or fewer features"
             )

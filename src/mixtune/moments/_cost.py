@@ -23,7 +23,7 @@ import array_api_compat
 from mixtune._array import Array, namespace
 from mixtune._checks import check_choice, check_positive
 from mixtune.errors import ParameterError
-from mixtune.moments._budget import as_bytes
+from mixtune.moments._budget import as_bytes, in_words
 
 __all__ = [
     "AUTO",
@@ -222,8 +222,8 @@ def _fitting(costs: list[Cost], allowed: int, options: SolverOptions) -> list[Co
     if options.limit is None:
         return [least]
     raise ParameterError(
-        f"memory_limit of {allowed / 1e6:,.0f} MB is too little to solve by {least.method}, which takes "
-        f"{least.least_bytes / 1e6:,.0f} MB beside the data; raise it"
+        f"memory_limit of {in_words(allowed)} is too little to solve by {least.method}, which takes "
+        f"{in_words(least.least_bytes)} beside the data; raise it"
         + ('; solver="iterative" takes less' if options.solver == "direct" else " or use fewer features")
     )
 

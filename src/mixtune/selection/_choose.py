@@ -37,7 +37,8 @@ from mixtune.selection._threads import in_threads
 
 __all__ = ["Choice", "choose"]
 
-#: Widest design, and fewest sources, for learned covariances; most sources for which the pooled family joins them.
+#: Widest design, and fewest sources, for learned covariances; most sources for which the pooled family joins them, and
+#: for which it comes with one level too: the spectra of the sources are most of the cost.
 LEARNED_WIDTH, LEARNED_SOURCES, POOLED_SOURCES = 40, 3, 12
 #: Most rows to test a play on, most focal rows for which plays are of use.
 PLAY_ROWS, PLAY_FOCAL = 500, 1000
@@ -63,7 +64,7 @@ class _Pool:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= POOLED_SOURCES:
                 families.append(PooledFamily.learn(sources))
-                if sources[0].intercept:
+                if sources[0].intercept and count <= POOLED_SOURCES:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 

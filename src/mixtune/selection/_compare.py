@@ -104,8 +104,9 @@ def transfer_gain(alone: Comparison, play_gains: Floats, count: float) -> Transf
     """
     from_plays = 1 - float(np.exp(np.mean(play_gains))) if len(play_gains) else None
     grid, share = gain_posterior(alone, play_gains, count)
-    below = np.cumsum(share)
-    low, high = (float(grid[int(np.searchsorted(below, level))]) for level in (0.025, 0.975))
+    # Half of a grid point's share lies below it.
+    below = np.cumsum(share) - share / 2
+    low, high = (float(np.interp(level, below, grid)) for level in (0.025, 0.975))
     middle = float(share @ grid)
     return TransferGain(
         1 - float(np.exp(middle)), 1 - float(np.exp(high)), 1 - float(np.exp(low)), 1 - alone.ratio, from_plays

@@ -132,7 +132,9 @@ class WassersteinWeights(WeightRule):
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         assert evidence.domains is not None
         clouds = self._clouds(evidence.domains, evidence.feature_map)
-        return self.weigh_clouds(clouds, names=evidence.names, focal=evidence.focal)
+        # Rows may be a sample of what the moments were gathered from.
+        counts = None if evidence.moments is None else [m.count for m in evidence.moments]
+        return self.weigh_clouds(clouds, names=evidence.names, focal=evidence.focal, counts=counts)
 
     def weigh_clouds(
         self,

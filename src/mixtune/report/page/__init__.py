@@ -19,7 +19,7 @@ from mixtune.report.page._facts import Facts, read_facts
 from mixtune.report.page._left_out import COVERAGE
 from mixtune.report.page._sections import comparison_section, domain_section, path_section, removal_section
 from mixtune.report.page._verdict import Verdict, give_verdict, rows_sentence
-from mixtune.report.page._words import escape, number, percent, shorten
+from mixtune.report.page._words import column, escape, percent, shorten
 
 __all__ = ["report_html", "write_report"]
 
@@ -126,10 +126,12 @@ def _default_title(facts: Facts, target: str | Sequence[str] | None) -> str:
 
 
 def _header(facts: Facts, verdict: Verdict, title: str, notes: Sequence[str]) -> str:
-    figures = [("left-out error", number(facts.error), "root mean square, each row predicted without it")]
     alone = next((c for c in facts.compared if c.method == "focal only" and math.isfinite(c.error)), None)
+    # Side by side, so with the same decimals.
+    ours, theirs = column([facts.error, None if alone is None else alone.error])
+    figures = [("left-out error", ours, "root mean square, each row predicted without it")]
     if alone is not None:
-        figures.append(("focal rows alone", number(alone.error), "the same error without the other datasets"))
+        figures.append(("focal rows alone", theirs, "the same error without the other datasets"))
     if facts.sources:
         others = sum(d.weight for d in facts.sources)
         figures.append(("from other datasets", percent(others), "of the prediction"))

@@ -7,7 +7,7 @@ import math
 from mixtune.report.page._charts import error_chart, ratio_chart, ridge_chart, trajectory_chart
 from mixtune.report.page._facts import DomainFact, Facts
 from mixtune.report.page._tables import SHOWN, bar, cell, diverging_bar, folded, name_cell
-from mixtune.report.page._verdict import HELP_MARGIN, effect_of
+from mixtune.report.page._verdict import HELP_MARGIN, effect_of, judged
 from mixtune.report.page._words import column, count, escape, number, percent, percent_column
 
 __all__ = ["comparison_section", "domain_section", "path_section", "removal_section", "section"]
@@ -82,7 +82,8 @@ def _why(domain: DomainFact, facts: Facts) -> str:
     """What speaks for the dataset or against it, in a few words."""
     said = []
     alone = next((c.error for c in facts.compared if c.method == "focal only"), facts.error)
-    if domain.head_error is not None and alone > 0:
+    # With a single focal row there is no fit to it alone to measure against.
+    if domain.head_error is not None and 0 < alone < math.inf:
         ratio = domain.head_error / alone
         said.append(
             "its head misses the focal rows"
@@ -169,35 +170,38 @@ def removal_section(facts: Facts) -> str:
                 "Not known for a model that was loaded from a file: it takes the state of the fit. Fit again to see it."
             ),
         )
-    order = sorted(facts.sources, key=lambda d: (-abs(d.change or 0.0), d.name))
+    known = [(d, d.change) for d in judged(facts) if d.change is not None]
+    order = sorted(known, key=lambda pair: (-abs(pair[1]), pair[0].name))
     # Changes of no account must not look large only because there are no others.
-    most = max(10 * HELP_MARGIN, *(abs(d.change or 0.0) for d in order))
+    most = max([10 * HELP_MARGIN, *(abs(change) for _, change in order)])
     texts = zip(
-        percent_column([d.change or 0.0 for d in order], signed=True),
-        column([d.error_without for d in order]),
-        column([d.shift for d in order]),
+        percent_column([change for _, change in order], signed=True),
+        column([d.error_without for d, _ in order]),
+        column([d.shift for d, _ in order]),
     )
-    rows = [_removal_row(domain, most, shown) for domain, shown in zip(order, texts)]
+    rows = [_removal_row(domain, change / most, shown) for (domain, change), shown in zip(order, texts)]
     heads = [("without", ""), ("error changes by", "num"), ("error then", "num"), ("predictions move by", "num")]
     rest = order[SHOWN:]
-    least = percent(abs(rest[0].change or 0.0)) if rest else ""
+    least = percent(abs(rest[0][1])) if rest else ""
     summary = f"{count(len(rest), 'more dataset')}, each changing the error by at most {least}"
     text = (
         f"Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
         f"{number(facts.error)}. A rise means that the dataset helped, a fall that it hurt; up to "
         f"{percent(HELP_MARGIN)} either way counts as no difference."
     )
+    if left := len(facts.sources) - len(order):
+        text += f" For the {count(left, 'dataset')} of little weight this was not worked out."
     caption = "What removing each dataset would change"
     return section(name, heading, prose(text), folded(heads, rows, caption=caption, summary=summary))
 
 
-def _removal_row(domain: DomainFact, most: float, texts: tuple[str, str, str]) -> str:
+def _removal_row(domain: DomainFact, part: float, texts: tuple[str, str, str]) -> str:
     change, error, shift = texts
     return "".join(
         [
             name_cell(domain.name),
             cell(
-                diverging_bar((domain.change or 0.0) / most, change, faint=effect_of(domain) == "no difference"),
+                diverging_bar(part, change, faint=effect_of(domain) == "no difference"),
                 "error changes by",
             ),
             cell(error, "error then"),

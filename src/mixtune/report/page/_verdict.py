@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mixtune.report.page._facts import DomainFact, Facts
 from mixtune.report.page._words import count, number, percent
 
-__all__ = ["HELP_MARGIN", "Verdict", "effect_of", "give_verdict"]
+__all__ = ["HELP_MARGIN", "Verdict", "effect_of", "give_verdict", "judged"]
 
 #: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
 HELP_MARGIN = 0.001
@@ -47,7 +47,7 @@ def give_verdict(facts: Facts) -> Verdict:
         tone = "bad"
     else:
         change = f"{percent(abs(gain.reduction))} {'lower' if gain.reduction >= 0 else 'higher'}"
-        change = "no change" if abs(gain.reduction) < 5e-4 else change
+        change = "the same" if abs(gain.reduction) < 5e-4 else change
         between = f"{_side(gain.low)} to {_side(gain.high)}"
         sentence = f"No clear difference: with transfer the error is {change} (95% interval {between})"
         tone = "even"
@@ -78,14 +78,21 @@ def helped(facts: Facts) -> list[DomainFact]:
 
 
 def _datasets(facts: Facts) -> str:
-    found, all_ = len(helped(facts)), len(facts.sources)
-    if all_ == 1:
+    found, all_ = len(helped(facts)), len(judged(facts))
+    if len(facts.sources) == 1:
         return "the one other dataset helped" if found else "the one other dataset did not help"
+    which = f"{all_:,} datasets" if all_ == len(facts.sources) else f"the {all_:,} datasets looked at"
     if found == 0:
         hurt = any(effect_of(d) == "hurt" for d in facts.sources)
-        return f"none of {all_:,} datasets {'helped' if hurt or not facts.removable else 'matters'} on its own"
-    every = "both" if all_ == 2 else f"all {all_:,}"
-    return f"{every} datasets helped" if found == all_ else f"{found:,} of {all_:,} datasets helped"
+        return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own"
+    if found == all_:
+        return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped"
+    return f"{found:,} of {which} helped"
+
+
+def judged(facts: Facts) -> tuple[DomainFact, ...]:
+    """The sources of which it is known what leaving them out would do: of very many only those that weigh most."""
+    return tuple(d for d in facts.sources if d.change is not None) if facts.removable else facts.sources
 
 
 def _who_helped(facts: Facts) -> str:
@@ -96,8 +103,13 @@ def _who_helped(facts: Facts) -> str:
             "(what leaving it out would do is not known for this model)."
         )
     hurt = sum(effect_of(d) == "hurt" for d in facts.sources)
-    rest = len(facts.sources) - hurt - len(helped(facts))
-    parts = [f"{hurt:,} hurt" if hurt else "", f"{rest:,} made no difference either way" if rest else ""]
+    known = len(judged(facts))
+    rest, open_ = known - hurt - len(helped(facts)), len(facts.sources) - known
+    parts = [
+        f"{hurt:,} hurt" if hurt else "",
+        f"{rest:,} made no difference either way" if rest else "",
+        f"for {open_:,} of little weight this was not worked out" if open_ else "",
+    ]
     others = " and ".join(part for part in parts if part)
     return (
         f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it alone is "
