@@ -20,7 +20,7 @@ from mixtune.bench import cases, named_problem
 from mixtune.selection import _pooled
 
 #: As many effective ridges along a path as make 500 candidates of the wide case.
-FINE = np.logspace(-1.5, 1.0, 24)
+FINE = np.logspace(-2.0, 0.5, 36)
 
 
 def measure(rows: int = 500, width: int = 500, sources: int = 19) -> Iterator[Claim]:

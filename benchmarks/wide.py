@@ -2,8 +2,8 @@
 
 At n = 12,000 rows and p = 8,000 features (spectrum decaying as k^-1, as that of smooth random features does) the
 regret-optimal solution by conjugate gradients, to a relative residual of 1e-10, takes at most half of the time of the
-Gram matrix with its Cholesky factor. At n = 2,000, p = 50,000 the dual, which is chosen by itself, costs at most 1.5
-times the bare product U U'.
+Gram matrix with its Cholesky factor. At n = 2,000, p = 50,000 the dual, which is chosen by itself, costs at most twice
+the bare product U U' (a few passes over the rows come on top).
 """
 
 from __future__ import annotations
@@ -47,5 +47,5 @@ def measure(n: int = 12_000, p: int = 8_000, few: int = 2_000, wide: int = 50_00
 
     flat = _problem(few, wide, 0.5, 1)
     U = flat.moments[0].parts[0][0]
-    ours, other = best_of(lambda: solve(flat).coef, lambda: U @ U.T, rounds=2)
-    yield Claim(f"solve / bare U U', n = {few}, p = {wide}", ours, other, 1.5, f" (chosen: {solve(flat).stats.method})")
+    ours, other = best_of(lambda: solve(flat).coef, lambda: U @ U.T, rounds=3)
+    yield Claim(f"solve / bare U U', n = {few}, p = {wide}", ours, other, 2.0, f" (chosen: {solve(flat).stats.method})")

@@ -25,6 +25,8 @@ Floats = np.ndarray[Any, Any]
 
 #: From this many datasets on, stacking pays; below, the plain loop keeps its bits.
 MANY = 64
+#: Widest sums whose heads are solved in a stack, by elimination: beyond, a Cholesky factorisation each is quicker.
+STACKED = 96
 #: Rows, or Gram matrices, stacked at a time.
 CHUNK_BYTES = 32 * 2**20
 
@@ -100,16 +102,16 @@ def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
 
 
 def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int], list[int]]:
-    """Datasets of few rows, in chunks of one size; those that are sums; and those that keep many rows."""
+    """Datasets of few rows, in chunks of one size; those that are narrow sums; and those best solved one by one."""
     sizes: dict[int, list[int]] = defaultdict(list)
     summed, others = [], []
     p = moments[0].n_features
     for i, m in enumerate(moments):
-        if not m.keeps_rows:
-            summed.append(i)
-        elif m.count < p:
+        if m.keeps_rows and m.count < p:
             sizes[m.count].append(i)
-        else:
+        elif m.keeps_rows or p > STACKED:
             others.append(i)
+        else:
+            summed.append(i)
     runs = (run for size, places in sizes.items() for run in chunks(places, 8 * size * (p + size)))
     return runs, summed, others
