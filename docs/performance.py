@@ -62,7 +62,7 @@ def machine_words(results: Results) -> str:
     taken = sum(part.seconds for part in results.parts.values()) / 60
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB{device}; {machine['system']}, "
-        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {taken:.0f} minutes."
+        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {taken:.0f} {'minute' if round(taken) == 1 else 'minutes'}."
     )
 
 
