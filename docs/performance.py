@@ -60,9 +60,10 @@ def machine_words(results: Results) -> str:
     dates = sorted({part.date for part in results.parts.values()})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     taken = sum(part.seconds for part in results.parts.values()) / 60
+    minutes = "1 minute" if round(taken) == 1 else f"{taken:.0f} minutes"
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB{device}; {machine['system']}, "
-        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {taken:.0f} {'minute' if round(taken) == 1 else 'minutes'}."
+        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {minutes}."
     )
 
 
