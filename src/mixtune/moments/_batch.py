@@ -16,8 +16,9 @@ import numpy as np
 
 from mixtune._array import NARROW, Array, is_numpy, namespace
 from mixtune._checks import check_nonnegative
+from mixtune.moments._factored import rounding_of
 from mixtune.moments._moments import Moments, check_alike
-from mixtune.moments._system import EPSILON, GramSystem
+from mixtune.moments._system import GramSystem
 
 __all__ = ["CHUNK_BYTES", "MANY", "chunks", "local_heads", "stacked_heads", "summed_heads"]
 
@@ -79,7 +80,7 @@ def stacked_heads(U: Floats, Y: Floats, ridges: Floats) -> tuple[Floats, np.ndar
     """
     gram = U @ U.transpose(0, 2, 1)
     diagonal = np.einsum("kii->ki", gram)  # a view
-    safe = ridges > 1e3 * U.shape[1] * EPSILON * diagonal.max(axis=1)
+    safe = ridges > rounding_of(U.shape[1]) * diagonal.max(axis=1)
     diagonal += np.where(safe, ridges, 1.0 + diagonal.max(axis=1))[:, None]
     return U.transpose(0, 2, 1) @ np.linalg.solve(gram, Y), safe
 
@@ -89,7 +90,7 @@ def summed_heads(systems: Sequence[GramSystem], ridges: Floats) -> tuple[Floats,
     grams, crosses = np.stack([s.gram for s in systems]), np.stack([s.cross for s in systems])
     diagonal = np.einsum("kii->ki", grams)  # a view
     largest = np.maximum(diagonal.max(axis=1), [s.summed for s in systems])
-    safe = ridges > 1e3 * grams.shape[1] * EPSILON * largest
+    safe = ridges > rounding_of(grams.shape[1]) * largest
     diagonal += np.where(safe, ridges, 1.0 + largest)[:, None]
     return np.linalg.solve(grams, crosses), safe
 

@@ -14,9 +14,14 @@ from mixtune._array import (
     reciprocal_condition,
 )
 
-__all__ = ["EPSILON", "Eigenbasis", "factor_definite", "solve_definite"]
+__all__ = ["EPSILON", "Eigenbasis", "factor_definite", "rounding_of", "solve_definite"]
 
 EPSILON = 2.0**-52
+
+
+def rounding_of(size: int) -> float:
+    """Relative to a matrix of this size: what its rounding may amount to, with a wide margin."""
+    return 1e3 * size * EPSILON
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +47,7 @@ def solve_definite(matrix: Array, shift: float, rhs: Array, summed: float = 0.0)
 
 def factor_definite(matrix: Array, shift: float, summed: float = 0.0) -> Array | None:
     """The Cholesky factor of ``matrix + shift I``, or None where rounding leaves the matrix singular."""
-    noise = 1e3 * matrix.shape[0] * EPSILON
+    noise = rounding_of(matrix.shape[0])
     scale = float(namespace(matrix).max(namespace(matrix).linalg.diagonal(matrix)))
     factor = cholesky(add_to_diagonal(matrix, shift), overwrite=True)
     if factor is None:

@@ -15,7 +15,7 @@ import numpy as np
 from mixtune._array import Array, all_finite, as_float64, column_gram, freeze, is_numpy, namespace
 from mixtune._checks import check_whole
 from mixtune.errors import DataError
-from mixtune.moments._factored import EPSILON
+from mixtune.moments._factored import rounding_of
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def remaining_sums(whole: Moments, other: Moments) -> Sums:
     xp = namespace(whole._cross)
     count = whole.count - other.count
     gram, square = whole.gram - other.gram, whole._square - other._square
-    slack = 1e3 * whole.n_features * EPSILON
+    slack = rounding_of(whole.n_features)
     diagonal = xp.linalg.diagonal(gram)
     impossible = (
         count < 0

@@ -20,6 +20,7 @@ from array_api_compat import is_torch_array
 from mixtune._array import Array, cholesky_solve, match, namespace, to_numpy
 from mixtune._device import to_device
 from mixtune.errors import ParameterError
+from mixtune.moments._factored import rounding_of
 from mixtune.options._device import sending_buffer
 from mixtune.options._grid import TimeGrid
 from mixtune.options._paths import PathData
@@ -31,7 +32,6 @@ from mixtune.weights._rule import normalise
 __all__ = ["RunStage", "RunStates", "simulate_runs"]
 
 Floats = np.ndarray[Any, Any]
-EPSILON = 2.0**-52
 
 
 def simulate_runs(
@@ -185,7 +185,7 @@ def _clear(matrix: Array, shift: Array) -> bool:
     """Whether every shift is large enough to make its matrix (runs, k, k) definite beyond rounding."""
     xp = namespace(matrix)
     largest = xp.max(xp.linalg.diagonal(matrix), axis=-1)
-    return bool(xp.all(shift > 1e3 * matrix.shape[-1] * EPSILON * largest))
+    return bool(xp.all(shift > rounding_of(matrix.shape[-1]) * largest))
 
 
 def _solve(matrix: Array, shift: Array, rhs: Array) -> Array:
