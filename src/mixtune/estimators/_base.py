@@ -21,6 +21,7 @@ from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fixed import Solved
 from mixtune.estimators._gathering import read_sources, sample_note
+from mixtune.estimators._given import check_frame, check_targets
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._prepare import Prepared, Scaling, prepare
 from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
@@ -213,7 +214,8 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
         X, y, sample_weight = computed(X, y, sample_weight)
-        check_columns_once(X)
+        check_frame(X)
+        check_targets(y)
         try:
             X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)
@@ -248,6 +250,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
+        check_frame(X)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self._map_rows(X)
 
@@ -277,14 +280,6 @@ def column_names(estimator: Any) -> tuple[str, ...] | None:
     """The names of the input columns, where the focal rows came with names."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(names)
-
-
-def check_columns_once(X: Any) -> None:
-    """Refuse a frame with column names that occur twice: they could not be told apart in the sources."""
-    names = [str(name) for name in getattr(X, "columns", ())]
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"X has more than one column named {', '.join(twice[:5])}; give each column its own name")
 
 
 def check_source(name: str, names: Sequence[str]) -> None:

@@ -14,9 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mixtune._device import torch_device
 from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_columns_once, column_names
+from mixtune.estimators._base import LinearTransferRegressor, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
 from mixtune.estimators._gathering import sampled
+from mixtune.estimators._given import check_frame
 from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
@@ -146,6 +147,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
+        check_frame(X)
         return self.regressor_._predict_rows(validate_data(self, X, reset=False, dtype=np.float64))
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
@@ -240,14 +242,13 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
         X, y, sample_weight = computed(X, y, sample_weight)
-        check_columns_once(X)
-        frame = X
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_frame(X)
+        rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
         check_classification_targets(y)
-        weight = check_weight(sample_weight, len(X), "")
-        known = np.ones(len(X), dtype=bool) if weight is None else weight > 0
+        weight = check_weight(sample_weight, len(rows), "")
+        known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
         # The frame itself, where there is one, so that the regressor knows the names of the columns.
-        return _Focal(X if column_names(self) is None else frame, y, weight, known)
+        return _Focal(rows if column_names(self) is None else X, y, weight, known)
 
     def _focal_signs(self, focal: _Focal) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)

@@ -203,7 +203,8 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
     names = np.array([family for family, _ in pool.labels])
     scores = scores_of(judged, left_out)
-    shares = shares_of(scores, prior_shares(names), plays, focal.count)
+    enough = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 2
+    shares = shares_of(scores, prior_shares(names), plays, focal.count, enough=enough)
     focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
     shares = guarded(judged, left_out, shares, focal_shares, plays)
     top = int(np.argmax(shares))

@@ -3,6 +3,7 @@
 * focal only: no source, ridge paths around zero;
 * alike: one learned prior for all sources;
 * nearest: a learned prior from the sources under which the task's rows are likeliest;
+* similar: a learned prior from the sources whose features are like the task's;
 * groups: two learned priors, each counting as likely as it makes the task's rows;
 * context: a learned prior whose mean depends on the task's mean features.
 
@@ -29,14 +30,16 @@ from mixtune.selection._hierarchy import (
     learn_hierarchy,
     task_noise,
 )
+from mixtune.selection._similar import THRESHOLD, Inputs, similar
 from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
 
 __all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior"]
 
 #: Multiples of the prior's covariance along a path.
 SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
-#: (tightness, temperature) of the "nearest" weights.
+#: (tightness, temperature) of the "nearest" weights, tightness of the "similar" ones.
 NEAREST = ((0.1, 1.0), (0.3, 2.0))
+SIMILAR = 0.3
 PSEUDO = 2.0
 #: Hardly shrunk, and towards a sparse diagonal.
 SHRINKAGES = {"full": Shrinkage(0.0, 1.0), "sparse": Shrinkage(8.0, 30.0)}
@@ -128,17 +131,19 @@ class LearnedFamily:
     hierarchies: dict[str, Hierarchy]
     groups: Groups | None
     context: Context | None
+    inputs: Inputs
 
     @classmethod
     def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
         """Learn from sources with their moments alone."""
         sums = Sums.of(sources)
         hierarchies = {name: learn_hierarchy(sums, shrinkage) for name, shrinkage in SHRINKAGES.items()}
+        inputs = Inputs.of(sources)
         if len(sources) < GROUPED:
-            return cls(hierarchies, None, None)
+            return cls(hierarchies, None, None, inputs)
         # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
         context = Context.learn(sources, sums, SHRINKAGES["sparse"]) if sources[0].intercept else None
-        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]), context)
+        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]), context, inputs)
 
     @property
     def labels(self) -> list[Label]:
@@ -147,6 +152,7 @@ class LearnedFamily:
             kinds: list[Label] = [("alike" if name == "full" else "alike, sparse", {"covariance": name})]
             kinds += [("nearest", {"covariance": name, "tightness": a, "temperature": t}) for a, t in NEAREST]
             found += [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
+        found += [("similar", {"distance": THRESHOLD, "scale": float(q)}) for q in SCALES]
         if self.context is not None:
             found += [("context", {"scale": float(q)}) for q in SCALES]
         if self.groups is not None:
@@ -184,25 +190,21 @@ class LearnedFamily:
 
     def _priors(self, task: Task, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
         noise = recalled(memo, "noise", lambda: task_noise(task, self.hierarchies["full"]))
-        weights, means, covariances = [], [], []
+        found: list[tuple[Floats, Floats, Floats]] = []
         for name, prior in self.hierarchies.items():
             equal = allowed / allowed.sum()
-            weights.append(equal)
-            means.append(equal @ prior.heads)
-            covariances.append(prior.covariance * (1 + 1 / allowed.sum()))
+            found.append((equal, equal @ prior.heads, prior.covariance * (1 + 1 / allowed.sum())))
             for tightness, temperature in NEAREST:
                 likely = recalled(memo, (name, tightness), partial(_source_evidence, task, prior, tightness, noise))
                 share = _softmax(likely / temperature, allowed)
-                mean, covariance = prior.local(share, tightness, PSEUDO)
-                weights.append(share)
-                means.append(mean)
-                covariances.append(covariance)
+                found.append((share, *prior.local(share, tightness, PSEUDO)))
+        share = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
+        share /= share.sum()
+        found.append((share, *self.hierarchies["sparse"].local(share, SIMILAR, PSEUDO)))
         if self.context is not None:
-            share, mean, covariance = self.context.prior(task, allowed)
-            weights.append(share)
-            means.append(mean)
-            covariances.append(covariance)
-        return noise, np.stack(weights), np.stack(means), np.stack(covariances)
+            found.append(self.context.prior(task, allowed))
+        weights, means, covariances = (np.stack(part) for part in zip(*found))
+        return noise, weights, means, covariances
 
     def _grouped(
         self, task: Task, allowed: Floats, noise: float, memo: Memo | None = None

@@ -2,7 +2,8 @@
 
 Heads theta_i = mu + delta_i with mu ~ N(0, (1 - rho) v I) and delta_i ~ N(0, rho v I): two numbers instead of a learned
 covariance. Each source says of mu what its rows allow, with precision B_i = G_i (s_i^2 I + rho v G_i)^{-1}; a subset of
-sources, the likeliest ones for the task first, adds up to a mean and a covariance for the task's head. One direction
+sources, the likeliest ones for the task first or those of like features, adds up to a mean and a covariance for the
+task's head. One direction
 more is let free: along the pooled head itself, since domains often differ in how strongly the same thing counts.
 
 Domains may have levels of their own, and then each is taken about its mean; or one level with small differences, and
@@ -19,7 +20,8 @@ import numpy as np
 import scipy.linalg
 
 from mixtune._array import cholesky
-from mixtune.selection._families import Fits, Label, Memo, Prior
+from mixtune.selection._families import Fits, Label, Memo, Prior, recalled
+from mixtune.selection._similar import THRESHOLD, Inputs, similar
 from mixtune.selection._source import PooledSource
 from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
 from mixtune.selection._threads import in_threads
@@ -53,12 +55,13 @@ class PooledFamily:
     sources: tuple[PooledSource, ...]
     own: tuple[float, ...]
     one_level: bool
+    inputs: Inputs
 
     @classmethod
     def learn(cls, sources: Sequence[Task], *, one_level: bool = False) -> PooledFamily:
         views = [_view(source, one_level) for source in sources]
         found = in_threads(PooledSource.of, views, width=sources[0].design.shape[1])
-        family = cls(tuple(found), OWN_LEVEL if one_level else OWN, one_level)
+        family = cls(tuple(found), OWN_LEVEL if one_level else OWN, one_level, Inputs.of(sources))
         family.totals, family.heads  # noqa: B018  made now, since fits may be made in several threads
         return family
 
@@ -113,30 +116,40 @@ class PooledFamily:
 
     @cached_property
     def kinds(self) -> list[dict[str, float]]:
-        subsets = [*({"sources": float(size)} for size in self.sizes), {"temperature": TEMPERATURE}]
+        subsets = [
+            *({"sources": float(size)} for size in self.sizes),
+            {"temperature": TEMPERATURE},
+            {"distance": THRESHOLD},
+        ]
         return [subset | {"own variance": own} for subset in subsets for own in self.own]
 
     @property
     def labels(self) -> list[Label]:
-        name = "pooled, one level" if self.one_level else "pooled"
-        return [(name, kind | {"scale": float(q)}) for kind in self.kinds for q in SCALES]
+        level = ", one level" if self.one_level else ""
+        return [
+            (("similar" if "distance" in kind else "pooled") + level, kind | {"scale": float(q)})
+            for kind in self.kinds
+            for q in SCALES
+        ]
 
     def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
         rows = _view(task, self.one_level).centred
         found: list[Path] = []
-        weights = self._weights(rows, allowed)
+        weights = self._weights(task, allowed, memo)
+        kept = memo is not None and bool(allowed.all())
+        known: Memo = dict(memo or {})
         for weight in weights:
             for place in range(len(self.own)):
                 key = (place, weight.tobytes())
-                if memo is not None and key in memo:
-                    found.append(memo[key])
-                    continue
-                total = self._sum(weight, place, None if memo is None else memo.get(place))
-                kept = memo is not None and allowed.all()
-                found.append(self._path(rows, place, _Pooled.of(total, overwrite=not kept)))
-                if memo is not None and kept:
-                    # Leaving a source out may leave the path as it is, or takes one message from the last sum.
-                    memo[key], memo[place] = found[-1], total
+                if key not in known:
+                    total = self._sum(weight, place, known.get(place))
+                    known[key] = self._path(rows, place, _Pooled.of(total, overwrite=not kept))
+                    if kept:
+                        known[place] = total
+                found.append(known[key])
+        if memo is not None and kept:
+            # Leaving a source out may leave a path as it is, or takes one message from the last sum.
+            memo.update(known)
         heads, leverages, variances = zip(*found)
         paths = Paths.of(task, np.vstack(heads), np.vstack(leverages), free_intercept=not self.one_level)
         shares = np.repeat([weight / weight.sum() for weight in weights], len(self.own) * len(SCALES), axis=0)
@@ -145,7 +158,7 @@ class PooledFamily:
     def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
         kind, scale = divmod(index, len(SCALES))
         subset, place = divmod(kind, len(self.own))
-        weight = self._weights(_view(task, self.one_level).centred, allowed)[subset]
+        weight = self._weights(task, allowed)[subset]
         pooled = _Pooled.of(self._sum(weight, place), overwrite=True)
         free = not self.one_level
         return Prior(pooled.mean, self._covariance(pooled, place), self.noise, float(SCALES[scale]), free)
@@ -190,8 +203,9 @@ class PooledFamily:
             pull += more * toward
         return _Sum(weight, precision, pull)
 
-    def _weights(self, rows: Task, allowed: Floats) -> list[Floats]:
-        """Weights of the sources' messages: the likeliest few in full, then softer ones."""
+    def _weights(self, task: Task, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
+        """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
+        rows = _view(task, self.one_level).centred
         score = np.where(allowed > 0, self._scores(rows, allowed), -np.inf)
         order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
         found = []
@@ -202,7 +216,8 @@ class PooledFamily:
         soft = np.exp((score - score.max()) / TEMPERATURE)
         if len(order) > SOFT and not self._keeps:
             soft[order[SOFT:]] = soft[order[SOFT:]].mean()
-        return [*found, soft]
+        distances = recalled(memo, "distances", lambda: self.inputs.distances(task))
+        return [*found, soft, similar(distances, allowed)]
 
     def _scores(self, rows: Task, allowed: Floats) -> Floats:
         """How likely each source makes the task's targets."""

@@ -28,7 +28,7 @@ __all__ = [
 
 #: Most plays.
 PLAYS = 24
-#: Weight of the pull towards equal shares at PLAYS plays; it grows as the square of what is missing.
+#: Weight of the pull towards equal shares where there are enough plays; it grows as the square of what is missing.
 EQUAL = 0.005
 #: Residuals below this part of the targets' standard deviation are rounding.
 EXACT = 1e-6
@@ -51,13 +51,13 @@ class Play:
         return (self.residuals**2) @ (self.weight / self.weight.sum())
 
 
-def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float) -> Floats:
-    """Shares of the candidates: stacked over plays, then tilted by leave-one-out."""
+def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float, *, enough: int = PLAYS) -> Floats:
+    """Shares of the candidates: stacked over plays, of which ``enough`` decide freely, then tilted by leave-one-out."""
     share = equal
     trust = 4.0
     if plays:
-        share = stacked(plays, equal, EQUAL * (PLAYS / len(plays)) ** 2)
-        trust = 6.0 + 14.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
+        share = stacked(plays, equal, EQUAL * (enough / len(plays)) ** 2)
+        trust = 6.0 + 34.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
     finite = np.isfinite(scores)
     if not finite.any():
         # Nothing can be left out: what the plays say, or without any the last candidate.

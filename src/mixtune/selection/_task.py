@@ -20,6 +20,8 @@ Floats = np.ndarray[Any, Any]
 
 #: Where 1 - leverage falls below this, leaving the row out says nothing.
 SATURATED = 1e-9
+#: Most rows to tell by where a domain's features lie.
+SAMPLED = 32
 #: What is known of all rows where only some are judged.
 SUMS = ("gram", "cross", "square", "count", "rows")
 
@@ -91,7 +93,7 @@ class Task:
     def judged(self, index: Any) -> Task:
         """Some of the rows to leave out in turn, with the sums of all: enough for paths through d x d matrices."""
         found = self.part(index)
-        found.__dict__.update({name: getattr(self, name) for name in SUMS})
+        found.__dict__.update({name: getattr(self, name) for name in (*SUMS, "sample")})
         if self.intercept:
             found.__dict__.update(center=self.center, centred=self.centred.judged(index))
         return found
@@ -110,6 +112,12 @@ class Task:
         found = Task(self.design, self.y, self.weight, False)
         found.__dict__.update({name: vars(self)[name] for name in SUMS if name in vars(self)})
         return found
+
+    @cached_property
+    def sample(self) -> Floats:
+        """The features of some rows, in random order."""
+        order = np.random.default_rng(0).permutation(len(self.y))[:SAMPLED]
+        return self.design[order, 1 if self.intercept else 0 :]
 
     @cached_property
     def center(self) -> tuple[Floats, float]:

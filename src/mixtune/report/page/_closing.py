@@ -27,6 +27,8 @@ FAMILIES = {
     "alike": "one learned prior for all sources",
     "alike, sparse": "the same, where few directions differ between sources",
     "nearest": "a prior from the sources that predict the focal rows best",
+    "similar": "a prior from the sources whose features are like the focal ones",
+    "similar, one level": "the same, with one intercept for all of them",
     "groups": "sources in two groups, each with its own prior",
     "context": "a prior that goes with what the focal features are like on average",
     "pooled": "held to one head fitted to the likeliest sources together",

@@ -7,7 +7,7 @@ import math
 from mixtune.report.page._charts import error_chart, ratio_chart, ridge_chart, trajectory_chart
 from mixtune.report.page._facts import DomainFact, Facts
 from mixtune.report.page._tables import SHOWN, bar, cell, diverging_bar, folded, name_cell
-from mixtune.report.page._verdict import HELP_MARGIN, effect_of, judged
+from mixtune.report.page._verdict import HELP_MARGIN, can_tell, effect_of, judged
 from mixtune.report.page._words import column, count, escape, number, percent, percent_column
 
 __all__ = ["comparison_section", "domain_section", "path_section", "removal_section", "section"]
@@ -39,7 +39,7 @@ def domain_section(facts: Facts) -> str:
         column([None, *(d.distance for d in facts.sources)]),
     )
     rows = [
-        _domain_row(domain, facts, most, reach, known, shown, mark="focal" if place == 0 else _mark(domain))
+        _domain_row(domain, facts, most, reach, known, shown, mark="focal" if place == 0 else _mark(domain, facts))
         for place, (domain, shown) in enumerate(zip(all_, texts))
     ]
     rest = facts.sources[SHOWN:]
@@ -73,9 +73,9 @@ def _domain_row(
     return "".join(cells)
 
 
-def _mark(domain: DomainFact) -> str:
-    """Whether the dataset helped or hurt; what makes no difference gets no mark."""
-    return effect_of(domain).replace("no difference", "")
+def _mark(domain: DomainFact, facts: Facts) -> str:
+    """Whether the dataset helped or hurt; what makes no difference, or cannot be told, gets no mark."""
+    return effect_of(domain).replace("no difference", "") if can_tell(facts) else ""
 
 
 def _why(domain: DomainFact, facts: Facts) -> str:
@@ -186,8 +186,13 @@ def removal_section(facts: Facts) -> str:
     summary = f"{count(len(rest), 'more dataset')}, each changing the error by at most {least}"
     text = (
         f"Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-        f"{number(facts.error)}. A rise means that the dataset helped, a fall that it hurt; up to "
-        f"{percent(HELP_MARGIN)} either way counts as no difference."
+        f"{number(facts.error)}. "
+    )
+    text += (
+        "A rise means that the dataset helped, a fall that it hurt; "
+        f"up to {percent(HELP_MARGIN)} either way counts as no difference."
+        if can_tell(facts)
+        else f"On {count(facts.focal.rows, 'focal row')} such changes are mostly chance."
     )
     if left := len(facts.sources) - len(order):
         text += f" For the {count(left, 'dataset')} of little weight this was not worked out."

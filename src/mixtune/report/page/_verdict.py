@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from mixtune.report.page._facts import DomainFact, Facts
 from mixtune.report.page._words import count, number, percent
 
-__all__ = ["HELP_MARGIN", "Verdict", "effect_of", "give_verdict", "judged"]
+__all__ = ["HELP_MARGIN", "Verdict", "can_tell", "effect_of", "give_verdict", "judged"]
 
 #: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
 HELP_MARGIN = 0.001
+#: With fewer focal rows, how their error changes without a dataset is mostly chance.
+TELLING_ROWS = 5
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ def effect_of(domain: DomainFact) -> str:
     return "helped" if domain.change > 0 else "hurt"
 
 
+def can_tell(facts: Facts) -> bool:
+    """Whether there are enough focal rows to say which datasets helped."""
+    return facts.focal.rows >= TELLING_ROWS
+
+
 def helped(facts: Facts) -> list[DomainFact]:
     """The sources that helped; without removals, those that weigh more than an equal share of the sources' weight."""
     if facts.removable:
@@ -78,6 +85,8 @@ def helped(facts: Facts) -> list[DomainFact]:
 
 
 def _datasets(facts: Facts) -> str:
+    if not can_tell(facts):
+        return f"{count(facts.focal.rows, 'focal row')} cannot tell which datasets helped"
     found, all_ = len(helped(facts)), len(judged(facts))
     if len(facts.sources) == 1:
         return "the one other dataset helped" if found else "the one other dataset did not help"
@@ -97,6 +106,8 @@ def judged(facts: Facts) -> tuple[DomainFact, ...]:
 
 def _who_helped(facts: Facts) -> str:
     """What the second number of the verdict counts."""
+    if not can_tell(facts):
+        return f"Which datasets helped is judged from {TELLING_ROWS} focal rows on: with fewer it would be chance."
     if not facts.removable:
         return (
             "A dataset counts as having helped if it weighs more than an equal share of the weight of all sources "

@@ -1,0 +1,76 @@
+"""Frames and targets that are not numbers, given to fit and predict: the error names the column."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressorCV
+from mixtune.errors import DataError
+from mixtune.estimators import LocalRegressor
+
+
+def frame(**more):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"a": rng.standard_normal(12), "b": rng.standard_normal(12)} | more)
+
+
+DATES = pd.to_datetime(["2026-01-01"] * 12)
+TEXT = ["x", "y"] * 6
+BAD = [
+    (frame(b=TEXT), 'column "b" of X holds text'),
+    (frame(b=pd.Categorical(TEXT)), 'column "b" of X holds text'),
+    (frame(b=DATES), 'column "b" of X holds dates'),
+    (frame(b=[None] * 12), 'column "b" of X has 12 missing values'),
+    (pl.DataFrame({"a": np.arange(12.0), "b": TEXT}), 'column "b" of X holds text'),
+]
+
+
+@pytest.mark.parametrize("model", [RegretOptimalRegressorCV, LocalRegressor, RegretOptimalClassifierCV])
+@pytest.mark.parametrize(("X", "message"), BAD)
+def test_columns_that_are_not_numbers_are_named(model, X, message):
+    y = np.arange(12) % 2
+    with pytest.raises(DataError, match=message):
+        model().fit(X, y)
+    fitted = model().fit(frame(), y)
+    with pytest.raises(DataError, match=message):
+        fitted.predict(X)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (DATES, "of y holds dates"),
+        (pd.Series(DATES, name="day"), 'column "day" of y holds dates'),
+        (np.array(["2026-01-01"] * 12, dtype="datetime64[D]"), "y holds dates"),
+        (TEXT, "y holds text"),
+        (np.array(TEXT), "y holds text"),
+        (pd.Series(TEXT, name="grade"), 'column "grade" of y holds text'),
+        (pl.Series("grade", TEXT), 'column "grade" of y holds text'),
+    ],
+)
+def test_targets_that_are_not_numbers_are_refused(y, message):
+    with pytest.raises(DataError, match=message):
+        RegretOptimalRegressorCV().fit(frame(), y)
+
+
+def test_what_holds_numbers_passes_whatever_its_type():
+    rng = np.random.default_rng(1)
+    plain, y = frame(), rng.standard_normal(12)
+    wanted = LocalRegressor().fit(plain, y).predict(plain)
+    kinds = [
+        (plain.astype(object), y),
+        (plain.astype("Float64"), pd.Series(y)),
+        (pl.from_pandas(plain), pl.Series(y)),
+        (plain.to_numpy().astype(object), y.astype(object)),
+        (plain.to_numpy().tolist(), y.tolist()),
+        (plain, pd.DataFrame({"y": y})["y"].astype(object)),
+    ]
+    for X, targets in kinds:
+        np.testing.assert_allclose(LocalRegressor().fit(X, targets).predict(X), wanted)
+    flags = frame(b=[True, False] * 6)
+    assert np.isfinite(LocalRegressor().fit(flags, y).predict(flags)).all()
+
+
+def test_classes_may_be_text():
+    assert set(RegretOptimalClassifierCV().fit(frame(), TEXT).predict(frame())) <= {"x", "y"}
