@@ -6,12 +6,15 @@ from scipy.stats import multivariate_normal
 
 from mixtune.selection._families import FocalFamily, LearnedFamily
 from mixtune.selection._pooled import OWN, STRETCH, PooledFamily
+from mixtune.selection._stacked import StackedFamily
 from selection.tasks import left_out_by_refitting, make_family, make_task, posterior_mean
 
 FAMILIES = {
     "focal": (lambda sources: FocalFamily(len(sources)), 5, 3),
     "focal, wide": (lambda sources: FocalFamily(len(sources)), 3, 9),
     "learned": (LearnedFamily.learn, 5, 3),
+    "stacked": (lambda sources: StackedFamily(PooledFamily.learn(sources)), 3, 3),
+    "stacked, wide": (lambda sources: StackedFamily(PooledFamily.learn(sources)), 3, 9),
     "pooled": (PooledFamily.learn, 2, 3),
     "pooled, wide": (PooledFamily.learn, 3, 9),
 }

@@ -41,8 +41,8 @@ class Candidate:
     Attributes
     ----------
     family : str
-        "focal only", "alike", "alike, sparse", "nearest", "similar", "groups", "context" or "pooled"; "similar" and
-        "pooled" also with ", one level": one intercept for all sources.
+        "focal only", "alike", "alike, sparse", "nearest", "similar", "groups", "context", "stacked" or "pooled";
+        "similar" and "pooled" also with ", one level": one intercept for all sources.
     settings : dict
         What tells it from others of its family.
     effective_ridge, loo_error, share : float

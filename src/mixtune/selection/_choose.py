@@ -32,6 +32,7 @@ from mixtune.selection._shares import (
     scores_of,
     shares_of,
 )
+from mixtune.selection._stacked import StackedFamily
 from mixtune.selection._task import Floats, Task
 from mixtune.selection._threads import in_threads
 
@@ -63,7 +64,8 @@ class _Pool:
             if learned:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= POOLED_SOURCES:
-                families.append(PooledFamily.learn(sources))
+                pooled = PooledFamily.learn(sources)
+                families += [pooled, StackedFamily(pooled)]
                 if sources[0].intercept and count <= POOLED_SOURCES:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))

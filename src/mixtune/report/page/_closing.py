@@ -31,6 +31,7 @@ FAMILIES = {
     "similar, one level": "the same, with one intercept for all of them",
     "groups": "sources in two groups, each with its own prior",
     "context": "a prior that goes with what the focal features are like on average",
+    "stacked": "held to a sum of the sources' heads, with weights that fit the focal rows",
     "pooled": "held to one head fitted to the likeliest sources together",
     "pooled, one level": "the same, with one intercept for all of them",
 }
