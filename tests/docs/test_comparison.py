@@ -89,11 +89,12 @@ def test_what_the_page_says_in_words(results):
     assert abs(exam["gpboost"].relative_rmse - exam[OURS].relative_rmse) < 0.002
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
-    texts = by_method(results, "vader", "flip")
-    assert round(texts["stacked"].relative_rmse, 3) == 0.904
-    assert round(texts[OURS].relative_rmse, 3) == 0.915
-    honest = by_method(results, "vader", "clean")
-    assert honest[OURS].relative_rmse < honest["stacked"].relative_rmse
+    honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
+    for found in (honest, texts):
+        assert 0 < found["stacked"].relative_rmse - found[OURS].relative_rmse < 0.0145
+    best = {column: min(s.relative_rmse for s in by_method(results, *column).values()) for column in ours}
+    behind = [column for column, figure in best.items() if figure < ours[column].relative_rmse]
+    assert behind == [("exam", "clean")]
     assert not any(name.startswith("adapt") for name in honest)
     for peer in {s.method for s in summarise(results)} - {OURS, YARDSTICK}:
         own = [s for s in summarise(results) if s.method == peer]
