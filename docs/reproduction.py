@@ -1,6 +1,7 @@
-"""Put the results of `mixtune reproduce all` on the reproduction page: python docs/reproduction.py results/
+"""Put the results of `mixtune reproduce` on the reproduction page: python docs/reproduction.py results/
 
-Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->` by the table of NAME.csv, and copies the figures.
+Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->` by the table of NAME.csv, and copies the figures;
+what is not in the folder stays as it was.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("reproduction.md")
+TABLES = ("table1", "table1_beyond", "table2")
 FIGURES = ("figure1", "figure2", "robustness")
 
 
@@ -47,13 +49,17 @@ def table(path: Path) -> str:
 
 def main(results: Path) -> None:
     text = PAGE.read_text()
-    for name in ("table1", "table1_beyond", "table2"):
+    tables = [name for name in TABLES if (results / f"{name}.csv").exists()]
+    figures = [name for name in FIGURES if (results / f"{name}.png").exists()]
+    if not tables + figures:
+        raise SystemExit(f"{results} holds no results; run mixtune reproduce all --out {results}")
+    for name in tables:
         block = f"<!-- {name} -->\n\n{table(results / f'{name}.csv')}\n\n<!-- end {name} -->"
         text = re.sub(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)
     PAGE.write_text(text)
     target = PAGE.parent / "results"
     target.mkdir(exist_ok=True)
-    for name in FIGURES:
+    for name in figures:
         shutil.copyfile(results / f"{name}.png", target / f"{name}.png")
 
 
