@@ -1,8 +1,10 @@
 """Frames and targets that are not numbers, given to fit and predict: the error names the column."""
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressorCV
@@ -23,6 +25,11 @@ BAD = [
     (frame(b=DATES), 'column "b" of X holds dates'),
     (frame(b=[None] * 12), 'column "b" of X has 12 missing values'),
     (pl.DataFrame({"a": np.arange(12.0), "b": TEXT}), 'column "b" of X holds text'),
+    (pl.DataFrame({"a": np.arange(12.0), "b": pl.Series(TEXT, dtype=pl.Categorical)}), 'column "b" of X holds text'),
+    (pa.table({"a": np.arange(12.0), "b": TEXT}), 'column "b" of X holds text'),
+    (pa.table({"a": np.arange(12.0), "b": pa.array(DATES)}), 'column "b" of X holds dates'),
+    (np.full((12, 2), np.datetime64("2026-01-01")), "X holds dates"),
+    (dd.from_pandas(frame(b=TEXT), npartitions=2), 'column "b" of X holds text'),
 ]
 
 
@@ -43,6 +50,9 @@ def test_columns_that_are_not_numbers_are_named(model, X, message):
         (DATES, "of y holds dates"),
         (pd.Series(DATES, name="day"), 'column "day" of y holds dates'),
         (np.array(["2026-01-01"] * 12, dtype="datetime64[D]"), "y holds dates"),
+        (pa.array(DATES), "y holds dates"),
+        ([np.datetime64("2026-01-01")] * 12, "y holds dates"),
+        ([np.timedelta64(3, "D")] * 12, "y holds durations"),
         (TEXT, "y holds text"),
         (np.array(TEXT), "y holds text"),
         (pd.Series(TEXT, name="grade"), 'column "grade" of y holds text'),
@@ -68,9 +78,25 @@ def test_what_holds_numbers_passes_whatever_its_type():
     ]
     for X, targets in kinds:
         np.testing.assert_allclose(LocalRegressor().fit(X, targets).predict(X), wanted)
+    table = pa.Table.from_pandas(plain)
+    np.testing.assert_allclose(LocalRegressor().fit(plain, y).predict(table), wanted)
+    same = pa.table({"a": [1.0], "b": [1.0]})
+    assert np.isfinite(LocalRegressor().fit(plain, y).predict(same)).all()
+    lazy = dd.from_pandas(plain.astype(object), npartitions=2)
+    np.testing.assert_allclose(LocalRegressor().fit(plain, y).predict(lazy), wanted)
+    mixed = pd.DataFrame({"a": plain["a"], "b": pd.Series([True, 0.5, 10**30] * 4, dtype=object)})
+    assert np.isfinite(LocalRegressor().fit(mixed, y).predict(mixed)).all()
     flags = frame(b=[True, False] * 6)
     assert np.isfinite(LocalRegressor().fit(flags, y).predict(flags)).all()
 
 
 def test_classes_may_be_text():
     assert set(RegretOptimalClassifierCV().fit(frame(), TEXT).predict(frame())) <= {"x", "y"}
+
+
+def test_numbers_beyond_all_bounds_are_refused():
+    huge = pd.Series([10**400] * 12, dtype=object)
+    with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
+        LocalRegressor().fit(frame(b=huge), np.arange(12.0))
+    with pytest.raises(DataError, match="y holds whole numbers beyond 1e308"):
+        LocalRegressor().fit(frame(), huge)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixtune.selection import choose
+from mixtune.selection import _stacked, choose
 from mixtune.selection._pooled import OWN, SCALES, PooledFamily
 from mixtune.selection._stacked import FREEDOM, StackedFamily
 from selection.tasks import make_task
@@ -39,14 +39,16 @@ def test_labels_tell_candidates_apart():
     assert len({str(label) for label in family.labels}) == len(OWN) * len(SCALES)
 
 
-def test_sources_that_all_say_the_opposite_are_of_use():
-    """Where every source is reversed, a few rows tell, and their heads count with the sign turned."""
-    errors, alone = [], []
+def test_a_sum_of_sources_with_a_sign_turned_is_found(monkeypatch):
+    """The task is one source less the other, which no average of their heads comes near."""
+    found, without = [], []
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        head = rng.standard_normal(50)
-        sources = [make_task(rng, 200, 50, head=-head + 0.1 * rng.standard_normal(50)) for _ in range(3)]
-        task = make_task(rng, 15, 50, head=head)
-        errors.append(np.sum((choose(task, sources).head[1:] - head) ** 2))
-        alone.append(np.sum((choose(task, []).head[1:] - head) ** 2))
-    assert np.mean(errors) < 0.3 * np.mean(alone)
+        first, second = rng.standard_normal((2, 50))
+        sources = [make_task(rng, 200, 50, head=head) for head in (first, second)]
+        task = make_task(rng, 15, 50, head=first - second)
+        found.append(np.sum((choose(task, sources).head[1:] - first + second) ** 2))
+        with monkeypatch.context() as patched:
+            patched.setattr(_stacked, "FREEDOM", 1e-9)
+            without.append(np.sum((choose(task, sources).head[1:] - first + second) ** 2))
+    assert np.mean(found) < 0.5 * np.mean(without)

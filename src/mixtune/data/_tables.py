@@ -203,7 +203,9 @@ def describe_faults(faults: dict[str, Fault], where: str, limit: int = 20) -> st
 def _numbers(column: Any) -> NDArray[Any] | Fault:
     """Return one column as an array of finite numbers, or why it is not one."""
     if kinds.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        # Arrow cannot look views up, which polars has for text.
+        view = column.type.value_type == pa.string_view()
+        column = pa.chunked_array([column.to_pylist()]) if view else column.cast(column.type.value_type)
     kind = column.type
     if kinds.is_decimal(kind):
         column = column.cast(pa.float64())

@@ -21,7 +21,7 @@ from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fixed import Solved
 from mixtune.estimators._gathering import read_sources, sample_note
-from mixtune.estimators._given import check_frame, check_targets
+from mixtune.estimators._given import check_frame, check_new, check_targets
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._prepare import Prepared, Scaling, prepare
 from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
@@ -213,8 +213,8 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         torch_device(self.device)
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
-        X, y, sample_weight = computed(X, y, sample_weight)
-        check_frame(X)
+        y, sample_weight = computed(y, sample_weight)
+        X = check_frame(X)
         check_targets(y)
         try:
             X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
@@ -250,8 +250,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
-        check_frame(X)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = validate_data(self, check_new(X), reset=False, dtype=np.float64)
         return self._map_rows(X)
 
     def _map_rows(self, X: Floats) -> Floats:

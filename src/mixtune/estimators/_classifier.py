@@ -17,7 +17,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
 from mixtune.estimators._gathering import sampled
-from mixtune.estimators._given import check_frame
+from mixtune.estimators._given import check_frame, check_new
 from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
@@ -147,8 +147,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        check_frame(X)
-        return self.regressor_._predict_rows(validate_data(self, X, reset=False, dtype=np.float64))
+        return self.regressor_._predict_rows(validate_data(self, check_new(X), reset=False, dtype=np.float64))
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """The likeliest class of each row."""
@@ -241,8 +240,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return self
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
-        X, y, sample_weight = computed(X, y, sample_weight)
-        check_frame(X)
+        y, sample_weight = computed(y, sample_weight)
+        X = check_frame(X)
         rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
         check_classification_targets(y)
         weight = check_weight(sample_weight, len(rows), "")

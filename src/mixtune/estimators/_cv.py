@@ -101,8 +101,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         Averages over the candidates.
     weights_ : DomainWeights
         What share of the prediction each domain provides: of the focal domain, the part of the fitted degrees of
-        freedom that comes from its rows; of the sources, the rest, as they make up the prior mean. ``scores`` are the
-        mean squared errors of the domains' own heads on the focal rows.
+        freedom that comes from its rows; of the sources, the rest, as they make up the prior mean, none below
+        zero. ``scores`` are the mean squared errors of the domains' own heads on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
     candidates_ : tuple of Candidate

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from mixtune.data._arrays import as_floats
 from mixtune.data._tables import is_table
+from mixtune.engines._collections import MOST_FOCAL, computed
 from mixtune.errors import DataError
 
-__all__ = ["check_frame", "check_targets"]
+__all__ = ["check_frame", "check_new", "check_targets"]
 
 
-def check_frame(X: Any) -> None:
-    """Refuse a frame whose column names occur twice, or with text or dates, naming the columns.
+def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
+    """``X``, in memory; refuse a frame whose column names occur twice, or with text or dates, naming the columns.
+
+    A Dask collection may have up to ``most`` rows.
 
     Examples
     --------
@@ -22,16 +29,22 @@ def check_frame(X: Any) -> None:
         ...
     mixtune.errors.DataError: column "sold" of X holds dates or times ...
     """
-    names = [str(name) for name in getattr(X, "columns", ())]
+    (X,) = computed(X, most=most)
+    names = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
     if len(set(names)) < len(names):
         twice = sorted({name for name in names if names.count(name) > 1})
         raise DataError(f"X has more than one column named {', '.join(twice[:5])}; give each column its own name")
-    if is_table(X):
-        _check_numbers(X, "X")
+    _check_numbers(X, "X")
+    return X
+
+
+def check_new(X: Any) -> Any:
+    """The same for rows to predict, of any number."""
+    return check_frame(X, most=sys.maxsize)
 
 
 def check_targets(y: Any) -> None:
-    """Refuse text and dates as numbers to be predicted: dates would pass for nanoseconds.
+    """Refuse text and dates as numbers to be predicted: dates would pass for days or nanoseconds.
 
     Examples
     --------
@@ -40,22 +53,46 @@ def check_targets(y: Any) -> None:
         ...
     mixtune.errors.DataError: y holds text, not numbers; encode it as numbers first
     """
-    if isinstance(y, list | tuple) and any(isinstance(value, str) for value in y):
-        raise DataError("y holds text, not numbers; encode it as numbers first")
     _check_numbers(y, "y")
 
 
 def _check_numbers(value: Any, where: str) -> None:
-    """Read what is not plainly numbers as such, which names what cannot be; scikit-learn sees to objects in arrays."""
+    """Say what is wrong with a frame, column or array that cannot be numbers; all else is left to scikit-learn."""
+    if isinstance(value, list | tuple | pa.Array | pa.ChunkedArray):
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError):
+            return
+    if not _may_hold_others(value):
+        return
+    try:
+        as_floats(value, where, copy=False)
+    except (DataError, OverflowError) as error:
+        if not _is_numbers(value):
+            if isinstance(error, OverflowError):
+                raise DataError(f"{where} holds whole numbers beyond 1e308; rescale them") from error
+            raise
+
+
+def _may_hold_others(value: Any) -> bool:
+    """Whether anything but numbers may be there: text, dates, objects of a frame."""
     many: Any = getattr(value, "dtypes", None)
     types = list(many) if hasattr(many, "__iter__") else [getattr(value, "dtype", None)]
-    if all(dtype is None or _is_number(dtype) for dtype in types):
-        return
-    if is_table(value) or getattr(types[0], "kind", None) not in ("O", "c"):
-        as_floats(value, where, copy=False)
+    if is_table(value):
+        return isinstance(value, pa.Table) or not all(_is_number(dtype) for dtype in types)
+    return getattr(types[0], "kind", "") in ("U", "S", "M", "m")
 
 
 def _is_number(dtype: Any) -> bool:
     """Whether a type of NumPy, pandas or polars holds numbers only."""
     kind = getattr(dtype, "kind", None)
     return kind in "biuf" if kind is not None else bool(getattr(dtype, "is_numeric", bool)())
+
+
+def _is_numbers(value: Any) -> bool:
+    """Whether objects turn into finite numbers after all, as True and 10**30 do; dates do not count."""
+    try:
+        array = np.asarray(value)
+        return array.dtype.kind not in "Mm" and bool(np.all(np.isfinite(array.astype(np.float64))))
+    except (TypeError, ValueError, OverflowError):
+        return False

@@ -109,7 +109,7 @@ class Choice:
     play_errors : array (C,) or None
         Mean squared error over the plays, relative to the best candidate of each (geometric mean).
     weights : array (C, N)
-        Weights of the sources in each candidate's prior mean.
+        Weights of the sources in each candidate's prior mean (stacked: as the rows find them, none below zero).
     own : array (C,)
         Part of the fitted degrees of freedom that comes from the task's rows.
     left_out, spreads : arrays (n,)

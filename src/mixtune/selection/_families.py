@@ -7,7 +7,8 @@
 * groups: two learned priors, each counting as likely as it makes the task's rows;
 * context: a learned prior whose mean depends on the task's mean features.
 
-The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` serves.
+The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` and
+:mod:`mixtune.selection._stacked` serve.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mixtune.selection._hierarchy import (
 from mixtune.selection._similar import THRESHOLD, Inputs, similar
 from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
 
-__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior"]
+__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior", "recalled", "roots_of"]
 
 #: Multiples of the prior's covariance along a path.
 SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
@@ -135,7 +136,7 @@ class LearnedFamily:
 
     @classmethod
     def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
-        """Learn from sources with their moments alone."""
+        """Learn from the sources' moments, and some rows of their features."""
         sums = Sums.of(sources)
         hierarchies = {name: learn_hierarchy(sums, shrinkage) for name, shrinkage in SHRINKAGES.items()}
         inputs = Inputs.of(sources)
@@ -161,14 +162,14 @@ class LearnedFamily:
 
     def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
         noise, weights, means, covariances = self._priors(task, allowed, memo)
-        heads, leverages = primal_paths(task, means, _roots(covariances), noise, SCALES)
+        heads, leverages = primal_paths(task, means, roots_of(covariances), noise, SCALES)
         ridges = noise / (SCALES * _mean_variance(covariances, task.intercept)[:, None]).ravel()
         weights = np.repeat(weights, len(SCALES), axis=0)
         if self.groups is not None:
             groups = self.groups
             share, member, group = self._grouped(task, allowed, noise, memo)
             both = recalled(
-                memo, "groups", lambda: primal_paths(task, groups.means, _roots(groups.covariances), noise, SCALES)
+                memo, "groups", lambda: primal_paths(task, groups.means, roots_of(groups.covariances), noise, SCALES)
             )
             mixed = [np.tensordot(share, a.reshape(2, len(SCALES), -1), 1) for a in both]
             heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
@@ -239,7 +240,7 @@ def _softmax(score: Floats, allowed: Floats) -> Floats:
     return share / share.sum()
 
 
-def _roots(covariances: Floats) -> Floats:
+def roots_of(covariances: Floats) -> Floats:
     """Factors L with L L' = S, also where S is singular to rounding."""
     values, vectors = np.linalg.eigh(covariances)
     return vectors * np.sqrt(np.maximum(values, 0.0))[:, None]

@@ -3,8 +3,8 @@
 Heads theta_i = mu + delta_i with mu ~ N(0, (1 - rho) v I) and delta_i ~ N(0, rho v I): two numbers instead of a learned
 covariance. Each source says of mu what its rows allow, with precision B_i = G_i (s_i^2 I + rho v G_i)^{-1}; a subset of
 sources, the likeliest ones for the task first or those of like features, adds up to a mean and a covariance for the
-task's head. One direction
-more is let free: along the pooled head itself, since domains often differ in how strongly the same thing counts.
+task's head. One direction more is let free: along the pooled head itself, since domains often differ in how strongly
+the same thing counts.
 
 Domains may have levels of their own, and then each is taken about its mean; or one level with small differences, and
 then the constant is a feature like any other. Which it is makes as much difference as all else: both are candidates.

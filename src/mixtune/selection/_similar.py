@@ -1,9 +1,9 @@
 """Sources whose features are like the task's: the threshold of Algorithm 1, on 1-Wasserstein distances.
 
 Features say where a domain comes from (a market, a camera, a season) even where targets are too few or too noisy to.
-Two samples of equal size are as far apart as the best assignment of one's rows to the other's costs, which takes
-microseconds for the tens of rows that do here. Samples of one distribution are apart by chance already; the threshold
-is therefore a multiple of the least distance.
+Two samples of equal size are as far apart as the best assignment of one's rows to the other's costs, which takes tens
+of microseconds for the tens of rows that do here. Samples of one distribution are apart by chance already, the more the
+fewer rows there are: the threshold is a multiple of the least distance, and of what chance alone makes.
 """
 
 from __future__ import annotations
@@ -15,42 +15,62 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from mixtune.selection._task import Floats, Task
+from mixtune.selection._task import SAMPLE_ROWS, Floats, Task
 
-__all__ = ["THRESHOLD", "Inputs", "similar"]
+__all__ = ["THRESHOLD", "Distances", "Inputs", "similar"]
 
-#: Sources count up to this multiple of the least distance.
+#: Sources count up to this multiple of the least distance, or of what chance makes.
 THRESHOLD = 2.0
 
 
 @dataclass(frozen=True, eq=False)
+class Distances:
+    """Distances of a task to the sources (N,), and a lower bound on what chance makes of them (N,)."""
+
+    values: Floats
+    chance: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class Inputs:
-    """Samples (m_i, p) of the sources' features."""
+    """Samples (m, p) of the sources' features, and from how many rows each."""
 
     samples: tuple[Floats, ...]
+    counts: Floats
 
     @classmethod
     def of(cls, sources: Sequence[Task]) -> Inputs:
-        return cls(tuple(source.sample for source in sources))
+        return cls(tuple(source.sample for source in sources), np.array([source.count for source in sources]))
 
-    def distances(self, task: Task) -> Floats:
-        """1-Wasserstein distance of the task's features to each source's (N,), from as many rows of both."""
-        return np.array([_distance(task.sample, other) for other in self.samples])
+    def distances(self, task: Task) -> Distances:
+        """1-Wasserstein distances of the samples of features.
+
+        On the line, samples of n and m rows with spread s are apart by about 1.5 s sqrt(1/n + 1/m) where nothing
+        differs; in more dimensions by more.
+        """
+        rows = task.sample
+        spread = float(np.mean(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
+        few = 1.0 / np.minimum(self.counts, SAMPLE_ROWS) + 1.0 / min(task.count, SAMPLE_ROWS)
+        return Distances(np.array([_distance(rows, other) for other in self.samples]), 1.5 * spread * np.sqrt(few))
 
 
-def similar(distances: Floats, allowed: Floats) -> Floats:
+def similar(found: Distances, allowed: Floats) -> Floats:
     """Which of the allowed sources are within the threshold: (N,) of 0 and 1.
+
+    Where a source has fewer rows than the nearest one, chance may take it farther away.
 
     Examples
     --------
-    >>> similar(np.array([0.5, 1.0, 1.9, 2.1]), np.array([0.0, 1.0, 1.0, 1.0]))
+    >>> similar(Distances(np.array([0.5, 1.0, 1.9, 2.1]), np.full(4, 0.1)), np.array([0.0, 1.0, 1.0, 1.0]))
     array([0., 1., 1., 0.])
     """
-    least = float(np.min(distances[allowed > 0]))
-    return ((allowed > 0) & (distances <= THRESHOLD * least)).astype(np.float64)
+    usable = allowed > 0
+    nearest = int(np.argmin(np.where(usable, found.values, np.inf)))
+    fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
+    reach = THRESHOLD * np.maximum(found.values[nearest] * fewer, found.chance)
+    return (usable & (found.values <= reach)).astype(np.float64)
 
 
 def _distance(first: Floats, second: Floats) -> float:
-    count = min(len(first), len(second))
-    cost = cdist(first[:count], second[:count])
+    cost = cdist(first, second)
     return float(cost[linear_sum_assignment(cost)].mean())

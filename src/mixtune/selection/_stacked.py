@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune.selection._families import Fits, Label, Memo, Prior
+from mixtune.selection._families import Fits, Label, Memo, Prior, roots_of
 from mixtune.selection._pooled import SCALES, PooledFamily
 from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
 
@@ -60,14 +60,13 @@ class StackedFamily:
         return self.pooled.own[place] * self.pooled.variance
 
     def _path(self, rows: Task, mean: Floats, along: Floats, place: int) -> tuple[Floats, Floats, Floats, float]:
-        """Heads, leverages, S^{-1} of what the rows add to the mean, and the mean variance of the prior."""
+        """Heads, leverages, S^{-1} of what the rows add to the mean, and the mean variance as for pooled paths."""
         noise = self.pooled.noise
         if rows.rows > rows.design.shape[1]:
             covariance = self._covariance(along, place)
-            factor = np.linalg.cholesky(covariance)
-            heads, leverages = primal_paths(rows, mean[None], factor[None], noise, SCALES)
+            heads, leverages = primal_paths(rows, mean[None], roots_of(covariance[None]), noise, SCALES)
             pulls = (rows.cross - heads @ rows.gram) * (SCALES / noise)[:, None]
-            return heads, leverages, pulls, float(np.trace(covariance)) / len(covariance)
+            return heads, leverages, pulls, max(float(np.trace(covariance)) / len(covariance), 1e-300)
         projected = rows.design @ along.T
         kernel = self._own(place) * rows.kernel + FREEDOM * projected @ projected.T
         duals, leverages = dual_paths(rows, rows.design @ mean, kernel, noise, SCALES)

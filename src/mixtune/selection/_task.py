@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-__all__ = ["Floats", "Paths", "Task", "dual_paths", "primal_paths", "spectrum"]
+__all__ = ["SAMPLE_ROWS", "Floats", "Paths", "Task", "dual_paths", "primal_paths", "spectrum"]
 
 Floats = np.ndarray[Any, Any]
 
 #: Where 1 - leverage falls below this, leaving the row out says nothing.
 SATURATED = 1e-9
-#: Most rows to tell by where a domain's features lie.
-SAMPLED = 32
+#: Rows to tell by where a domain's features lie.
+SAMPLE_ROWS = 32
 #: What is known of all rows where only some are judged.
 SUMS = ("gram", "cross", "square", "count", "rows")
 
@@ -115,9 +115,15 @@ class Task:
 
     @cached_property
     def sample(self) -> Floats:
-        """The features of some rows, in random order."""
-        order = np.random.default_rng(0).permutation(len(self.y))[:SAMPLED]
-        return self.design[order, 1 if self.intercept else 0 :]
+        """Features of ``SAMPLE_ROWS`` rows at even quantiles along a direction that tells any two rows apart.
+
+        Rows count as their weights and in any order; where there are fewer, they come several times.
+        """
+        features = self.design[:, 1 if self.intercept else 0 :]
+        order = np.argsort(features @ np.sin(1.0 + np.arange(features.shape[1])), kind="stable")
+        reached = np.cumsum(self.weight[order])
+        places = (np.arange(SAMPLE_ROWS) + 0.5) / SAMPLE_ROWS * reached[-1]
+        return features[order[np.minimum(np.searchsorted(reached, places), len(order) - 1)]]
 
     @cached_property
     def center(self) -> tuple[Floats, float]:

@@ -12,7 +12,7 @@ __all__ = ["HELP_MARGIN", "Verdict", "can_tell", "effect_of", "give_verdict", "j
 #: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
 HELP_MARGIN = 0.001
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
-TELLING_ROWS = 5
+TELLING_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def judged(facts: Facts) -> tuple[DomainFact, ...]:
 def _who_helped(facts: Facts) -> str:
     """What the second number of the verdict counts."""
     if not can_tell(facts):
-        return f"Which datasets helped is judged from {TELLING_ROWS} focal rows on: with fewer it would be chance."
+        return f"With fewer than {TELLING_ROWS} focal rows, which datasets helped is not judged: it would be chance."
     if not facts.removable:
         return (
             "A dataset counts as having helped if it weighs more than an equal share of the weight of all sources "
