@@ -159,6 +159,8 @@ def test_one_focal_row_has_no_spread(tmp_path):
     data = sites(tmp_path / "data.csv", rows=(1, 40, 40))
     facts = as_json("fit", data, *SITES)
     assert {each["standard_error"] for each in facts["comparison"]} == {None}
+    assert {each["ratio_high"] for each in facts["comparison"]} == {None}
+    assert all((each["ratio"] is None) == (each["rmse"] is None) for each in facts["comparison"])
     assert "too few focal rows" in facts["evidence"]
 
 

@@ -107,6 +107,8 @@ def test_refused_values(change, message):
 def test_missing_columns_are_named():
     with pytest.raises(DataError, match='has no column "town", which the model was trained on; did you mean "towns"'):
         STRICT.encode({"age": [1], "sex": ["f"], "towns": ["a"]})
+    with pytest.raises(DataError, match='has no column "town", which the model was trained on; add it'):
+        STRICT.encode({"age": [1], "sex": ["f"], "price": [2.0]})
     with pytest.raises(DataError, match=r'new\.csv has no column "sex", "town"'):
         STRICT.encode({"age": [1]}, "new.csv")
     with pytest.raises(DataError, match="has no rows"):

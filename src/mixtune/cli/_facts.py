@@ -103,14 +103,16 @@ def _comparison(each: Any, focal_rows: int | None) -> dict[str, Any]:
     rmse = _root(each.loo_error)
     # The slope of the root turns the standard error of the mean square into that of its root.
     spread = each.standard_error / (2 * rmse) if rmse and each.standard_error is not None else None
+    # Without an error there is nothing to relate ours to, and one row gives no interval.
+    low, high = (None, None) if rmse is None or focal_rows == 1 else (each.ratio_low, each.ratio_high)
     return {
         "method": each.method,
         "rmse": rmse,
         # One row has no spread, which is not a spread of zero.
         "standard_error": None if focal_rows == 1 else spread,
-        "ratio": each.ratio,
-        "ratio_low": each.ratio_low,
-        "ratio_high": each.ratio_high,
+        "ratio": None if rmse is None else each.ratio,
+        "ratio_low": low,
+        "ratio_high": high,
     }
 
 

@@ -160,7 +160,9 @@ class TableEncoder:
         lost = [name for name in self.inputs if name not in table.column_names]
         if lost:
             free = [name for name in table.column_names if name not in self.inputs]
-            hint = nearest(lost[0], free) if len(lost) == 1 and free else "add these columns"
+            hint = nearest(lost[0], free) if len(lost) == 1 and free else ""
+            # Columns that are left over say little, unless one of them is nearly the one.
+            hint = hint if hint.startswith("did you mean") else f"add {'it' if len(lost) == 1 else 'these columns'}"
             raise DataError(f"{where} has no column {quoted(lost, 20)}, which the model was trained on; {hint}")
 
     def _notes(self, table: Table, where: str) -> list[str]:

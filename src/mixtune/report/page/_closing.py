@@ -25,15 +25,15 @@ MOST_CLASSES = 12
 FAMILIES = {
     "focal only": "a ridge fit to the focal rows, without the others",
     "alike": "one learned prior for all sources",
-    "alike, sparse": "the same, where few directions differ between sources",
+    "alike, sparse": "one learned prior for all sources, which differ in few directions",
     "nearest": "a prior from the sources that predict the focal rows best",
     "similar": "a prior from the sources whose features are like the focal ones",
-    "similar, one level": "the same, with one intercept for all of them",
+    "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
     "groups": "sources in two groups, each with its own prior",
     "context": "a prior that goes with what the focal features are like on average",
     "stacked": "held to a sum of the sources' heads, with weights that fit the focal rows",
     "pooled": "held to one head fitted to the likeliest sources together",
-    "pooled, one level": "the same, with one intercept for all of them",
+    "pooled, one level": "held to one head and one intercept of the likeliest sources together",
 }
 GLOSSARY = {
     "Focal dataset": "The one you want predictions for. All errors on this page are measured on its rows.",
