@@ -355,7 +355,7 @@ def test_frames():
     ("X", "y", "words"),
     [
         (np.ones((0, 2)), np.ones(0), "0 sample"),
-        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "could not convert"),
+        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "X holds text"),
         (np.array([[1.0, np.nan]] * 3), np.ones(3), "NaN"),
         (np.ones((3, 2)), [1.0, np.inf, 2.0], "infinity"),
         ([[10**400], [1]], [1.0, 2.0], "beyond 1e308"),

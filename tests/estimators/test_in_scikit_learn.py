@@ -156,7 +156,7 @@ def test_polars_frames():
     [
         (np.ones((0, 2)), np.ones(0), "0 sample"),
         (np.ones((2, 0)), np.ones(2), "0 feature"),
-        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "could not convert"),
+        ([["a", "b"], ["c", "d"]], [1.0, 2.0], "X holds text"),
         (np.array([[1.0, np.nan]] * 3), np.ones(3), "NaN"),
         (np.ones((3, 2)), np.ones(2), "inconsistent numbers of samples"),
         (np.ones((3, 2)), [1.0, np.inf, 2.0], "infinity"),

@@ -1,7 +1,6 @@
-"""Distances of features by assignment against SciPy's and POT's; thresholds; what they are good for."""
+"""Distances of features by assignment against SciPy's; thresholds; what they are good for."""
 
 import numpy as np
-import ot
 import pytest
 from scipy.stats import wasserstein_distance_nd
 
@@ -14,7 +13,7 @@ from selection.tasks import make_task
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_distances_are_those_of_scipy_and_pot(intercept):
+def test_distances_are_those_of_scipy(intercept):
     rng = np.random.default_rng(0)
     sources = [make_task(rng, n, 3, intercept=intercept) for n in (9, 12, 300)]
     task = make_task(rng, 12, 3, intercept=intercept)
@@ -22,7 +21,6 @@ def test_distances_are_those_of_scipy_and_pot(intercept):
     for distance, source in zip(found.values, sources):
         pair = task.sample, source.sample
         np.testing.assert_allclose(distance, wasserstein_distance_nd(*pair), rtol=1e-9)
-        np.testing.assert_allclose(distance, ot.emd2([], [], ot.dist(*pair, metric="euclidean")), rtol=1e-9)
 
 
 def test_the_threshold_is_a_multiple_of_the_least_distance_of_the_allowed():
