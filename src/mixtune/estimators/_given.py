@@ -68,7 +68,7 @@ def _check_numbers(value: Any, where: str) -> None:
     try:
         as_floats(value, where, copy=False)
     except (DataError, OverflowError) as error:
-        if not _is_numbers(value):
+        if not _turns_into_numbers(value):
             if isinstance(error, OverflowError):
                 raise DataError(f"{where} holds whole numbers beyond 1e308; rescale them") from error
             raise
@@ -89,7 +89,7 @@ def _is_number(dtype: Any) -> bool:
     return kind in "biuf" if kind is not None else bool(getattr(dtype, "is_numeric", bool)())
 
 
-def _is_numbers(value: Any) -> bool:
+def _turns_into_numbers(value: Any) -> bool:
     """Whether objects turn into finite numbers after all, as True and 10**30 do; dates do not count."""
     try:
         array = np.asarray(value)

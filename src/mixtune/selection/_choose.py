@@ -60,7 +60,7 @@ class _Pool:
         count = len(sources)
         families: list[Family] = [FocalFamily(count)]
         if count:
-            learned = sources[0].design.shape[1] <= LEARNED_WIDTH and count >= LEARNED_SOURCES
+            learned = _is_narrow(sources[0]) and count >= LEARNED_SOURCES
             if learned:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= POOLED_SOURCES:
@@ -205,7 +205,7 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
     names = np.array([family for family, _ in pool.labels])
     scores = scores_of(judged, left_out)
-    enough = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 2
+    enough = PLAYS if _is_narrow(focal) else PLAYS // 2
     shares = shares_of(scores, prior_shares(names), plays, focal.count, enough=enough)
     focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
     shares = guarded(judged, left_out, shares, focal_shares, plays)
@@ -260,7 +260,7 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
     n = max(round(focal.count), 1)
     needed = n + max(8, n // 4)
     able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
-    most = PLAYS if focal.design.shape[1] <= LEARNED_WIDTH else PLAYS // 4
+    most = PLAYS if _is_narrow(focal) else PLAYS // 4
     if n > PLAY_FOCAL or len(sources) < LEARNED_SOURCES:
         return []
     # Where rows cannot be spared for a test, they are left out in turn.
@@ -286,6 +286,10 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
         return Play(residuals, test.weight, left_out, alone)
 
     return [partial(play, k, rng.permutation(len(sources[k].y))) for k in able]
+
+
+def _is_narrow(task: Task) -> bool:
+    return task.design.shape[1] <= LEARNED_WIDTH
 
 
 def _target_scale(tasks: Sequence[Task]) -> float:
