@@ -117,7 +117,7 @@ def _distance_sentence(facts: Facts) -> str:
         "are that far apart, so smaller distances say nothing."
     )
     threshold = (
-        "There is no threshold: no dataset is left out for its distance alone."
+        "No dataset is left out for its distance alone; some of the averaged fits use only the near ones."
         if facts.threshold is None or math.isinf(facts.threshold)
         else f"Datasets farther than the threshold, {number(facts.threshold)}, are left out."
     )
