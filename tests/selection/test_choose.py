@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from mixtune.selection import Task, _choose, choose
-from mixtune.selection._shares import Play, shares_of, stacked
+from mixtune.selection._shares import Play, gains_of, shares_of, stacked
 from selection.tasks import make_family, make_task
 
 
@@ -197,12 +197,49 @@ def test_more_rows_than_are_judged_at_once(monkeypatch, p, count):
         assert_sound(some, focal, sources)
 
 
+@pytest.mark.parametrize(("p", "count"), [(3, 3), (3, 14), (45, 5), (45, 14)])
+def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
+    rng = np.random.default_rng(p + count)
+    head = rng.standard_normal(p)
+    focal, *sources = (make_task(rng, n, p, head=head + 0.5 * rng.standard_normal(p)) for n in (20, *(60,) * count))
+    found = choose(focal, sources)
+    assert found.n_plays == min(count, 12 if p > 40 else count)
+    order = rng.permutation(count)
+    again = choose(focal.part(rng.permutation(20)), [sources[k].part(rng.permutation(60)) for k in order])
+    np.testing.assert_allclose(again.head, found.head, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(again.shares, found.shares, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(np.sort(again.play_gains), np.sort(found.play_gains), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(again.shares @ again.weights, (found.shares @ found.weights)[order], rtol=1e-4, atol=1e-9)
+
+
+def test_few_sources_play_several_times(monkeypatch):
+    played = []
+    kept = _choose.Play
+    monkeypatch.setattr(_choose, "Play", lambda player, *rest: played.append((player, rest[0])) or kept(player, *rest))
+    focal, sources, _ = make_family(sizes=(60,) * 5, n=20)
+    found = choose(focal, sources)
+    assert found.n_plays == len(found.play_gains) == 5
+    assert sorted(player for player, _ in played) == sorted(list(range(5)) * 2)
+    one, two = (residuals for player, residuals in played if player == 0)
+    assert not np.allclose(one, two)
+
+
+def test_gains_of_a_source_are_averaged_over_its_plays():
+    one, two, other = plays_of(0, 3)
+    share = np.full(12, 1 / 12)
+    again = Play(one.player, two.residuals, two.weight, two.left_out, 0)
+    single = gains_of([one, two, other], share)
+    np.testing.assert_allclose(gains_of([one, again, other], share), [(single[0] + single[1]) / 2, single[2]])
+
+
 def test_a_play_of_targets_that_do_not_vary_says_nothing():
     plays = plays_of(0, 3)
     exact = np.ones((12, 10))
     exact[4] = 0.0
     equal = np.full(12, 1 / 12)
-    found = stacked([*plays, Play(exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * 3 / 4)
+    others = sum(np.sqrt(play.weight.sum()) for play in plays)
+    share = others / (others + np.sqrt(10))
+    found = stacked([*plays, Play(3, exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * share)
     np.testing.assert_allclose(found, stacked(plays, equal, 0.2), atol=1e-3)
 
 
@@ -216,10 +253,11 @@ def test_more_columns_than_rows_are_judged_whole(monkeypatch):
 def plays_of(seed, count, candidates=12):
     rng = np.random.default_rng(seed)
     plays = []
-    for _ in range(count):
-        common = rng.standard_normal(40)
-        own = rng.standard_normal((candidates, 40)) * np.linspace(0.2, 3.0, candidates)[:, None]
-        plays.append(Play(common + own, rng.choice([1.0, 2.0], 40), np.ones((candidates, 5)), 0))
+    for player in range(count):
+        rows = 40 + 50 * (player % 3)
+        common = rng.standard_normal(rows)
+        own = rng.standard_normal((candidates, rows)) * np.linspace(0.2, 3.0, candidates)[:, None]
+        plays.append(Play(player, common + own, rng.choice([1.0, 2.0], rows), np.ones((candidates, 5)), 0))
     return plays
 
 
@@ -228,11 +266,12 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
     plays, equal = plays_of(count, count), np.full(12, 1 / 12)
     pull = 0.005 * (24 / count) ** 2
     cross = np.zeros((12, 12))
+    total = sum(np.sqrt(play.weight.sum()) for play in plays)
     for play in plays:
         limit = 5 * 1.4826 * np.min(np.median(np.abs(play.residuals), axis=1))
         kept = np.clip(play.residuals, -limit, limit)
         weight = play.weight / play.weight.sum() / np.median(np.sort(play.errors)[:3])
-        cross += (kept * weight) @ kept.T / count
+        cross += (kept * weight) @ kept.T * np.sqrt(play.weight.sum()) / total
 
     def objective(logits):
         share = np.exp(logits - logits.max())

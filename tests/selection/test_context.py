@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mixtune.selection._context import Context, Descriptions
-from mixtune.selection._families import SHRINKAGES
-from mixtune.selection._hierarchy import Sums, learn_hierarchy
+from mixtune.selection._hierarchy import Shrinkage, Sums, learn_hierarchy
 from mixtune.selection._task import Task
+
+SPARSE = Shrinkage(zero=8.0, diagonal=30.0)
 
 
 def family(count, *, strength, rows=60, seed=0):
@@ -24,7 +25,7 @@ def family(count, *, strength, rows=60, seed=0):
 
 
 def learn(tasks):
-    return Context.learn(tasks, Sums.of(tasks), SHRINKAGES["sparse"])
+    return Context.learn(tasks, Sums.of(tasks), SPARSE)
 
 
 def test_descriptions_have_order_one_and_shrink_where_rows_are_few():
@@ -41,7 +42,7 @@ def test_descriptions_have_order_one_and_shrink_where_rows_are_few():
 def test_the_mean_follows_the_context():
     tasks, heads = family(48, strength=1.0)
     context = learn(tasks[8:])
-    plain = learn_hierarchy(Sums.of(tasks[8:]), SHRINKAGES["sparse"])
+    plain = learn_hierarchy(Sums.of(tasks[8:]), SPARSE)
     found = [context.prior(task, np.ones(40)) for task in tasks[:8]]
     off = np.array([mean for _, mean, _ in found]) - heads[:8]
     assert np.mean(off**2) < 0.1 * np.mean((plain.mean - heads[:8]) ** 2)
@@ -54,7 +55,7 @@ def test_the_mean_follows_the_context():
 
 def test_without_a_context_effect_it_is_the_common_mean():
     tasks, _ = family(40, strength=0.0)
-    plain = learn_hierarchy(Sums.of(tasks), SHRINKAGES["sparse"])
+    plain = learn_hierarchy(Sums.of(tasks), SPARSE)
     _, mean, _ = learn(tasks).prior(tasks[0], np.ones(40))
     np.testing.assert_allclose(mean, plain.mean, atol=0.06)
 

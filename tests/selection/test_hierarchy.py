@@ -92,6 +92,18 @@ def test_noise_of_a_task_lies_between_its_own_and_the_usual():
     assert task_noise(nothing, prior) == pytest.approx(prior.noise, rel=1e-6)
 
 
+def test_noise_of_a_task_is_found_by_its_evidence():
+    rng = np.random.default_rng(5)
+    sources = [domain(rng, MEAN + ROOT @ rng.standard_normal(3), 50, s) for s in np.exp(rng.normal(0, 0.4, 12))]
+    prior = learn_hierarchy(Sums.of(sources), PLAIN)
+    task = domain(rng, MEAN, 12, 2.0)
+    steps = np.linspace(-3.0, 3.0, 13)
+    noises = prior.noise * np.exp(steps)
+    score = np.array([evidence(task, prior.mean[None], prior.covariance[None], noise)[0] for noise in noises])
+    share = np.exp(score - 0.5 * steps**2 / prior.noise_spread - score.max())
+    assert task_noise(task, prior) == pytest.approx(prior.noise * np.exp(share @ steps / share.sum()), rel=1e-9)
+
+
 def test_local_mean_and_covariance_by_hand():
     rng = np.random.default_rng(5)
     prior = learn_hierarchy(Sums.of([domain(rng, MEAN + rng.standard_normal(3), 30, 1.0) for _ in range(5)]), PLAIN)

@@ -62,8 +62,8 @@ def test_a_sample_is_of_the_features_whatever_the_order_of_the_rows():
 
 
 @pytest.mark.parametrize("p", [1, 2])
-def test_the_choice_does_not_depend_on_the_order_of_rows(p):
-    """Two sources, so that nobody plays: plays draw rows by their place."""
+def test_the_choice_does_not_depend_on_copies_given_as_weights(p):
+    """Two sources, so that nobody plays: plays draw rows, whatever these count as."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         sources = [make_task(rng, 40, p, head=np.full(p, slope)) for slope in (1.0, 0.3)]

@@ -1,6 +1,7 @@
 """Work in threads is the same work, and linear algebra has its threads back afterwards."""
 
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -27,8 +28,9 @@ def test_results_come_in_order_with_one_thread_of_linear_algebra_each(two_thread
 
     assert in_threads(work, [3, 1, 2], width=500) == [(3, 1), (1, 1), (2, 1)]
     assert set(blas_threads()) == {2}
-    # Narrow matrices, a single thing, and callers that allow one thread stay as they are.
-    assert in_threads(work, [3, 1], width=10) == [(3, 2), (1, 2)]
+    # Narrow matrices stay in this thread; a single thing, and callers that allow one thread, are as they are.
+    assert in_threads(lambda _: get_ident(), [3, 1], width=10) == [get_ident()] * 2
+    assert in_threads(work, [3, 1], width=10) == [(3, 1), (1, 1)]
     assert in_threads(work, [3], width=500) == [(3, 2)]
 
 

@@ -3,7 +3,7 @@
 Two judges. Leave-one-out on the focal rows, in closed form, says how candidates do on the case at hand, but is noisy
 when rows are few. Plays say how they do in general: a source plays the focal domain with as many rows as the focal
 domain has, the other sources help, and its remaining rows test (where it has none to spare, its rows are left out in
-turn instead). The shares minimise the squared error of the averaged prediction over all plays, held to equal shares the
+turn instead). Where sources are few, each plays several times, with other rows. The shares minimise the squared error of the averaged prediction over all plays, held to equal shares the
 more the fewer plays there are, and are then tilted by exp(-LOO).
 The fit to the focal rows alone is always a candidate.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
 from mixtune.selection._pooled import PooledFamily
 from mixtune.selection._shares import (
-    PLAYS,
+    ENOUGH,
     Play,
     alone_of,
     gains_of,
@@ -28,6 +28,7 @@ from mixtune.selection._shares import (
     inflation_of,
     mix,
     play_errors_of,
+    players_of,
     prior_shares,
     scores_of,
     shares_of,
@@ -38,9 +39,16 @@ from mixtune.selection._threads import in_threads
 
 __all__ = ["Choice", "choose"]
 
-#: Widest design, and fewest sources, for learned covariances; most sources for which the pooled family joins them, and
-#: for which it comes with one level too: the spectra of the sources are most of the cost.
+#: Widest design, and fewest sources, for learned covariances; most sources for which the pooled family joins them.
 LEARNED_WIDTH, LEARNED_SOURCES, POOLED_SOURCES = 40, 3, 12
+#: Widest design for which fits are cheap enough to be generous with them.
+CHEAP_WIDTH = 200
+#: Most sources for which the pooled family comes with one level too, where fits are cheap and where not: the spectra of
+#: the sources are most of the cost.
+LEVEL_SOURCES = (40, 12)
+#: Most plays with few columns, and most of one source then; most plays with many, where each source plays once.
+PLAYS, TURNS = 64, 2
+WIDE_PLAYS = (12, 6)
 #: Most rows to test a play on, most focal rows for which plays are of use.
 PLAY_ROWS, PLAY_FOCAL = 500, 1000
 #: Largest residual of a row left out in a play, in standard deviations of the targets: some are infinite.
@@ -66,7 +74,7 @@ class _Pool:
             if not learned or count <= POOLED_SOURCES:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
-                if sources[0].intercept and count <= POOLED_SOURCES:
+                if sources[0].intercept and count <= LEVEL_SOURCES[_is_dear(sources[0])]:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
@@ -119,8 +127,9 @@ class Choice:
     prior : Prior
         Behind the largest share.
     n_plays : int
+        How many sources played the focal domain.
     play_gains : array (n_plays,)
-        Log of the root mean squared error on each play's test: of the average over the focal-only fit.
+        Log of the root mean squared error of each on its tests: of the average over the focal-only fit.
     inflation : float
         Error on tests of the plays over their leave-one-out error, >= 1: what leave-one-out overlooks.
     """
@@ -199,13 +208,13 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     # Some rows, with the sums of all, do for paths through d x d matrices only.
     partly = len(focal.y) > max(JUDGED, focal.design.shape[1])
     if partly:
-        judged = focal.judged(np.sort(rng.choice(len(focal.y), JUDGED, replace=False)))
+        judged = focal.judged(np.sort(_by_content(focal)[rng.choice(len(focal.y), JUDGED, replace=False)]))
     jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *_plays(pool, focal, sources, rng)]
     fits, *plays = in_threads(_done, jobs, width=focal.design.shape[1])
     heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
     names = np.array([family for family, _ in pool.labels])
     scores = scores_of(judged, left_out)
-    enough = PLAYS if _is_narrow(focal) else PLAYS // 2
+    enough = ENOUGH if _is_narrow(focal) else ENOUGH // 2
     shares = shares_of(scores, prior_shares(names), plays, focal.count, enough=enough)
     focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
     shares = guarded(judged, left_out, shares, focal_shares, plays)
@@ -231,7 +240,7 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
         prior=prior,
-        n_plays=len(plays),
+        n_plays=len(players_of(plays)),
         play_gains=gains_of(plays, shares),
         inflation=inflation_of(plays, shares),
         size=size,
@@ -260,7 +269,7 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
     n = max(round(focal.count), 1)
     needed = n + max(8, n // 4)
     able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
-    most = PLAYS if _is_narrow(focal) else PLAYS // 4
+    most = PLAYS if _is_narrow(focal) else WIDE_PLAYS[_is_dear(focal)]
     if n > PLAY_FOCAL or len(sources) < LEARNED_SOURCES:
         return []
     # Where rows cannot be spared for a test, they are left out in turn.
@@ -269,8 +278,10 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
         able = [k for k, source in enumerate(sources) if len(source.y) >= max(n / 2, 8)]
     if len(able) < 2:
         return []
+    able = _by_rank(sources, able)
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
+    turns = min(most // len(able), TURNS) if spare and _is_narrow(focal) else 1
 
     def play(k: int, order: Floats) -> Play:
         allowed = np.ones(len(sources))
@@ -280,16 +291,38 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
         left_out = np.concatenate([f.paths.left_out for f in fits])
         alone = alone_of(pool.labels, scores_of(task, left_out))
         if not spare:
-            return Play(np.clip(left_out, -ABSURD, ABSURD), task.weight, left_out, alone)
+            return Play(k, np.clip(left_out, -ABSURD, ABSURD), task.weight, left_out, alone)
         test = sources[k].part(order[n : n + PLAY_ROWS])
         residuals = test.y - np.concatenate([f.paths.heads for f in fits]) @ test.design.T
-        return Play(residuals, test.weight, left_out, alone)
+        return Play(k, residuals, test.weight, left_out, alone)
 
-    return [partial(play, k, rng.permutation(len(sources[k].y))) for k in able]
+    orders = {k: _by_content(sources[k]) for k in able}
+    return [partial(play, k, rng.permutation(orders[k])) for _ in range(turns) for k in able]
+
+
+def _by_content(task: Task) -> Floats:
+    """Its rows in an order that does not depend on the one they came in: what is drawn from them should not."""
+    return np.lexsort((task.design @ np.sin(1.0 + np.arange(task.design.shape[1])), task.y))
+
+
+def _by_rank(sources: Sequence[Task], places: Sequence[int]) -> list[int]:
+    """The same for sources."""
+
+    def rank(place: int) -> tuple[float, ...]:
+        source = sources[place]
+        # Sums in another order differ by rounding.
+        told = (source.count, source.square, float(source.cross @ np.sin(1.0 + np.arange(len(source.cross)))))
+        return len(source.y), *(round(value, 6) for value in told)
+
+    return sorted(places, key=rank)
 
 
 def _is_narrow(task: Task) -> bool:
     return task.design.shape[1] <= LEARNED_WIDTH
+
+
+def _is_dear(task: Task) -> bool:
+    return task.design.shape[1] > CHEAP_WIDTH
 
 
 def _target_scale(tasks: Sequence[Task]) -> float:

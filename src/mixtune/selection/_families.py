@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,18 +31,15 @@ from mixtune.selection._hierarchy import (
     task_noise,
 )
 from mixtune.selection._similar import THRESHOLD, Inputs, similar
-from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
+from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths, roots_of
 
-__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior", "recalled", "roots_of"]
+__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior", "recalled"]
 
 #: Multiples of the prior's covariance along a path.
 SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
-#: (tightness, temperature) of the "nearest" weights, tightness of the "similar" ones.
-NEAREST = ((0.1, 1.0), (0.3, 2.0))
-SIMILAR = 0.3
+#: Tightness of the priors about the "nearest" sources, and about the "similar" ones.
+NEAREST, SIMILAR = 0.1, 0.3
 PSEUDO = 2.0
-#: Hardly shrunk, and towards a sparse diagonal.
-SHRINKAGES = {"full": Shrinkage(0.0, 1.0), "sparse": Shrinkage(8.0, 30.0)}
 #: Ridges of the focal-only family, relative to the mean eigenvalue.
 FOCAL_RIDGES = np.logspace(-3.5, 2.5, 13)
 #: Fewest sources for two groups, and for a mean that depends on what a domain is like.
@@ -127,9 +123,13 @@ class FocalFamily:
 
 @dataclass(frozen=True, eq=False)
 class LearnedFamily:
-    """Priors whose covariance between domains is learned from the sources."""
+    """Priors whose covariance between domains is learned from the sources.
 
-    hierarchies: dict[str, Hierarchy]
+    ``full`` keeps how coefficients vary together, ``sparse`` hardly: domains that differ in a few coefficients.
+    """
+
+    full: Hierarchy
+    sparse: Hierarchy
     groups: Groups | None
     context: Context | None
     inputs: Inputs
@@ -137,28 +137,24 @@ class LearnedFamily:
     @classmethod
     def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
         """Learn from the sources' moments, and some rows of their features."""
-        sums = Sums.of(sources)
-        hierarchies = {name: learn_hierarchy(sums, shrinkage) for name, shrinkage in SHRINKAGES.items()}
+        sums, count = Sums.of(sources), len(sources)
+        full = learn_hierarchy(sums, Shrinkage(zero=min(count / 2, 32.0), diagonal=3.0))
+        sparse = learn_hierarchy(sums, Shrinkage(zero=float(np.clip(count / 4, 8, 16)), diagonal=30.0))
         inputs = Inputs.of(sources)
-        if len(sources) < GROUPED:
-            return cls(hierarchies, None, None, inputs)
+        if count < GROUPED:
+            return cls(full, sparse, None, None, inputs)
         # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
-        context = Context.learn(sources, sums, SHRINKAGES["sparse"]) if sources[0].intercept else None
-        return cls(hierarchies, find_groups(sums, hierarchies["sparse"]), context, inputs)
+        context = Context.learn(sources, sums, sparse.shrinkage) if sources[0].intercept else None
+        return cls(full, sparse, find_groups(sums, sparse), context, inputs)
 
     @property
     def labels(self) -> list[Label]:
-        found: list[Label] = []
-        for name in self.hierarchies:
-            kinds: list[Label] = [("alike" if name == "full" else "alike, sparse", {"covariance": name})]
-            kinds += [("nearest", {"covariance": name, "tightness": a, "temperature": t}) for a, t in NEAREST]
-            found += [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
-        found += [("similar", {"distance": THRESHOLD, "scale": float(q)}) for q in SCALES]
+        kinds: list[Label] = [("alike", {}), ("nearest", {}), ("similar", {"distance": THRESHOLD})]
         if self.context is not None:
-            found += [("context", {"scale": float(q)}) for q in SCALES]
+            kinds.append(("context", {}))
         if self.groups is not None:
-            found += [("groups", {"scale": float(q)}) for q in SCALES]
-        return found
+            kinds.append(("groups", {}))
+        return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
 
     def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
         noise, weights, means, covariances = self._priors(task, allowed, memo)
@@ -190,18 +186,15 @@ class LearnedFamily:
         return Prior(self.groups.means[group], covariance, noise, float(SCALES[scale]), False)
 
     def _priors(self, task: Task, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
-        noise = recalled(memo, "noise", lambda: task_noise(task, self.hierarchies["full"]))
-        found: list[tuple[Floats, Floats, Floats]] = []
-        for name, prior in self.hierarchies.items():
-            equal = allowed / allowed.sum()
-            found.append((equal, equal @ prior.heads, prior.covariance * (1 + 1 / allowed.sum())))
-            for tightness, temperature in NEAREST:
-                likely = recalled(memo, (name, tightness), partial(_source_evidence, task, prior, tightness, noise))
-                share = _softmax(likely / temperature, allowed)
-                found.append((share, *prior.local(share, tightness, PSEUDO)))
-        share = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
-        share /= share.sum()
-        found.append((share, *self.hierarchies["sparse"].local(share, SIMILAR, PSEUDO)))
+        full, sparse = self.full, self.sparse
+        noise = recalled(memo, "noise", lambda: task_noise(task, full))
+        equal = allowed / allowed.sum()
+        found = [(equal, equal @ sparse.heads, sparse.covariance * (1 + 1 / allowed.sum()))]
+        near = _softmax(recalled(memo, "near", lambda: _source_evidence(task, full, noise)), allowed)
+        found.append((near, *full.local(near, NEAREST, PSEUDO)))
+        like = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
+        like /= like.sum()
+        found.append((like, *sparse.local(like, SIMILAR, PSEUDO)))
         if self.context is not None:
             found.append(self.context.prior(task, allowed))
         weights, means, covariances = (np.stack(part) for part in zip(*found))
@@ -229,21 +222,15 @@ def recalled(memo: Memo | None, key: Any, make: Callable[[], Any]) -> Any:
     return memo[key]
 
 
-def _source_evidence(task: Task, prior: Hierarchy, tightness: float, noise: float) -> Floats:
+def _source_evidence(task: Task, prior: Hierarchy, noise: float) -> Floats:
     """How likely each source's own head, give or take, makes the task's targets."""
-    return evidence(task, prior.heads, prior.uncertainties + tightness * prior.covariance, noise)
+    return evidence(task, prior.heads, prior.uncertainties + NEAREST * prior.covariance, noise)
 
 
 def _softmax(score: Floats, allowed: Floats) -> Floats:
     score = np.where(allowed > 0, score, -np.inf)
     share = np.exp(score - score.max())
     return share / share.sum()
-
-
-def roots_of(covariances: Floats) -> Floats:
-    """Factors L with L L' = S, also where S is singular to rounding."""
-    values, vectors = np.linalg.eigh(covariances)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[:, None]
 
 
 def _mean_variance(covariances: Floats, intercept: bool) -> Floats:

@@ -35,7 +35,7 @@ SCALES = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
 #: Variance along the pooled head, relative to its square.
 STRETCH = 0.25
 #: Sizes of the subsets of likeliest sources, and the temperature of softer weights.
-SIZES = (1, 2, 4, 8, 16)
+SIZES = (1, 2, 8)
 TEMPERATURE = 2.0
 #: Most sources whose evidence is computed in full; of more, the error of their heads decides which are likeliest.
 WEIGHED = 12

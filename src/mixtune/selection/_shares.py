@@ -12,7 +12,7 @@ from mixtune.selection._families import Label
 from mixtune.selection._task import Floats, Task
 
 __all__ = [
-    "PLAYS",
+    "ENOUGH",
     "Play",
     "alone_of",
     "gains_of",
@@ -20,14 +20,15 @@ __all__ = [
     "inflation_of",
     "mix",
     "play_errors_of",
+    "players_of",
     "prior_shares",
     "scores_of",
     "shares_of",
     "stacked",
 ]
 
-#: Most plays.
-PLAYS = 24
+#: Sources that have to play for their say to count in full.
+ENOUGH = 24
 #: Weight of the pull towards equal shares where there are enough plays; it grows as the square of what is missing.
 EQUAL = 0.005
 #: Residuals below this part of the targets' standard deviation are rounding.
@@ -38,9 +39,10 @@ EXACT = 1e-6
 class Play:
     """Residuals (C, m) on the rows kept for testing, their weights, and residuals of left-out rows (C, n).
 
-    ``alone`` is the focal-only candidate that leave-one-out would have taken.
+    ``player`` is the source, ``alone`` the focal-only candidate that leave-one-out would have taken.
     """
 
+    player: int
     residuals: Floats
     weight: Floats
     left_out: Floats
@@ -51,13 +53,14 @@ class Play:
         return (self.residuals**2) @ (self.weight / self.weight.sum())
 
 
-def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float, *, enough: int = PLAYS) -> Floats:
-    """Shares of the candidates: stacked over plays, of which ``enough`` decide freely, then tilted by leave-one-out."""
+def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float, *, enough: int = ENOUGH) -> Floats:
+    """Shares of the candidates: stacked over plays, where ``enough`` sources decide freely, then tilted by LOO."""
     share = equal
     trust = 4.0
     if plays:
-        share = stacked(plays, equal, EQUAL * (enough / len(plays)) ** 2)
-        trust = 6.0 + 34.0 * min(len(plays) / PLAYS, 1.0) if len(plays) > 6 else 4.0
+        players = len(players_of(plays))
+        share = stacked(plays, equal, EQUAL * max(enough / players, 1.0) ** 2)
+        trust = 6.0 + 34.0 * min(players / ENOUGH, 1.0) if players > 6 else 4.0
     finite = np.isfinite(scores)
     if not finite.any():
         # Nothing can be left out: what the plays say, or without any the last candidate.
@@ -83,14 +86,16 @@ def guarded(task: Task, left_out: Floats, shares: Floats, focal: Floats, plays: 
 def stacked(plays: Sequence[Play], equal: Floats, pull: float, *, steps: int = 300) -> Floats:
     """Simplex weights of least mean squared error of the averaged prediction over plays, by exponentiated gradient."""
     cross = np.zeros((len(equal), len(equal)))
-    for play in plays:
+    # Many rows tell a play's error better than few, but of one source only.
+    says = np.sqrt([play.weight.sum() for play in plays])
+    for play, say in zip(plays, says / says.sum()):
         good = np.sort(play.errors)[: max(3, len(equal) // 4)]
         weight = play.weight / play.weight.sum() / max(float(np.median(good)), 1e-12)
         # Two absurd rows must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(play.residuals), axis=1)))
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the play says nothing.
         kept = np.clip(play.residuals, -limit, limit)
-        cross += (kept * weight) @ kept.T / len(plays)
+        cross += say * (kept * weight) @ kept.T
     share = equal.copy()
     for _ in range(steps):
         slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / equal)
@@ -109,7 +114,8 @@ def scores_of(task: Task, left_out: Floats) -> Floats:
     """Leave-one-out scores: mean squares that grow only linearly beyond three times the typical residual."""
     size = np.abs(left_out)
     # A row of weight 2 counts as two rows, in the median as well.
-    middle = np.quantile(size, 0.5, axis=1, weights=np.broadcast_to(task.weight, size.shape), method="inverted_cdf")
+    weights = None if np.ptp(task.weight) == 0 else np.broadcast_to(task.weight, size.shape)
+    middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
     limit = 3.0 * 1.4826 * float(np.min(middle))
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
     if not EXACT < limit < np.inf:
@@ -138,11 +144,18 @@ def inflation_of(plays: Sequence[Play], shares: Floats) -> float:
 
 
 def gains_of(plays: Sequence[Play], shares: Floats) -> Floats:
-    """Of each play: log of the root mean squared error on its test, of the average over the focal-only fit."""
+    """Of each source that played: log of its root mean squared error on tests, of the average over the focal-only fit."""
     ours = np.array([(shares @ p.residuals) ** 2 @ (p.weight / p.weight.sum()) for p in plays])
     alone = np.array([p.errors[p.alone] for p in plays])
     # Targets have unit variance: an error below a thousandth (a play of one class only, say) counts as that.
-    return 0.5 * np.log(np.maximum(ours, 1e-6) / np.maximum(alone, 1e-6))
+    gains = 0.5 * np.log(np.maximum(ours, 1e-6) / np.maximum(alone, 1e-6))
+    players = np.array([play.player for play in plays])
+    return np.array([gains[players == player].mean() for player in players_of(plays)])
+
+
+def players_of(plays: Sequence[Play]) -> list[int]:
+    """The sources that played, each once."""
+    return list(dict.fromkeys(play.player for play in plays))
 
 
 def alone_of(labels: Sequence[Label], scores: Floats) -> int:

@@ -35,14 +35,14 @@ class Distances:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Samples (m, p) of the sources' features, and from how many rows each."""
+    """Samples (N, m, p) of the sources' features, and from how many rows each."""
 
-    samples: tuple[Floats, ...]
+    samples: Floats
     counts: Floats
 
     @classmethod
     def of(cls, sources: Sequence[Task]) -> Inputs:
-        return cls(tuple(source.sample for source in sources), np.array([source.count for source in sources]))
+        return cls(np.stack([source.sample for source in sources]), np.array([source.count for source in sources]))
 
     def distances(self, task: Task) -> Distances:
         """1-Wasserstein distances of the samples of features.
@@ -54,7 +54,9 @@ class Inputs:
         rows = task.sample[::step]
         spread = float(np.mean(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
         few = 1.0 / np.minimum(self.counts, SAMPLE_ROWS // step) + 1.0 / min(task.count, SAMPLE_ROWS // step)
-        values = np.array([_distance(rows, other[::step]) for other in self.samples])
+        others = self.samples[:, ::step]
+        costs = cdist(rows, np.concatenate(others)).reshape(len(rows), *others.shape[:2])
+        values = np.array([cost[linear_sum_assignment(cost)].sum() / len(rows) for cost in np.swapaxes(costs, 0, 1)])
         return Distances(values, 1.5 * spread * np.sqrt(few))
 
 
@@ -73,8 +75,3 @@ def similar(found: Distances, allowed: Floats) -> Floats:
     fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
     reach = THRESHOLD * np.maximum(found.values[nearest] * fewer, found.chance)
     return (usable & (found.values <= reach)).astype(np.float64)
-
-
-def _distance(first: Floats, second: Floats) -> float:
-    cost = cdist(first, second)
-    return float(cost[linear_sum_assignment(cost)].mean())

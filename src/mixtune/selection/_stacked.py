@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune.selection._families import Fits, Label, Memo, Prior, roots_of
+from mixtune.selection._families import Fits, Label, Memo, Prior
 from mixtune.selection._pooled import SCALES, PooledFamily
-from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
+from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths, roots_of
 
 __all__ = ["StackedFamily"]
 

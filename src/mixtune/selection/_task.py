@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-__all__ = ["SAMPLE_ROWS", "Floats", "Paths", "Task", "dual_paths", "primal_paths", "spectrum"]
+__all__ = ["SAMPLE_ROWS", "Floats", "Paths", "Task", "dual_paths", "primal_paths", "roots_of", "spectrum"]
 
 Floats = np.ndarray[Any, Any]
 
@@ -166,6 +166,12 @@ def primal_paths(task: Task, means: Floats, factors: Floats, noise: float, scale
     leverages = task.unit * (filters @ np.swapaxes(squares, 1, 2))
     count = len(means) * len(scales)
     return heads.reshape(count, heads.shape[-1]), leverages.reshape(count, len(task.y))
+
+
+def roots_of(covariances: Floats) -> Floats:
+    """Factors L with L L' = S, also where S is singular to rounding."""
+    values, vectors = np.linalg.eigh(covariances)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def spectrum(matrix: Floats) -> tuple[Floats, Floats]:

@@ -19,8 +19,8 @@ __all__ = ["in_threads"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Narrower matrices take less time than starting threads.
-LEAST_WIDTH = 100
+#: Narrower matrices take less time than threads need to take turns at Python; one thread of linear algebra is best.
+LEAST_WIDTH = 400
 
 _lock = Lock()
 _limits: list[Any] = []
@@ -35,11 +35,14 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
     >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
     [1, 4, 9]
     """
-    threads = _allowed() if width >= LEAST_WIDTH and len(things) > 1 else 1
+    threads = _allowed() if len(things) > 1 else 1
     if threads == 1:
         return [function(thing) for thing in things]
-    with _one_thread_each(), ThreadPoolExecutor(min(threads, len(things))) as pool:
-        return list(pool.map(function, things))
+    with _one_thread_each():
+        if width < LEAST_WIDTH:
+            return [function(thing) for thing in things]
+        with ThreadPoolExecutor(min(threads, len(things))) as pool:
+            return list(pool.map(function, things))
 
 
 @cache
