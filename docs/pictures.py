@@ -107,7 +107,7 @@ def shares() -> Figure:
     own = train.focal_domain
     honest = {source.name: (source.X, source.y) for source in train.sources}
     lying = {name: (X, 2 * y.mean() - y if place % 2 else y) for place, (name, (X, y)) in enumerate(honest.items())}
-    families = ("focal only", "alike", "alike, sparse", "nearest", "similar", "groups", "context")
+    families = ("focal only", "alike", "nearest", "similar", "groups", "context")
     figure, axes = _axes(5.6, 2.7)
     for offset, (name, sources, colour) in enumerate(
         (("honest sources", honest, TEAL), ("half of them lie", lying, ORANGE))

@@ -100,3 +100,10 @@ def test_numbers_beyond_all_bounds_are_refused():
         LocalRegressor().fit(frame(b=huge), np.arange(12.0))
     with pytest.raises(DataError, match="y holds whole numbers beyond 1e308"):
         LocalRegressor().fit(frame(), huge)
+    numbers = [[0.0], [1.0], [2.0]]
+    for model in (LocalRegressor(), RegretOptimalClassifierCV()):
+        model.fit(numbers, [0, 1, 1])
+        with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
+            model.predict([[10**400]])
+    with pytest.raises(DataError, match="whole numbers beyond 64 bits"):
+        LocalRegressor().fit(numbers, [0, 1, 1], sources={"a": ([[10**400], [1]], [1, 2])})

@@ -209,7 +209,9 @@ def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
     np.testing.assert_allclose(again.head, found.head, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(again.shares, found.shares, rtol=1e-4, atol=1e-9)
     np.testing.assert_allclose(np.sort(again.play_gains), np.sort(found.play_gains), rtol=1e-5, atol=1e-9)
-    np.testing.assert_allclose(again.shares @ again.weights, (found.shares @ found.weights)[order], rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(
+        again.shares @ again.weights, (found.shares @ found.weights)[order], rtol=1e-4, atol=1e-9
+    )
 
 
 def test_few_sources_play_several_times(monkeypatch):

@@ -75,6 +75,8 @@ def _from_numpy(value: Any, where: str, *, copy: bool) -> Array:
     except (TypeError, ValueError) as error:
         raise DataError(f"{where} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
+        if array.dtype.kind == "O" and all(isinstance(entry, int) for entry in array.flat):
+            raise DataError(f"{where} holds whole numbers beyond 64 bits; pass floats, rescaled where beyond 1e308")
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise DataError(f"{where} holds {kind}, not numbers; encode it as numbers first")
     dtype = np.float32 if array.dtype == np.float32 else np.float64

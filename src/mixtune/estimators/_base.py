@@ -250,8 +250,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
-        X = validate_data(self, check_new(X), reset=False, dtype=np.float64)
-        return self._map_rows(X)
+        return self._map_rows(check_new(self, X))
 
     def _map_rows(self, X: Floats) -> Floats:
         """Features of checked rows, within the range that the head is used on."""

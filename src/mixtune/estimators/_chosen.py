@@ -41,7 +41,7 @@ class Candidate:
     Attributes
     ----------
     family : str
-        "focal only", "alike", "alike, sparse", "nearest", "similar", "groups", "context", "stacked" or "pooled";
+        "focal only", "alike", "nearest", "similar", "groups", "context", "stacked" or "pooled";
         "similar" and "pooled" also with ", one level": one intercept for all sources.
     settings : dict
         What tells it from others of its family.

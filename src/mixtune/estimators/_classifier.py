@@ -147,7 +147,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        return self.regressor_._predict_rows(validate_data(self, check_new(X), reset=False, dtype=np.float64))
+        return self.regressor_._predict_rows(check_new(self, X))
 
     def predict(self, X: Any) -> np.ndarray[Any, Any]:
         """The likeliest class of each row."""

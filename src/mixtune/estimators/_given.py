@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from mixtune.data._arrays import as_floats
 from mixtune.data._tables import is_table
@@ -38,9 +40,12 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
     return X
 
 
-def check_new(X: Any) -> Any:
-    """The same for rows to predict, of any number."""
-    return check_frame(X, most=sys.maxsize)
+def check_new(model: BaseEstimator, X: Any) -> np.ndarray[Any, Any]:
+    """Rows for a fitted model to predict, of any number, with the columns it was fitted to."""
+    try:
+        return validate_data(model, check_frame(X, most=sys.maxsize), reset=False, dtype=np.float64)
+    except OverflowError as error:
+        raise DataError("X holds whole numbers beyond 1e308; rescale them") from error
 
 
 def check_targets(y: Any) -> None:

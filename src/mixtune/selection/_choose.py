@@ -3,8 +3,9 @@
 Two judges. Leave-one-out on the focal rows, in closed form, says how candidates do on the case at hand, but is noisy
 when rows are few. Plays say how they do in general: a source plays the focal domain with as many rows as the focal
 domain has, the other sources help, and its remaining rows test (where it has none to spare, its rows are left out in
-turn instead). Where sources are few, each plays several times, with other rows. The shares minimise the squared error of the averaged prediction over all plays, held to equal shares the
-more the fewer plays there are, and are then tilted by exp(-LOO).
+turn instead). Where sources are few, each plays several times, with other rows. The shares minimise the squared error
+of the averaged prediction over all plays, held to equal shares the more the fewer sources play, and are then tilted by
+exp(-LOO).
 The fit to the focal rows alone is always a candidate.
 """
 

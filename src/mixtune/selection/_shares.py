@@ -144,7 +144,7 @@ def inflation_of(plays: Sequence[Play], shares: Floats) -> float:
 
 
 def gains_of(plays: Sequence[Play], shares: Floats) -> Floats:
-    """Of each source that played: log of its root mean squared error on tests, of the average over the focal-only fit."""
+    """Of each source that played: log of its root mean squared error on tests, of ours over the focal-only fit."""
     ours = np.array([(shares @ p.residuals) ** 2 @ (p.weight / p.weight.sum()) for p in plays])
     alone = np.array([p.errors[p.alone] for p in plays])
     # Targets have unit variance: an error below a thousandth (a play of one class only, say) counts as that.

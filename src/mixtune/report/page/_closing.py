@@ -25,7 +25,6 @@ MOST_CLASSES = 12
 FAMILIES = {
     "focal only": "a ridge fit to the focal rows, without the others",
     "alike": "one learned prior for all sources",
-    "alike, sparse": "one learned prior for all sources, which differ in few directions",
     "nearest": "a prior from the sources that predict the focal rows best",
     "similar": "a prior from the sources whose features are like the focal ones",
     "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
