@@ -105,5 +105,11 @@ def test_numbers_beyond_all_bounds_are_refused():
         model.fit(numbers, [0, 1, 1])
         with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
             model.predict([[10**400]])
+    with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
+        RegretOptimalClassifierCV().fit([[10**400], [1], [2]], [0, 1, 1])
+    with pytest.raises(DataError, match="sample_weight must be one number per row: int too large"):
+        LocalRegressor().fit(numbers, [0, 1, 1], sample_weight=[10**400, 1, 1])
+    with pytest.raises(DataError, match="holds objects, not numbers"):
+        LocalRegressor().fit(numbers, [0, 1, 1], sources={"a": (np.ones((2, 1), dtype=object), [1, 2])})
     with pytest.raises(DataError, match="whole numbers beyond 64 bits"):
         LocalRegressor().fit(numbers, [0, 1, 1], sources={"a": ([[10**400], [1]], [1, 2])})

@@ -1,7 +1,8 @@
 """Work in threads is the same work, and linear algebra has its threads back afterwards."""
 
 from concurrent.futures import ThreadPoolExecutor
-from threading import get_ident
+from threading import Barrier, Thread, get_ident
+from time import sleep
 
 import numpy as np
 import pytest
@@ -44,7 +45,25 @@ def test_threads_come_back_after_errors_and_among_several_users(two_threads):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: in_threads(lambda k: np.linalg.eigh(np.eye(30))[0][0], [1, 2], width=500), range(20)))
     assert set(blas_threads()) == {2}
-    assert _threads._users == 0
+    assert not _threads._lock.locked()
+
+
+def test_threads_come_back_where_two_users_begin_at_once_and_live_on():
+    before = blas_threads()
+    begin, end = Barrier(2), Barrier(3)
+
+    def use(pause):
+        begin.wait()
+        in_threads(lambda _: sleep(pause), [1, 2], width=10)
+        end.wait()
+
+    users = [Thread(target=use, args=(pause,)) for pause in (0.01, 0.03)]
+    for user in users:
+        user.start()
+    while end.n_waiting < 2:
+        sleep(0.001)
+    assert blas_threads() == before
+    end.wait()
 
 
 def test_a_choice_made_in_threads_is_the_choice(monkeypatch):

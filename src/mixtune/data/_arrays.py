@@ -72,10 +72,10 @@ def _from_numpy(value: Any, where: str, *, copy: bool) -> Array:
             # np.asarray would drop the mask and let the values under it through.
             value = np.ma.filled(value.astype(np.float64), np.nan)
         array = np.asarray(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
-        if array.dtype.kind == "O" and all(isinstance(entry, int) for entry in array.flat):
+        if array.dtype.kind == "O" and any(type(one) is int and not -(2**63) <= one < 2**64 for one in array.flat):
             raise DataError(f"{where} holds whole numbers beyond 64 bits; pass floats, rescaled where beyond 1e308")
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise DataError(f"{where} holds {kind}, not numbers; encode it as numbers first")

@@ -242,7 +242,10 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
         y, sample_weight = computed(y, sample_weight)
         X = check_frame(X)
-        rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        try:
+            rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        except OverflowError as error:
+            raise DataError("X holds whole numbers beyond 1e308; rescale them") from error
         check_classification_targets(y)
         weight = check_weight(sample_weight, len(rows), "")
         known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0

@@ -63,7 +63,7 @@ def check_weight(sample_weight: Any, count: int, where: str) -> Floats | None:
         return None
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"sample_weight{where} must be one number per row: {error}") from error
     weight = np.full(count, float(weight)) if weight.ndim == 0 else weight
     if weight.shape != (count,):

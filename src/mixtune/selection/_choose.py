@@ -3,9 +3,9 @@
 Two judges. Leave-one-out on the focal rows, in closed form, says how candidates do on the case at hand, but is noisy
 when rows are few. Plays say how they do in general: a source plays the focal domain with as many rows as the focal
 domain has, the other sources help, and its remaining rows test (where it has none to spare, its rows are left out in
-turn instead). Where sources are few, each plays several times, with other rows. The shares minimise the squared error
-of the averaged prediction over all plays, held to equal shares the more the fewer sources play, and are then tilted by
-exp(-LOO).
+turn instead). Where sources are few, each plays twice, with other rows. The shares minimise the squared error of the
+averaged prediction over all plays, held to shares by the single candidates' errors the more the fewer sources play, and
+are then tilted by exp(-LOO).
 The fit to the focal rows alone is always a candidate.
 """
 
@@ -302,8 +302,11 @@ def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Gen
 
 
 def _by_content(task: Task) -> Floats:
-    """Its rows in an order that does not depend on the one they came in: what is drawn from them should not."""
-    return np.lexsort((task.design @ np.sin(1.0 + np.arange(task.design.shape[1])), task.y))
+    """Its rows in an order that does not depend on the one they came in: what is drawn from them should not.
+
+    Features come first, which several outputs share; the same row at another place may differ by rounding.
+    """
+    return np.lexsort((task.weight, task.y, np.round(task.design @ _direction(task), 9)))
 
 
 def _by_rank(sources: Sequence[Task], places: Sequence[int]) -> list[int]:
@@ -311,11 +314,17 @@ def _by_rank(sources: Sequence[Task], places: Sequence[int]) -> list[int]:
 
     def rank(place: int) -> tuple[float, ...]:
         source = sources[place]
+        scores = source.design @ _direction(source)
         # Sums in another order differ by rounding.
-        told = (source.count, source.square, float(source.cross @ np.sin(1.0 + np.arange(len(source.cross)))))
+        told = (source.count, *(float(source.weight @ part) for part in (scores, scores**2, source.y, source.y**2)))
         return len(source.y), *(round(value, 6) for value in told)
 
     return sorted(places, key=rank)
+
+
+def _direction(task: Task) -> Floats:
+    """One along which any two rows differ."""
+    return np.sin(1.0 + np.arange(task.design.shape[1]))
 
 
 def _is_narrow(task: Task) -> bool:

@@ -2,7 +2,7 @@
 
 Heads theta_i ~ N(mu, S), targets of domain i with noise of variance s_i^2. The mean says what the domains share, S in
 which directions they differ: ridge in the metric S is exactly the prior of a mixed model with all random slopes. Two
-shrinkages of S are of use: hardly any, for domains that differ along a few common directions, and towards a sparse
+shrinkages of S are of use: one for domains that differ along a few common directions, and one towards a sparse
 diagonal, for domains that differ in a few coefficients. Sources of two kinds (one of them misleading, say) are told
 apart by a mixture of two such priors.
 """

@@ -29,8 +29,11 @@ __all__ = [
 
 #: Sources that have to play for their say to count in full.
 ENOUGH = 24
-#: Weight of the pull towards equal shares where there are enough plays; it grows as the square of what is missing.
+#: Weight of the pull towards prior shares where there are enough plays; it grows as the square of what is missing.
 EQUAL = 0.005
+#: Sources whose plays say nothing yet of single candidates; of each more, an error larger by this part of the least one
+#: takes a factor of e from a candidate's prior share.
+SILENT, TELLING = 12, 0.6
 #: Residuals below this part of the targets' standard deviation are rounding.
 EXACT = 1e-6
 
@@ -59,7 +62,7 @@ def shares_of(scores: Floats, equal: Floats, plays: Sequence[Play], count: float
     trust = 4.0
     if plays:
         players = len(players_of(plays))
-        share = stacked(plays, equal, EQUAL * max(enough / players, 1.0) ** 2)
+        share = stacked(plays, equal, EQUAL * max(enough / players, 1.0) ** 2, told=max(players - SILENT, 0) / TELLING)
         trust = 6.0 + 34.0 * min(players / ENOUGH, 1.0) if players > 6 else 4.0
     finite = np.isfinite(scores)
     if not finite.any():
@@ -83,8 +86,12 @@ def guarded(task: Task, left_out: Floats, shares: Floats, focal: Floats, plays: 
     return (1 - harm) * shares + harm * focal
 
 
-def stacked(plays: Sequence[Play], equal: Floats, pull: float, *, steps: int = 300) -> Floats:
-    """Simplex weights of least mean squared error of the averaged prediction over plays, by exponentiated gradient."""
+def stacked(plays: Sequence[Play], equal: Floats, pull: float, *, told: float = 0.0, steps: int = 300) -> Floats:
+    """Simplex weights of least mean squared error of the averaged prediction over plays, by exponentiated gradient.
+
+    The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
+    exp(-told error).
+    """
     cross = np.zeros((len(equal), len(equal)))
     # Many rows tell a play's error better than few, but of one source only.
     says = np.sqrt([play.weight.sum() for play in plays])
@@ -96,9 +103,12 @@ def stacked(plays: Sequence[Play], equal: Floats, pull: float, *, steps: int = 3
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the play says nothing.
         kept = np.clip(play.residuals, -limit, limit)
         cross += say * (kept * weight) @ kept.T
-    share = equal.copy()
+    errors = np.diagonal(cross)
+    prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
+    prior /= prior.sum()
+    share = prior.copy()
     for _ in range(steps):
-        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / equal)
+        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / prior)
         share = share * np.exp(-0.5 * (slope - slope.min()))
         share = np.maximum(share / share.sum(), 1e-300)
     return share / share.sum()
@@ -154,8 +164,8 @@ def gains_of(plays: Sequence[Play], shares: Floats) -> Floats:
 
 
 def players_of(plays: Sequence[Play]) -> list[int]:
-    """The sources that played, each once."""
-    return list(dict.fromkeys(play.player for play in plays))
+    """The sources that played, each once, in their order."""
+    return sorted({play.player for play in plays})
 
 
 def alone_of(labels: Sequence[Label], scores: Floats) -> int:

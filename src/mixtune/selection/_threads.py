@@ -23,8 +23,6 @@ R = TypeVar("R")
 LEAST_WIDTH = 400
 
 _lock = Lock()
-_limits: list[Any] = []
-_users = 0
 
 
 def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -> list[R]:
@@ -58,16 +56,15 @@ def _allowed() -> int:
 
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
-    """One thread of linear algebra; the former number comes back when the last of several users is done."""
-    global _users
-    with _lock:
-        if _users == 0:
-            _limits.append(_blas().limit(limits=1))
-        _users += 1
-    try:
+    """One thread of linear algebra, unless another thread of Python has seen to that and will set it back.
+
+    Whoever sets the number must be the one to set it back; a second user may have it rise while at work.
+    """
+    if not _lock.acquire(blocking=False):
         yield
+        return
+    try:
+        with _blas().limit(limits=1):
+            yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
-                _limits.pop().restore_original_limits()
+        _lock.release()
