@@ -82,11 +82,10 @@ def test_a_method_that_was_run_again_replaces_only_its_own_cases(tmp_path, monke
 def test_what_the_page_says_in_words(results):
     """If a new run of the benchmark breaks one of these, change the sentences of the page."""
     ours = {(s.problem, s.variant): s for s in summarise(results) if s.method == OURS}
-    assert 1.085 < max(s.worst_ratio for s in ours.values()) < 1.095
+    assert 1.075 < max(s.worst_ratio for s in ours.values()) < 1.085
     exam, flipped = by_method(results, "exam", "clean"), by_method(results, "ames", "flip")
-    assert round(exam["statsmodels"].relative_rmse, 3) == 0.870
-    assert round(exam[OURS].relative_rmse, 3) == 0.872
-    assert abs(exam["gpboost"].relative_rmse - exam[OURS].relative_rmse) < 0.002
+    assert abs(exam["statsmodels"].relative_rmse - exam[OURS].relative_rmse) < 0.0005
+    assert abs(exam["gpboost"].relative_rmse - exam[OURS].relative_rmse) < 0.003
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
@@ -94,7 +93,7 @@ def test_what_the_page_says_in_words(results):
         assert 0 < found["stacked"].relative_rmse - found[OURS].relative_rmse < 0.0145
     best = {column: min(s.relative_rmse for s in by_method(results, *column).values()) for column in ours}
     behind = [column for column, figure in best.items() if figure < ours[column].relative_rmse]
-    assert behind == [("exam", "clean")]
+    assert behind == []
     assert not any(name.startswith("adapt") for name in honest)
     for peer in {s.method for s in summarise(results)} - {OURS, YARDSTICK}:
         own = [s for s in summarise(results) if s.method == peer]
