@@ -29,7 +29,10 @@ def test_a_focal_domain_with_one_row_falls_back_and_says_so(data):
     facts = as_json(*arguments)
     assert '1 domain has one row: "rome"' in facts["notes"]
     assert np.isfinite([domain["weight"] for domain in facts["domains"]]).all()
-    assert "one row" in run(*arguments).out
+    assert not any("change" in domain for domain in facts["domains"])
+    shown = run(*arguments).out
+    assert "one row" in shown
+    assert "without it" not in shown
 
 
 @pytest.mark.parametrize("where", ["focal", "everywhere"])

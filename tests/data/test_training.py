@@ -285,6 +285,8 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         ('site,x,y\ns,"1,234",1\ns,"2,345",2\n', {}, "thousands|decimal"),
         ("site,x,y\ns,2020-01-01,1\ns,2020-01-02,2\n", {}, "dates or times .*days since a fixed day"),
         ("site,x,y\ns,01/02/2020,1\ns,02/02/2020,2\n", {}, "dates written as text"),
+        ("site,x,y\ns,01 Jan 2020,1\ns,2 February 2020,2\n", {}, "dates written as text"),
+        ('site,x,y\ns,"Mar 3, 2020",1\ns,Apr 2020,2\n', {}, "dates written as text"),
         ("site,x,y\ns,inf,1\ns,2,2\n", {"missing": "impute"}, "infinite"),
         ("site,x,y\ns,9007199254740993,1\ns,2,2\n", {}, r"beyond 2\^53"),
         ("site,x,y\ns,99999999999999999999,1\ns,2,2\n", {}, r"beyond 2\^53 \(such as 9{20}\).*--ignore x"),

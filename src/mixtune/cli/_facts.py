@@ -70,7 +70,9 @@ def judged(model: Any, X: Any, y: Any, sources: Mapping[str, tuple[Any, Any]]) -
 def _domains(core: Any, rows: Mapping[str, int]) -> list[dict[str, Any]]:
     """The focal domain, then the sources by weight."""
     weights = getattr(core, "weights_", None)
-    removals = {removal.name: removal.change for removal in _removals(core)}
+    # What a single row, left out or not, says of a removal is chance.
+    single = rows.get(core.domain_names_[0]) == 1
+    removals = {} if single else {removal.name: removal.change for removal in _removals(core)}
     alone = next((each.loo_error for each in getattr(core, "compared_", ()) if each.method == "focal only"), None)
     found = []
     for index, name in enumerate(core.domain_names_):

@@ -40,7 +40,15 @@ _GROUPED = r"\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?"
 _NUMBER = re.compile(
     rf"{_CURRENCY}?\s*[+-]?\s*{_CURRENCY}?\s*(?:{_GROUPED}|\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?\s*(?:%|{_CURRENCY})?"
 )
-_DATE = re.compile(r"(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2}))(?:[T ].*)?")
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DATE = re.compile(
+    r"(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2})"
+    rf"|(?:\d{{1,2}}[-. ]*)?{_MONTH}[-, ]*(?:\d{{1,2}},? +)?\d{{4}})(?:[T ].*)?",
+    re.IGNORECASE,
+)
 _DATES = "turn dates into numbers, such as the year or the days since a fixed day"
 _SAMPLE = 1000
 
