@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mixtune.selection import Task, _choose, choose
+from mixtune.selection import Task, _choose, _plays, choose
 from mixtune.selection._shares import Play, gains_of, shares_of, stacked
 from selection.tasks import make_family, make_task
 
@@ -216,8 +216,8 @@ def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
 
 def test_few_sources_play_several_times(monkeypatch):
     played = []
-    kept = _choose.Play
-    monkeypatch.setattr(_choose, "Play", lambda player, *rest: played.append((player, rest[0])) or kept(player, *rest))
+    kept = _plays.Play
+    monkeypatch.setattr(_plays, "Play", lambda player, *rest: played.append((player, rest[0])) or kept(player, *rest))
     focal, sources, _ = make_family(sizes=(60,) * 5, n=20)
     found = choose(focal, sources)
     assert found.n_plays == len(found.play_gains) == 5

@@ -18,10 +18,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from mixtune._device import device_or_cpu, torch_device
 from mixtune.data._words import nearest
 from mixtune.engines._collections import computed
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import ParameterError
 from mixtune.estimators._fixed import Solved
 from mixtune.estimators._gathering import read_sources, sample_note
-from mixtune.estimators._given import check_frame, check_new, check_targets
+from mixtune.estimators._given import check_frame, check_new, check_targets, within_bounds
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._prepare import Prepared, Scaling, prepare
 from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
@@ -216,11 +216,9 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         y, sample_weight = computed(y, sample_weight)
         X = check_frame(X)
         check_targets(y)
-        try:
+        with within_bounds("X or y"):
             X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
             y = np.asarray(y, dtype=np.float64)
-        except OverflowError as error:
-            raise DataError("X or y holds whole numbers beyond 1e308; rescale them") from error
         return Rows(X, y, check_weight(sample_weight, len(X), ""))
 
     def _learn(self, focal: Rows, sources: Sources | None) -> Learnt:

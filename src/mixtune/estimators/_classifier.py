@@ -17,7 +17,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
 from mixtune.estimators._gathering import sampled
-from mixtune.estimators._given import check_frame, check_new
+from mixtune.estimators._given import check_frame, check_new, within_bounds
 from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
@@ -242,10 +242,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
         y, sample_weight = computed(y, sample_weight)
         X = check_frame(X)
-        try:
+        with within_bounds("X"):
             rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        except OverflowError as error:
-            raise DataError("X holds whole numbers beyond 1e308; rescale them") from error
         check_classification_targets(y)
         weight = check_weight(sample_weight, len(rows), "")
         known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0

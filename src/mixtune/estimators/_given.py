@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from mixtune.data._tables import is_table
 from mixtune.engines._collections import MOST_FOCAL, computed
 from mixtune.errors import DataError
 
-__all__ = ["check_frame", "check_new", "check_targets"]
+__all__ = ["check_frame", "check_new", "check_targets", "within_bounds"]
 
 
 def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
@@ -42,10 +44,17 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
 
 def check_new(model: BaseEstimator, X: Any) -> np.ndarray[Any, Any]:
     """Rows for a fitted model to predict, of any number, with the columns it was fitted to."""
-    try:
+    with within_bounds("X"):
         return validate_data(model, check_frame(X, most=sys.maxsize), reset=False, dtype=np.float64)
+
+
+@contextmanager
+def within_bounds(where: str) -> Iterator[None]:
+    """Say of whole numbers beyond float64 what they are."""
+    try:
+        yield
     except OverflowError as error:
-        raise DataError("X holds whole numbers beyond 1e308; rescale them") from error
+        raise DataError(f"{where} holds whole numbers beyond 1e308; rescale them") from error
 
 
 def check_targets(y: Any) -> None:
@@ -71,11 +80,10 @@ def _check_numbers(value: Any, where: str) -> None:
     if not _may_hold_others(value):
         return
     try:
-        as_floats(value, where, copy=False)
-    except (DataError, OverflowError) as error:
+        with within_bounds(where):
+            as_floats(value, where, copy=False)
+    except DataError:
         if not _turns_into_numbers(value):
-            if isinstance(error, OverflowError):
-                raise DataError(f"{where} holds whole numbers beyond 1e308; rescale them") from error
             raise
 
 

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
+from mixtune.selection._plays import by_content, plays_of
 from mixtune.selection._pooled import PooledFamily
 from mixtune.selection._shares import (
     ENOUGH,
-    Play,
     alone_of,
     gains_of,
     guarded,
@@ -40,20 +40,11 @@ from mixtune.selection._threads import in_threads
 
 __all__ = ["Choice", "choose"]
 
-#: Widest design, and fewest sources, for learned covariances; most sources for which the pooled family joins them.
-LEARNED_WIDTH, LEARNED_SOURCES, POOLED_SOURCES = 40, 3, 12
-#: Widest design for which fits are cheap enough to be generous with them.
-CHEAP_WIDTH = 200
+#: Fewest sources for learned covariances; most for which the pooled family joins them.
+LEARNED_SOURCES, POOLED_SOURCES = 3, 12
 #: Most sources for which the pooled family comes with one level too, where fits are cheap and where not: the spectra of
 #: the sources are most of the cost.
 LEVEL_SOURCES = (40, 12)
-#: Most plays with few columns, and most of one source then; most plays with many, where each source plays once.
-PLAYS, TURNS = 64, 2
-WIDE_PLAYS = (12, 6)
-#: Most rows to test a play on, most focal rows for which plays are of use.
-PLAY_ROWS, PLAY_FOCAL = 500, 1000
-#: Largest residual of a row left out in a play, in standard deviations of the targets: some are infinite.
-ABSURD = 1e3
 #: Most focal rows to judge candidates on at once.
 JUDGED = 4000
 
@@ -69,13 +60,13 @@ class _Pool:
         count = len(sources)
         families: list[Family] = [FocalFamily(count)]
         if count:
-            learned = _is_narrow(sources[0]) and count >= LEARNED_SOURCES
+            learned = sources[0].is_narrow and count >= LEARNED_SOURCES
             if learned:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= POOLED_SOURCES:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
-                if sources[0].intercept and count <= LEVEL_SOURCES[_is_dear(sources[0])]:
+                if sources[0].intercept and count <= LEVEL_SOURCES[sources[0].is_dear]:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
@@ -209,13 +200,16 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
     # Some rows, with the sums of all, do for paths through d x d matrices only.
     partly = len(focal.y) > max(JUDGED, focal.design.shape[1])
     if partly:
-        judged = focal.judged(np.sort(_by_content(focal)[rng.choice(len(focal.y), JUDGED, replace=False)]))
-    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *_plays(pool, focal, sources, rng)]
+        judged = focal.judged(np.sort(by_content(focal)[rng.choice(len(focal.y), JUDGED, replace=False)]))
+    jobs: list[Callable[[], Any]] = [
+        partial(pool.fits, judged, allowed),
+        *plays_of(pool.fits, pool.labels, focal, sources, rng),
+    ]
     fits, *plays = in_threads(_done, jobs, width=focal.design.shape[1])
     heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
     names = np.array([family for family, _ in pool.labels])
     scores = scores_of(judged, left_out)
-    enough = ENOUGH if _is_narrow(focal) else ENOUGH // 2
+    enough = ENOUGH if focal.is_narrow else ENOUGH // 2
     shares = shares_of(scores, prior_shares(names), plays, focal.count, enough=enough)
     focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
     shares = guarded(judged, left_out, shares, focal_shares, plays)
@@ -263,76 +257,6 @@ def _all_rows(pool: _Pool, focal: Task, allowed: Floats, mixes: Floats, top: int
 
 def _done(job: Callable[[], Any]) -> Any:
     return job()
-
-
-def _plays(pool: _Pool, focal: Task, sources: Sequence[Task], rng: np.random.Generator) -> list[Callable[[], Play]]:
-    """Plays to be done: sources with rows to spare, or at least half as many as the focal domain, in its place."""
-    n = max(round(focal.count), 1)
-    needed = n + max(8, n // 4)
-    able = [k for k, source in enumerate(sources) if len(source.y) >= needed]
-    most = PLAYS if _is_narrow(focal) else WIDE_PLAYS[_is_dear(focal)]
-    if n > PLAY_FOCAL or len(sources) < LEARNED_SOURCES:
-        return []
-    # Where rows cannot be spared for a test, they are left out in turn.
-    spare = len(able) >= 2
-    if not spare:
-        able = [k for k, source in enumerate(sources) if len(source.y) >= max(n / 2, 8)]
-    if len(able) < 2:
-        return []
-    able = _by_rank(sources, able)
-    if len(able) > most:
-        able = [int(k) for k in rng.choice(able, most, replace=False)]
-    turns = min(most // len(able), TURNS) if spare and _is_narrow(focal) else 1
-
-    def play(k: int, order: Floats) -> Play:
-        allowed = np.ones(len(sources))
-        allowed[k] = 0.0
-        task = sources[k].part(order[:n])
-        fits = pool.fits(task, allowed)
-        left_out = np.concatenate([f.paths.left_out for f in fits])
-        alone = alone_of(pool.labels, scores_of(task, left_out))
-        if not spare:
-            return Play(k, np.clip(left_out, -ABSURD, ABSURD), task.weight, left_out, alone)
-        test = sources[k].part(order[n : n + PLAY_ROWS])
-        residuals = test.y - np.concatenate([f.paths.heads for f in fits]) @ test.design.T
-        return Play(k, residuals, test.weight, left_out, alone)
-
-    orders = {k: _by_content(sources[k]) for k in able}
-    return [partial(play, k, rng.permutation(orders[k])) for _ in range(turns) for k in able]
-
-
-def _by_content(task: Task) -> Floats:
-    """Its rows in an order that does not depend on the one they came in: what is drawn from them should not.
-
-    Features come first, which several outputs share; the same row at another place may differ by rounding.
-    """
-    return np.lexsort((task.weight, task.y, np.round(task.design @ _direction(task), 9)))
-
-
-def _by_rank(sources: Sequence[Task], places: Sequence[int]) -> list[int]:
-    """The same for sources."""
-
-    def rank(place: int) -> tuple[float, ...]:
-        source = sources[place]
-        scores = source.design @ _direction(source)
-        # Sums in another order differ by rounding.
-        told = (source.count, *(float(source.weight @ part) for part in (scores, scores**2, source.y, source.y**2)))
-        return len(source.y), *(round(value, 6) for value in told)
-
-    return sorted(places, key=rank)
-
-
-def _direction(task: Task) -> Floats:
-    """One along which any two rows differ."""
-    return np.sin(1.0 + np.arange(task.design.shape[1]))
-
-
-def _is_narrow(task: Task) -> bool:
-    return task.design.shape[1] <= LEARNED_WIDTH
-
-
-def _is_dear(task: Task) -> bool:
-    return task.design.shape[1] > CHEAP_WIDTH
 
 
 def _target_scale(tasks: Sequence[Task]) -> float:

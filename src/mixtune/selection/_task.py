@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-__all__ = ["SAMPLE_ROWS", "Floats", "Paths", "Task", "dual_paths", "primal_paths", "roots_of", "spectrum"]
+__all__ = ["SAMPLE_ROWS", "Floats", "Paths", "Task", "direction", "dual_paths", "primal_paths", "roots_of", "spectrum"]
 
 Floats = np.ndarray[Any, Any]
 
 #: Where 1 - leverage falls below this, leaving the row out says nothing.
 SATURATED = 1e-9
+#: Widest designs for learned covariances, and for being generous with fits.
+NARROW, CHEAP = 40, 200
 #: Rows to tell by where a domain's features lie.
 SAMPLE_ROWS = 32
 #: What is known of all rows where only some are judged.
@@ -69,6 +71,16 @@ class Task:
     def rows(self) -> int:
         """How many rows the sums are over: more than are here where only some are judged."""
         return len(self.y)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether there are few enough columns to learn a covariance of their coefficients."""
+        return self.design.shape[1] <= NARROW
+
+    @property
+    def is_dear(self) -> bool:
+        """Whether there are so many columns that fits are not to be wasted."""
+        return self.design.shape[1] > CHEAP
 
     @cached_property
     def unit(self) -> Floats:
@@ -120,7 +132,7 @@ class Task:
         Rows count as their weights and in any order; where there are fewer, they come several times.
         """
         features = self.design[:, 1 if self.intercept else 0 :]
-        order = np.argsort(features @ np.sin(1.0 + np.arange(features.shape[1])), kind="stable")
+        order = np.argsort(features @ direction(features.shape[1]), kind="stable")
         reached = np.cumsum(self.weight[order])
         places = (np.arange(SAMPLE_ROWS) + 0.5) / SAMPLE_ROWS * reached[-1]
         return features[order[np.minimum(np.searchsorted(reached, places), len(order) - 1)]]
@@ -152,6 +164,11 @@ class Paths:
         rest = 1.0 - leverages
         left_out = np.where(rest > SATURATED, residuals / np.where(rest > SATURATED, rest, 1.0), np.inf)
         return cls(heads, left_out, leverages)
+
+
+def direction(width: int) -> Floats:
+    """One along which any two rows of so many columns differ."""
+    return np.sin(1.0 + np.arange(width))
 
 
 def primal_paths(task: Task, means: Floats, factors: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
