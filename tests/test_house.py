@@ -14,6 +14,7 @@ PACKAGE = Path(mixtune.__file__).parent
 # Top to bottom, as data travels. Modules at the top level come first.
 ROOMS = [
     "_version",
+    "_messages",
     "errors",
     "_array",
     "_device",

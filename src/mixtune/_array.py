@@ -18,6 +18,9 @@ from mixtune.errors import DataError
 
 __all__ = [
     "Array",
+    "Booleans",
+    "Floats",
+    "Integers",
     "add_to_diagonal",
     "all_finite",
     "as_float64",
@@ -39,7 +42,12 @@ __all__ = [
     "to_numpy",
 ]
 
+#: An array of any supported library.
 Array = Any
+#: NumPy arrays by what they hold.
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: NumPy and SciPy bring a BLAS library each, and the two taking turns cost dearly: the threads of one still wait for
 #: work while the other computes (measured: 3 to 30 times the time of a small product, 3 times that of a factorisation

@@ -1,36 +1,101 @@
 """The errors users meet: each says what is wrong and what to do about it.
 
 Every error derives from :class:`MixtuneError` and from the built-in exception a caller would expect, so both
-``except MixtuneError`` and ``except ValueError`` work.
+``except MixtuneError`` and ``except ValueError`` work. An error carries a ``code`` and ``fields`` for programs, and
+renders itself for Python (``str(error)``) or for the terminal (``error.render("terminal")``).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from mixtune._messages import Message
 
 __all__ = ["ConvergenceError", "DataError", "MissingExtraError", "MixtuneError", "ParameterError", "SingularError"]
 
 
 class MixtuneError(Exception):
-    """Base of all errors raised by mixtune on purpose."""
+    """Base of all errors raised by mixtune on purpose.
+
+    Parameters
+    ----------
+    template : str
+        The message; ``{name}`` stands for a field. Without fields it is shown as it is.
+    code : str, optional
+        A short name of what went wrong; by default that of the class.
+    **fields
+        What the message speaks of. A :class:`~mixtune._messages.Wording` names a setting as each place types it.
+
+    Examples
+    --------
+    >>> error = DataError('no column "{column}"', code="missing-column", column="price")
+    >>> str(error), error.code, error.fields["column"]
+    ('no column "price"', 'missing-column', 'price')
+    """
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, template: str, *, code: str | None = None, **fields: Any) -> None:
+        self.message = Message(code or self.default_code, template, fields)
+        super().__init__(self.message.render())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are rebuilt from their arguments, which would lose the code and the fields.
+        return _rebuild, (type(self), self.message)
+
+    @property
+    def code(self) -> str:
+        return self.message.code
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self.message.fields
+
+    def render(self, place: Literal["python", "terminal"] = "python") -> str:
+        """The message in the words of the place that shows it."""
+        return self.message.render(place)
+
+
+def _rebuild(kind: type[MixtuneError], message: Message) -> MixtuneError:
+    error = kind.__new__(kind)
+    MixtuneError.__init__(error, message.template, code=message.code, **message.fields)
+    return error
 
 
 class DataError(MixtuneError, ValueError):
     """The data cannot be used: wrong shape, not finite, empty, mislabelled."""
 
+    default_code = "data"
+
 
 class ParameterError(MixtuneError, ValueError):
     """A setting is outside its range or contradicts another one."""
+
+    default_code = "parameter"
 
 
 class SingularError(MixtuneError, ValueError):
     """A linear system has no unique solution and the chosen method needs one."""
 
+    default_code = "singular"
+
 
 class ConvergenceError(MixtuneError, RuntimeError):
     """An iteration did not reach a result that can be certified."""
+
+    default_code = "not-converged"
 
 
 class MissingExtraError(MixtuneError, ImportError):
     """An optional dependency is not installed."""
 
+    default_code = "missing-extra"
+
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed; run: pip install 'mixtune[{extra}]'")
+        super().__init__(
+            "{purpose} needs {package}, which is not installed; run: pip install 'mixtune[{extra}]'",
+            purpose=purpose,
+            package=package,
+            extra=extra,
+        )

@@ -19,8 +19,8 @@ from scipy.stats import t as student
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from mixtune._messages import counted
 from mixtune.data import Domain, Domains
-from mixtune.data._words import counted
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import JointRegressor, LocalRegressor, MeanOfLocalsRegressor, Sources
 from mixtune.estimators._base import LinearTransferRegressor

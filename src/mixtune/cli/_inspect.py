@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._facts import model_facts
 from mixtune.cli._kept import encoder_of, load_if_possible, rows_of, texts_of
@@ -16,7 +17,6 @@ from mixtune.cli._show import output, show_lines, show_model, table
 from mixtune.cli._words import safe
 from mixtune.data import TableEncoder
 from mixtune.data._encoded_columns import LevelColumn
-from mixtune.data._words import quoted
 from mixtune.estimators import SavedInfo, read_info
 
 __all__ = ["inspect"]

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from mixtune._files import write_atomically
-from mixtune.data._words import quoted
+from mixtune._messages import quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["check_outputs", "plain", "print_json", "write_file"]

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import typer
 
+from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._kept import load_kept
 from mixtune.cli._outputs import check_outputs, print_json, write_file
 from mixtune.cli._show import output, progress_bar, show_lines
 from mixtune.data import Encoded, TableEncoder, read_new
 from mixtune.data._readers import CsvFormat, read_table
-from mixtune.data._words import quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["predict"]

@@ -7,8 +7,8 @@ from typing import Any
 
 from array_api_compat import is_torch_array
 
+from mixtune._messages import counted
 from mixtune.data._arrays import Array, as_floats, check_finite
-from mixtune.data._words import counted
 from mixtune.errors import DataError
 
 __all__ = ["Domain"]

@@ -15,13 +15,13 @@ import numpy as np
 from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
+from mixtune._messages import counted, nearest, quoted
 from mixtune.data._arrays import Array
 from mixtune.data._constructors import Constructors
 from mixtune.data._domain import Domain
 from mixtune.data._holdout import pooled_scaling, split_rows
 from mixtune.data._members import check_alike
 from mixtune.data._naming import arrange
-from mixtune.data._words import counted, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["Domains"]

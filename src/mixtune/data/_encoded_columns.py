@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mixtune._messages import quoted
 from mixtune.data._cells import Cells, check_texts, missing_in, option, read_cells
 from mixtune.data._tables import Fault, count_flags
-from mixtune.data._words import quoted
 
 __all__ = ["MISSING", "LevelColumn", "NumberColumn", "TargetColumn"]
 

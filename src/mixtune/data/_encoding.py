@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from mixtune._messages import nearest, quoted
 from mixtune.data._cells import missing_in, option, read_cells
 from mixtune.data._encoded_columns import LevelColumn, NumberColumn, TargetColumn
 from mixtune.data._tables import Fault, Table, as_table, count_flags, describe_faults
-from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError
 
 __all__ = ["Encoded", "InputColumn", "TableEncoder"]

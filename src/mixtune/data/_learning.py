@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from mixtune._messages import quoted
 from mixtune.data._cells import MARKERS, Cells, check_texts, missing_in, option, read_cells
 from mixtune.data._encoded_columns import MISSING, LevelColumn, NumberColumn, TargetColumn
 from mixtune.data._encoding import InputColumn
 from mixtune.data._tables import Fault, Table, count_flags, describe_faults
-from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
 __all__ = ["Part", "constant_notes", "learn_columns", "learn_target", "level_notes"]

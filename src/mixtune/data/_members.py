@@ -9,11 +9,11 @@ from typing import Any
 from array_api_compat import device, is_torch_array
 from numpy.typing import NDArray
 
+from mixtune._messages import quoted
 from mixtune.data._domain import Domain
 from mixtune.data._grouping import label_codes, split_by_label
 from mixtune.data._readers import CsvFormat, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, choose_inputs, to_matrix
-from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
 __all__ = ["check_alike", "column_difference", "members_of_files", "members_of_table"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
+from mixtune._messages import quoted
 from mixtune.data._arrays import Array
-from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
 __all__ = ["arrange"]

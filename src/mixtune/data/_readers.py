@@ -17,8 +17,8 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pyarrow.types as kinds
 
+from mixtune._messages import quoted
 from mixtune.data._tables import DECIMAL_COMMA, Table, check_names, is_table
-from mixtune.data._words import quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["UTF8", "CsvFormat", "as_paths", "file_label", "is_parquet", "read_table"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mixtune.data._words import nearest
+from mixtune._messages import nearest
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["LabelledRows", "rows_by_label"]

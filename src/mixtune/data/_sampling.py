@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixtune._checks import check_whole
+from mixtune._messages import nearest
 from mixtune.data._blocks import Block, Floats
 from mixtune.data._streams import Stream, open_stream
-from mixtune.data._words import nearest
 from mixtune.errors import DataError
 
 __all__ = [

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from mixtune._messages import nearest, quoted
 from mixtune.data._blocks import Block, Reading
 from mixtune.data._pieces import ArrayPiece, Piece, TablePiece, file_kind, file_schema, opened
 from mixtune.data._readers import CsvFormat, as_paths, file_label
 from mixtune.data._tables import as_names, check_names, choose_inputs
-from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["Stream", "open_stream"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from mixtune.data._words import nearest, quoted
+from mixtune._messages import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = [

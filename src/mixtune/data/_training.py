@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mixtune._messages import quoted
 from mixtune.data._cells import option
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
@@ -34,7 +35,6 @@ from mixtune.data._training_checks import (
     label_rows,
     names_of,
 )
-from mixtune.data._words import quoted
 from mixtune.errors import DataError
 
 __all__ = ["TrainingTables", "read_new", "read_training"]

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
+from mixtune._messages import nearest, quoted
 from mixtune.data._cells import option, whole_beyond
 from mixtune.data._grouping import label_codes
 from mixtune.data._learning import Part
 from mixtune.data._members import column_difference
 from mixtune.data._readers import CsvFormat, file_label, is_parquet, read_table
 from mixtune.data._tables import as_names, choose_inputs, is_text
-from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = [

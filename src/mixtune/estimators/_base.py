@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from mixtune._device import device_or_cpu, torch_device
-from mixtune.data._words import nearest
+from mixtune._messages import nearest
 from mixtune.engines._collections import computed
 from mixtune.errors import ParameterError
 from mixtune.estimators._fixed import Solved

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._checks import check_nonnegative
-from mixtune.data._words import nearest, quoted
+from mixtune._messages import nearest, quoted
 from mixtune.errors import ParameterError
 from mixtune.estimators._fixed import Solved, State, focal_fit, judged, local_heads, pooled_fit
 from mixtune.estimators._leave_one_out import Fit, LeaveOneOut, leave_one_out

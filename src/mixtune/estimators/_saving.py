@@ -17,8 +17,8 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._files import check_place, write_atomically, write_model
+from mixtune._messages import nearest, quoted
 from mixtune._version import __version__
-from mixtune.data._words import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._rows import Floats
 from mixtune.estimators._stored_values import KIND, Reader, Writer

@@ -18,9 +18,9 @@ import numpy as np
 from mixtune._checks import check_choice, check_whole
 from mixtune._device import torch_device
 from mixtune._files import array_digest
+from mixtune._messages import nearest, quoted
 from mixtune.data import stream_samples
 from mixtune.data._streams import open_stream
-from mixtune.data._words import nearest, quoted
 from mixtune.engines._collections import MOST_FOCAL, is_collection
 from mixtune.engines._partials import digest
 from mixtune.errors import DataError, ParameterError

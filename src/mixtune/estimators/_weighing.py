@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mixtune._checks import check_choice, check_nonnegative
+from mixtune._messages import nearest, quoted
 from mixtune.data import Domain, Domains
-from mixtune.data._words import nearest, quoted
 from mixtune.errors import ParameterError
 from mixtune.estimators._prepare import Prepared, Scaling, pooled_scaling
 from mixtune.estimators._rows import Floats, features_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._files import array_digest
-from mixtune.data._words import nearest, quoted
+from mixtune._messages import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._combine import Concatenate, Identity
 from mixtune.features._protocol import FeatureMap

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mixtune._files import array_digest
-from mixtune.data._words import quoted
+from mixtune._messages import quoted
 from mixtune.errors import ParameterError
 from mixtune.features._torch import TorchFeatures, _import_torch
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune.data._words import quoted
+from mixtune._messages import quoted
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.features._protocol import DTYPES, Array, check_finite, count
 

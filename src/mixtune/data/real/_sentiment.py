@@ -11,9 +11,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from mixtune._messages import nearest
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
-from mixtune.data._words import nearest
 from mixtune.data.real._archive import SOURCES, RatedTexts, cache_folder, find_archive, read_archive
 from mixtune.data.real._encoder import Features, TextEncoder, encode_cached, frozen_sentence_encoder
 from mixtune.errors import DataError, ParameterError

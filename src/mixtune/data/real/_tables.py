@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mixtune._messages import nearest
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
-from mixtune.data._words import nearest
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 __all__ = ["load_ames", "load_exam"]

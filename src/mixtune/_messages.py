@@ -1,0 +1,148 @@
+"""What errors and notes are made of: a code, named fields, and wording that depends on where it is shown.
+
+A message keeps its parts, so that a program can read the code and the fields, and so that each place that shows it
+(Python, the terminal, a page) can name a setting as its own users type it. Nobody has to parse finished English.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal
+
+__all__ = ["Message", "Note", "Wording", "counted", "nearest", "quoted", "setting"]
+
+Place = Literal["python", "terminal"]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """The same advice as it is written in Python and as it is typed on the command line."""
+
+    python: str
+    terminal: str
+
+    def __str__(self) -> str:
+        return self.python
+
+
+def setting(name: str, value: Any = True) -> Wording:
+    """Name a setting together with the value to give it.
+
+    Examples
+    --------
+    >>> advice = setting("ignore", "row id")
+    >>> advice.python, advice.terminal
+    ('ignore="row id"', "--ignore 'row id'")
+    >>> setting("drop_missing_target").terminal
+    '--drop-missing-target'
+    """
+    flag = "--" + name.replace("_", "-")
+    if isinstance(value, bool):
+        return Wording(f"{name}={value}", flag if value else f"--no-{flag[2:]}")
+    python = f'"{value}"' if isinstance(value, str) else repr(value)
+    return Wording(f"{name}={python}", f"{flag} {shlex.quote(str(value))}")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A code, a template and the fields that fill it.
+
+    A template without fields is shown as it is, braces included.
+
+    Examples
+    --------
+    >>> message = Message("text-column", 'column "{column}" holds text; pass {fix}',
+    ...                   {"column": "id", "fix": setting("ignore", "id")})
+    >>> message.render("python")
+    'column "id" holds text; pass ignore="id"'
+    >>> message.render("terminal")
+    'column "id" holds text; pass --ignore id'
+    """
+
+    code: str
+    template: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def render(self, place: Place = "python") -> str:
+        if not self.fields:
+            return self.template
+        shown = {
+            name: getattr(value, place) if isinstance(value, Wording) else value for name, value in self.fields.items()
+        }
+        return self.template.format(**shown)
+
+
+class Note(str):
+    """A remark about a fit or a table: text as Python shows it, with the message behind it.
+
+    Examples
+    --------
+    >>> note = Note("one-row", "domain {name} has one row", name="b")
+    >>> note, note.code, note.fields["name"]
+    ('domain b has one row', 'one-row', 'b')
+    """
+
+    __slots__ = ("message",)
+
+    message: Message
+
+    def __new__(cls, code: str, template: str, **fields: Any) -> Note:
+        message = Message(code, template, fields)
+        note = super().__new__(cls, message.render())
+        note.message = message
+        return note
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
+        return (self.message.code, self.message.template), dict(self.message.fields)
+
+    @property
+    def code(self) -> str:
+        return self.message.code
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        return self.message.fields
+
+    def render(self, place: Place = "python") -> str:
+        return self.message.render(place)
+
+
+def counted(*numbers: tuple[int, str]) -> str:
+    """Write counts with their nouns in the right number.
+
+    Examples
+    --------
+    >>> counted((3, "row"), (1, "column"))
+    '3 rows, 1 column'
+    """
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in numbers)
+
+
+def quoted(names: Sequence[str], limit: int = 5) -> str:
+    """List names in quotes, the first few of them.
+
+    Examples
+    --------
+    >>> quoted(["a", "b", "c"], limit=2)
+    '"a", "b" and 1 more'
+    """
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(f'"{name}"' for name in names[:limit]) + more
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Suggest the known names that look most like ``name``, or else list the first few.
+
+    Examples
+    --------
+    >>> nearest("prise", ["size", "price"])
+    'did you mean "price"?'
+    >>> nearest("q", ["size", "price"])
+    'known: "size", "price"'
+    """
+    # Comparing with every one of very many names would take longer than the reader waits for an error.
+    close = get_close_matches(name, known[:10_000], n=3)
+    return f"did you mean {quoted(close)}?" if close else f"known: {quoted(known)}"
