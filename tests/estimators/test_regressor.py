@@ -7,7 +7,7 @@ from estimators.transfer_data import make_transfer
 from mixtune import EqualWeights, PredictiveWeights, RandomFeatures, RegretSolution, WassersteinWeights
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalRegressor, Sources
-from mixtune.estimators._weighing import needs_rows
+from mixtune.estimators._weight_setting import needs_rows
 from mixtune.weights import DomainWeights, TransportWeights
 
 GIVEN = {"focal": 0.4, "s0": 0.3, "s1": 0.2, "s2": 0.1}

@@ -2,8 +2,7 @@
 
 from mixtune.estimators._baselines import JointRegressor, JointSubsetRegressor, LocalRegressor, MeanOfLocalsRegressor
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath
-from mixtune.estimators._classifier import RegretOptimalClassifier
-from mixtune.estimators._classifier_cv import RegretOptimalClassifierCV
+from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import RegretOptimalRegressorCV
 from mixtune.estimators._loading import SavedInfo, load, read_info
 from mixtune.estimators._regressor import RegretOptimalRegressor

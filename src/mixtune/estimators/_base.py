@@ -1,11 +1,13 @@
-"""What all estimators share: check the rows, prepare them, call a solver, store the result in the features' units.
+"""What all regressors share: validate the rows, standardise them, call a solver, store the result.
 
-``fit(X, y, sample_weight=None, *, sources=None)`` takes the focal rows as X and y, so that splitting, scoring and grid
-search happen on focal rows only; sources ride along untouched. A subclass says how prepared rows become coefficients.
+``fit(X, y, sample_weight=None, *, sources=None)`` takes the focal rows as X and y. Cross-validation, scoring and grid
+search therefore split the focal rows only, and pass the sources on unchanged. A subclass implements ``_solve`` (from
+standardised rows) or ``_solve_state`` (from moments).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,21 +21,40 @@ from mixtune._device import device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.engines._collections import computed
 from mixtune.errors import ParameterError
-from mixtune.estimators._fixed import Solved
-from mixtune.estimators._gathering import read_sources, sample_note
-from mixtune.estimators._given import check_frame, check_new, check_targets, within_bounds
+from mixtune.estimators._centering import augmented
+from mixtune.estimators._fixed import Solved, State
+from mixtune.estimators._gathering import (
+    Features,
+    check_names,
+    gather_state,
+    has_sums,
+    moments_of,
+    read_sources,
+    sample_note,
+    sampled_rows,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._prepare import Prepared, Scaling, prepare
 from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.estimators._validation import check_frame, check_new, check_targets, within_bounds
+from mixtune.estimators._weight_setting import domains_of
+from mixtune.moments._affine import Origin, moved
 
-__all__ = ["Learnt", "LinearTransferRegressor", "check_source", "column_names", "read_sources"]
+__all__ = [
+    "Learned",
+    "LinearTransferRegressor",
+    "MomentRegressor",
+    "UpdatableRegressor",
+    "check_source",
+    "column_names",
+]
 
 
-class Learnt(NamedTuple):
-    """What a fit found: the domains in order, their common scale, and the solution in that scale."""
+class Learned(NamedTuple):
+    """The result of a fit: the domain names in order, the standardisation, and the solution in standardised units."""
 
     names: tuple[str, ...]
     scaling: Scaling
@@ -41,14 +62,14 @@ class Learnt(NamedTuple):
 
 
 class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Base of the regressors: one linear head on features, learnt from focal rows and sources.
+    """Base of the regressors: one linear model on the features, learned from focal rows and sources.
 
-    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept``, ``focal_name`` and, if they like, ``device`` in
-    ``__init__`` and write :meth:`_solve`. To be saved, they list what else their fit sets in ``_stored_attributes`` and
-    are registered with :func:`~mixtune.estimators._saving.savable`.
+    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept``, ``focal_name`` and optionally ``device`` in
+    ``__init__`` and implement :meth:`_solve`. To support saving, they list their further fitted attributes in
+    ``_stored_attributes`` and are registered with :func:`~mixtune.estimators.savable`.
     """
 
-    # Metadata routing then hands sources on without set_fit_request.
+    # With this request metadata routing passes sources on without set_fit_request.
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
@@ -71,7 +92,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     @abstractmethod
     def _solve(self, prepared: Prepared) -> Solved:
-        """Coefficients, intercept and further attributes, in prepared units."""
+        """Coefficients, intercept and further attributes, in standardised units."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
         """Fit to focal rows and sources.
@@ -92,9 +113,9 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
-        learnt = self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
-        self._scaling = learnt.scaling
-        self._store(learnt.solved, learnt.names)
+        learned = self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
+        self._scaling = learned.scaling
+        self._store(learned.solved, learned.names)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -203,11 +224,11 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         return predictions.reshape(-1, *self.coef_.shape[1:]) + self._scaling.target_shift
 
     def _feature_range(self) -> tuple[Any, Any]:
-        """What features are clamped to before the head, (p,) each; None where they are not."""
+        """Lower and upper limits (p,) that features are clipped to before predicting; None for no clipping."""
         return None, None
 
     def _check_parameters(self) -> None:
-        """Refuse settings before any long work."""
+        """Raise for invalid settings before any long work starts."""
         if not isinstance(self.focal_name, str) or not self.focal_name:
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
         torch_device(self.device)
@@ -221,21 +242,21 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             y = np.asarray(y, dtype=np.float64)
         return Rows(X, y, check_weight(sample_weight, len(X), ""))
 
-    def _learn(self, focal: Rows, sources: Sources | None) -> Learnt:
-        """Learn from rows; of streamed sources, from a sample."""
+    def _learn(self, focal: Rows, sources: Sources | None) -> Learned:
+        """Learn from rows; streamed sources contribute a sample of their rows."""
         prepared = self._prepare(focal, sources)
         solved = self._solve(prepared)
         if "notes_" in solved.attributes:
             solved.attributes["notes_"] += sample_note(sources)
-        return Learnt(prepared.names, prepared.scaling, solved)
+        return Learned(prepared.names, prepared.scaling, solved)
 
     def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
-        """Design matrices of the focal rows and of all sources."""
+        """Standardised features of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
         return self._prepare_rows({self.focal_name: trim(focal), **others})
 
     def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
-        """Design matrices of checked rows, the focal ones first."""
+        """Standardised features of validated rows, the focal ones first."""
         return prepare(
             list(rows),
             list(rows.values()),
@@ -251,13 +272,13 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         return self._map_rows(check_new(self, X))
 
     def _map_rows(self, X: Floats) -> Floats:
-        """Features of checked rows, within the range that the head is used on."""
+        """Features of validated rows, clipped to the feature range."""
         features = features_of(self.feature_map, X, column_names(self), device_or_cpu(self.device))
         low, high = self._feature_range()
         return features if low is None else np.clip(features, low, high)
 
     def _predict_rows(self, X: Floats) -> Floats:
-        """Predictions for rows that were checked already."""
+        """Predictions for rows that have been validated already."""
         return self._map_rows(X) @ self.coef_ + self.intercept_
 
     def _store(self, solved: Solved, names: Sequence[str]) -> None:
@@ -272,14 +293,155 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             setattr(self, name, value)
 
 
+class MomentRegressor(LinearTransferRegressor):
+    """Base of the regressors that need only moments of the sources, so that sources may be streamed."""
+
+    @abstractmethod
+    def _solve_state(self, state: State, rows: Any) -> Solved:
+        """Coefficients and further attributes; ``rows`` holds domains and a feature map if the fit compares rows."""
+
+    def _compares_rows(self) -> bool:
+        """Whether the fit compares rows, so that moments are not enough."""
+        return False
+
+    def _solve(self, prepared: Prepared) -> Solved:
+        compared = self._compares_rows() and len(prepared.names) > 1
+        return self._solve_state(
+            State.of(prepared), domains_of(prepared, standardise=self.standardise) if compared else None
+        )
+
+    def _learn(self, focal: Rows, sources: Sources | None) -> Learned:
+        # On a device, moments are summed block by block as for streams: all features at once may not fit in its memory.
+        if not has_sums(sources) and torch_device(self.device) is None:
+            return super()._learn(focal, sources)
+        features, focal = self._feature_maker(), trim(focal)
+        state, scaling = gather_state(
+            focal,
+            sources,
+            features,
+            focal_name=self.focal_name,
+            standardise=self.standardise,
+            fit_intercept=self.fit_intercept,
+        )
+        rows = None
+        if self._compares_rows():
+            prepared = sampled_rows(state, scaling, focal, sources, features)
+            rows = domains_of(prepared, standardise=self.standardise)
+        return Learned(state.names, scaling, self._solve_state(state, rows))
+
+    def _feature_maker(self) -> Features:
+        return Features(self.feature_map, column_names(self), self.device)
+
+
+class UpdatableRegressor(MomentRegressor):
+    """A regressor that keeps the moments of its fit, so that data can be added and removed.
+
+    Its ``_solve_state`` returns the state among the attributes to store, as ``_state``.
+    """
+
+    weights: Any
+    _state: State
+
+    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Add focal rows, rows of known sources, or new sources, and solve again without reading earlier data.
+
+        The standardisation of the first fit is kept, so the result can differ slightly from a fit to all rows at once.
+        On an unfitted estimator this is ``fit``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Further focal rows, or None.
+        sources
+            As for ``fit``; rows of a known name are added to that source.
+        """
+        if not hasattr(self, "coef_"):
+            return self.fit(X, y, sample_weight, sources=sources)
+        check_map(self.feature_map)
+        self._check_parameters()
+        if self._compares_rows():
+            raise ParameterError(
+                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
+                "rows, or use weights='predictive' or 'equal'"
+            )
+        check_both(X, y)
+        state = self._state
+        moments = dict(zip(state.names, state.moments))
+        focal = state.focal
+        if X is not None:
+            added = self._prepared_rows(trim(self._read_focal(X, y, sample_weight, reset=False)), focal)
+            focal = focal.joined(added)
+            moments[state.names[0]] = moments[state.names[0]] + augmented(added)
+        like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
+        scaling = self._scaling
+        origin = Origin(scaling.shift, scaling.target_shift)
+        new = moments_of(as_sources(sources), like, origin, self._feature_maker())
+        check_names(list(new), state.names[0])
+        for name, part in new.items():
+            part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
+            moments[name] = moments[name] + part if name in moments else part
+        self._resolve(
+            dataclasses.replace(
+                state,
+                names=tuple(moments),
+                moments=tuple(moments.values()),
+                focal=focal,
+                gone=state.gone - set(moments),
+            )
+        )
+        return self
+
+    def forget(self, name: str) -> Self:
+        """Remove a source exactly: its moments are dropped and the problem is solved again without it.
+
+        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
+        """
+        check_is_fitted(self, "coef_")
+        state = self._state
+        check_source(name, state.names)
+        if self._compares_rows():
+            raise ParameterError(
+                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; fit without that source"
+            )
+        kept = [i for i, other in enumerate(state.names) if other != name]
+        self._resolve(
+            dataclasses.replace(
+                state,
+                names=tuple(state.names[i] for i in kept),
+                moments=tuple(state.moments[i] for i in kept),
+                gone=state.gone | {name},
+            )
+        )
+        return self
+
+    def _resolve(self, state: State) -> None:
+        self._store(self._solve_state(state, None), state.names)
+
+    def _prepared_rows(self, rows: Rows, like: Rows) -> Rows:
+        features = features_of(self.feature_map, rows.X, column_names(self), self.device)
+        y = rows.y.reshape(len(rows.X), -1)
+        if y.shape[1] != like.targets.shape[1]:
+            raise ParameterError(
+                f"y has {y.shape[1]} outputs, the fit had {like.targets.shape[1]}; pass the same outputs"
+            )
+        y = y.reshape(len(y), *like.y.shape[1:])
+        return self._scaling.apply(Rows(features, y, rows.sample_weight))
+
+
+def check_both(X: Any, y: Any) -> None:
+    """Raise if only one of X and y was passed."""
+    if (X is None) != (y is None):
+        raise ParameterError("pass X and y together, or neither to add sources only")
+
+
 def column_names(estimator: Any) -> tuple[str, ...] | None:
-    """The names of the input columns, where the focal rows came with names."""
+    """The names of the input columns, or None if the focal rows had none."""
     names = getattr(estimator, "feature_names_in_", None)
     return None if names is None else tuple(names)
 
 
 def check_source(name: str, names: Sequence[str]) -> None:
-    """Refuse to forget the focal domain, which comes first in ``names``, or a source that is not there."""
+    """Raise if ``name`` is the focal domain, which comes first in ``names``, or no source."""
     if name == names[0]:
         raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
     if name not in names:

@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from mixtune._device import torch_device
 from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, column_names
-from mixtune.estimators._calibration import fit_sharpness, softmax_scores
+from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._gathering import sampled
-from mixtune.estimators._given import check_frame, check_new, within_bounds
-from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
-from mixtune.estimators._sources import Sources, as_sources
+from mixtune.estimators._sources import Source, Sources, as_sources
+from mixtune.estimators._validation import check_frame, check_new, within_bounds
 
-__all__ = ["LinearTransferClassifier", "RegretOptimalClassifier"]
+__all__ = [
+    "LinearTransferClassifier",
+    "RegretOptimalClassifier",
+    "RegretOptimalClassifierCV",
+    "fit_sharpness",
+    "softmax_scores",
+]
 
 
 #: Fitted attributes that a classifier shares with the regressor of its scores.
@@ -298,3 +306,145 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressor(**self.get_params(deep=False))
+
+
+@savable
+class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
+    """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on signed one-hot targets.
+
+    Attributes
+    ----------
+    classes_ : array (K,)
+        All classes of focal rows and sources, sorted.
+    regressor_ : RegretOptimalRegressorCV
+        The fitted scores, with weights, candidates and comparisons.
+    sharpness_ : float
+        Probabilities are ``softmax(sharpness_ * scores)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), np.array(["no", "no", "yes", "yes"])
+    >>> model = RegretOptimalClassifierCV().fit(X, y, sources={"b": (X + 0.1, y)})
+    >>> model.predict([[-1.0], [4.0]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    def _make_regressor(self) -> LinearTransferRegressor:
+        return RegretOptimalRegressorCV(**self.get_params(deep=False))
+
+
+def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
+    """Targets +1 (this class) and -1 (another) of classes by number: (n,) of the second of two, else (n, K).
+
+    Examples
+    --------
+    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3).tolist()
+    ([-1.0, 1.0], [[-1.0, -1.0, 1.0]])
+    """
+    signs = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
+    return signs[:, 1] if count == 2 else signs
+
+
+def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """The classes that a first ``partial_fit`` declares, sorted, once the labels are known to be among them."""
+    declared = np.asarray(classes)
+    if declared.ndim != 1 or len(declared) == 0:
+        raise ParameterError("classes must list every class that will ever come, such as ['no', 'yes']")
+    classes_of([declared, *labels])
+    declared = np.unique(declared)
+    check_known(declared, labels)
+    return declared
+
+
+def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, Any]]) -> None:
+    """Refuse labels that are none of the classes: the scores of a fit have no place for them."""
+    found = classes_of([classes, *labels])
+    if len(new := found[~np.isin(found, classes)]):
+        shown = ", ".join(repr(label) for label in new[:5].tolist())
+        raise DataError(
+            f"new in these rows: {shown}; list all classes in the first partial_fit(..., classes=[...]), or call fit "
+            "with all rows"
+        )
+
+
+def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
+    """The labels of every source, one per row."""
+    if given is None:
+        return {}
+    if given.moments:
+        raise ParameterError(
+            f'source "{next(iter(given.moments))}" came as Moments, which hold no labels; pass its rows to a classifier'
+        )
+    return {name: _labels_of(name, source) for name, source in given.items()}
+
+
+def _labels_of(name: str, source: Source) -> np.ndarray[Any, Any]:
+    try:
+        y = column_or_1d(source.y)
+        check_classification_targets(y)
+    except ValueError as error:
+        raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
+    return y
+
+
+def plain_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Labels that are whole numbers by value as whole numbers by type: 0.0 and 1.0 are common."""
+    whole = classes.dtype.kind == "b" or (classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)))
+    return classes.astype(np.int64) if whole else classes
+
+
+def classes_of(labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    """All classes of all domains, sorted.
+
+    Examples
+    --------
+    >>> classes_of([np.array(["no", "yes"]), np.array(["maybe", "no"])]).tolist()
+    ['maybe', 'no', 'yes']
+    """
+    kinds = {"text" if part.dtype.kind in "UOST" else "numbers" for part in labels}
+    if len(kinds) > 1:
+        raise DataError("some domains label classes with text and others with numbers; use one kind of label for all")
+    return np.unique(np.concatenate(labels))
+
+
+#: Bounds of log(sharpness): from nearly uniform to nearly certain.
+BOUNDS = (-5.0, 5.0)
+
+
+def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
+    """The a > 0 at which ``softmax(a * scores)`` has the least log loss, and 1 where scores are not known.
+
+    Labels are smoothed by one row's worth spread over all classes, as Platt did, so that classes that the scores
+    separate perfectly do not ask for certainty.
+
+    Parameters
+    ----------
+    scores : array (n, K)
+    labels : array (n,) of int
+        The class of each row, 0..K-1.
+    sample_weight : array (n,)
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [0.5, -0.5]])
+    >>> fit_sharpness(scores, np.array([0, 1, 0, 1]), np.ones(4)) > 0
+    True
+    """
+    if len(scores) == 0 or not np.all(np.isfinite(scores)):
+        return 1.0
+    count, classes = scores.shape
+    smooth = 1.0 / (1.0 + np.sum(np.maximum(sample_weight, 1.0)))
+    wanted = np.full(scores.shape, smooth / classes)
+    wanted[np.arange(count), labels] += 1.0 - smooth
+    weighted = wanted * (sample_weight / sample_weight.sum())[:, None]
+
+    def log_loss(log_sharpness: float) -> float:
+        return -float(np.sum(weighted * log_softmax(np.exp(log_sharpness) * scores, axis=1)))
+
+    return float(np.exp(minimize_scalar(log_loss, bounds=BOUNDS, method="bounded").x))
+
+
+def softmax_scores(scores: Floats, sharpness: float) -> Floats:
+    """Probabilities (n, K) of scores (n, K)."""
+    return np.exp(log_softmax(sharpness * scores, axis=1))

@@ -1,4 +1,4 @@
-"""The regressor with nothing to set: the choice is made by :func:`mixtune.selection.choose`."""
+"""The regressor that tunes itself: :func:`mixtune.selection.choose` chooses and averages its candidates."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
+from mixtune.estimators._base import LinearTransferRegressor, check_both, check_source, column_names
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
 from mixtune.estimators._fixed import Solved, State, local_heads
+from mixtune.estimators._gathering import read_sources
 from mixtune.estimators._judged import (
     comparisons_of,
     heads_of,
@@ -28,17 +29,17 @@ from mixtune.estimators._rows import Floats, Rows, trim
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._stored_values import storable
-from mixtune.estimators._weighing import TEMPERATURE, domains_of
+from mixtune.estimators._weight_setting import TEMPERATURE, domains_of
 from mixtune.regret import RegretSolution
 from mixtune.selection import Choice, Comparison, TransferGain, choose
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
 __all__ = ["RegretOptimalRegressorCV", "TunedSettings"]
 
-#: Ridge of the local heads, on standardised features.
+#: Ridge of the local models of each domain, on standardised features.
 HEAD_RIDGE = 1.0
-#: Most pairs of rows for which distances are computed without being asked for twice.
-PAIRS = 10**8
+#: Transport distances are computed only up to this many pairs of a focal row and any row; beyond, they take minutes.
+MAX_PAIRS = 10**8
 
 
 storable(Comparison)
@@ -46,7 +47,7 @@ storable(TransferGain)
 
 
 class TunedSettings:
-    """What can be set of the estimators that tune themselves."""
+    """Parameters shared by the regressor and the classifier that tune themselves."""
 
     def __init__(
         self,
@@ -70,12 +71,14 @@ class TunedSettings:
 
 @savable
 class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
-    """Transfer with nothing to set: weights, metric and effective ridge are chosen and averaged by the data.
+    """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
-    Candidates are ridge fits to the focal rows around priors made from the sources: regret-optimal fine-tuning of a
-    pre-trained head at one effective ridge each. Their shares come from letting sources play the focal domain and from
-    leave-one-out on the focal rows; the fit to the focal rows alone is always among them. Without sources this is ridge
-    regression with averaged ridges. Of streamed sources a sample is used (``StreamedSources(sample_rows=...)``).
+    The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
+    the sources, that is, the regret-optimal fine-tuning of a pre-trained model at one effective ridge. The weights of
+    the average come from cross-domain validation, in which each source takes the focal role in turn, and from
+    leave-one-out on the focal rows. The fit to the focal rows alone is always a candidate. Without sources this is
+    ridge regression averaged over ridges. Streamed sources contribute a sample of their rows
+    (``StreamedSources(sample_rows=...)``).
 
     Parameters
     ----------
@@ -84,47 +87,50 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
-        With sources, move features far beyond the range of all training rows (a quarter of the range, and more where
-        rows are few) to that edge before predicting, so that one absurd row cannot have an absurd prediction.
+        With sources, clip features that lie far outside the range of all training rows (by more than a quarter of the
+        range, with a wider margin for few rows) before predicting, so that an extreme input has a bounded effect.
     focal_name : str
-        What the focal rows are called beside the sources.
+        The name of the focal domain.
     seed : int
-        Which rows and sources play.
+        Draws the rows and sources of cross-domain validation.
     device : str
         Where features are computed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device,
-        block by block, as for :class:`RegretOptimalRegressor`. They come back as NumPy arrays, and the choice is
-        computed from these here. ``predict`` does without the device where there is none.
+        block by block, as for :class:`RegretOptimalRegressor`. They return as NumPy arrays, from which the choice is
+        computed on the host. ``predict`` falls back to NumPy if the device is missing.
 
     Attributes
     ----------
     coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
         Averages over the candidates.
     weights_ : DomainWeights
-        What share of the prediction each domain provides: of the focal domain, the part of the fitted degrees of
-        freedom that comes from its rows; of the sources, the rest, as they make up the prior mean, none below
-        zero. ``scores`` are the mean squared errors of the domains' own heads on the focal rows.
+        The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
+        degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
+        mean, negative contributions counted as zero. ``scores`` are the mean squared errors of the domains' own
+        models on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
     candidates_ : tuple of Candidate
-        What went into the average, largest share first (of the first output).
+        The candidates of the average, largest share first (of the first output).
     solution_ : RegretSolution
-        Trajectory, energy and regret of the largest share (first output), in its prior's metric and about its mean.
+        Trajectory, energy and regret of the candidate with the largest share (first output), in the metric of its
+        prior and relative to its prior mean.
     ridge_path_ : RidgePath
-        Leave-one-out error along effective ridges, for the prior of the largest share.
+        Leave-one-out error against the effective ridge, for the prior with the largest share.
     loo_error_ : float
         Leave-one-out mean squared error on the focal rows, with shares and weights held fixed.
     compared_ : tuple of Comparison
-        The same for focal rows alone, all rows pooled, and the mean of local heads, with standard errors.
+        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors.
     transfer_gain_ : TransferGain
-        By what part transfer cuts the error of the focal rows alone, from the plays and leave-one-out together.
+        The relative reduction of the error against the focal rows alone, from cross-domain validation and
+        leave-one-out together.
     distances_ : TransportWeights or None
-        1-Wasserstein distances to the focal rows with the sampling floor; computed when first asked for.
+        1-Wasserstein distances to the focal rows with the sampling floor; computed on first access.
     heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
-        Local ridge heads, ridge 1 on standardised features.
+        Local ridge models, with ridge 1 on standardised features.
     n_plays_ : int
-        How many sources played the focal domain.
+        How many sources took the focal role in cross-domain validation.
     notes_ : tuple of str
-        Fallbacks that were taken, such as priors from a sample where sources are more than 512; others weigh 0.
+        Fallbacks that were used, such as priors learned from a sample of more than 512 sources.
 
     Examples
     --------
@@ -175,11 +181,11 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     @property
     def distances_(self) -> TransportWeights | None:
-        """Transport distances to the focal rows and the sampling floor; None without sources or with too many rows."""
+        """Transport distances to the focal rows with the sampling floor; None without sources or with too many rows."""
         check_is_fitted(self, "coef_")
         if self._distances is None and self._comparable is not None:
             rows = [len(part.X) for part in self._comparable.rows]
-            if len(rows) > 1 and rows[0] * sum(rows) <= PAIRS:
+            if len(rows) > 1 and rows[0] * sum(rows) <= MAX_PAIRS:
                 domains, feature_map = domains_of(self._comparable, standardise=self.standardise)
                 found = WassersteinWeights(TEMPERATURE).weigh(domains=domains, feature_map=feature_map)
                 assert isinstance(found, TransportWeights)
@@ -188,15 +194,15 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return self._distances
 
     def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
-        """Add focal rows, rows of known sources, or new sources, and choose again over all rows.
+        """Add focal rows, rows of known sources, or new sources, and choose again from all rows.
 
-        The result is that of ``fit`` with all rows. Called first, this is ``fit``. A model from a file holds no rows.
+        The result equals that of ``fit`` with all rows. On an unfitted estimator this is ``fit``. A model loaded from a
+        file holds no rows and cannot be updated.
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, sources=sources)
         self._check_parameters()
-        if (X is None) != (y is None):
-            raise ParameterError("pass X and y together, or neither to add sources only")
+        check_both(X, y)
         rows, focal = self._kept_rows(), self.domain_names_[0]
         if X is not None:
             added = trim(self._read_focal(X, y, sample_weight, reset=False))
@@ -230,13 +236,13 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return self
 
     def removal_effects(self) -> tuple[Removal, ...]:
-        """What leaving out each source would change, in closed form.
+        """The effect of leaving out each source, in closed form.
 
-        The shares of the candidates are kept, and so is what was learned of how domains differ. Of more than 100
-        sources the heaviest 100 are worked out, and those of which ``notes_`` says that nothing was learned from them
-        change nothing; what is left out of the answer weighs less than what is in it.
+        The weights of the candidates and the learned covariances between domains are kept. With more than 100 sources,
+        only the 100 of largest weight are evaluated; sources that were not used for learning (see ``notes_``) have no
+        effect.
 
-        A model that comes from a file knows it only if it was asked before it was saved.
+        A model loaded from a file has these effects only if they were computed before it was saved.
         """
         check_is_fitted(self, "coef_")
         if self._removals is None:

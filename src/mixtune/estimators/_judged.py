@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
 from mixtune.estimators._chosen import posterior_of
-from mixtune.estimators._compared import ROUNDING, compared_of
 from mixtune.estimators._fixed import Heads
 from mixtune.estimators._leave_one_out import LeaveOneOut
 from mixtune.estimators._prepare import Prepared
+from mixtune.estimators._regressor import ROUNDING, compared_of
 from mixtune.estimators._rows import Floats, Rows
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.moments._batch import chunks

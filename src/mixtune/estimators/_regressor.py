@@ -1,4 +1,4 @@
-"""RegretOptimalRegressor: the regret-optimal head at given parameters, with rows and sources to add and forget."""
+"""RegretOptimalRegressor: the regret-optimal model at given parameters; rows and sources can be added and removed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_nonnegative, check_whole
-from mixtune.estimators._compared import ComparedFit
+from mixtune.estimators._base import UpdatableRegressor
+from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOfLocalsRegressor
 from mixtune.estimators._fixed import (
     Heads,
     Held,
@@ -23,19 +24,80 @@ from mixtune.estimators._fixed import (
     ridge_alone,
 )
 from mixtune.estimators._leave_one_out import Fit, leave_one_out
-from mixtune.estimators._moment_based import UpdatableRegressor
 from mixtune.estimators._rows import Floats
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
-from mixtune.estimators._weighing import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
-from mixtune.regret import RegretSolution, transfer_gain
+from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.estimators._weight_setting import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
+from mixtune.regret import RegretSolution
+from mixtune.regret import transfer_gain as bound_gain
+from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["FixedSettings", "RegretOptimalRegressor"]
+__all__ = ["ROUNDING", "FixedSettings", "RegretOptimalRegressor", "compared_of"]
+
+#: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
+ROUNDING = 1e-12
+
+
+class ComparedFit:
+    """Adds ``compared_`` and ``transfer_gain_`` to an estimator at fixed parameters.
+
+    Both are computed on first access from the moments that the fit keeps, so that fitting costs nothing more.
+    """
+
+    ridge: float
+    _state: State
+    _uncertainty: Uncertainty
+    _found: tuple[State, dict[str, Comparison]] | None = None
+
+    @property
+    def compared_(self) -> tuple[Comparison, ...]:
+        """Leave-one-out error of this fit, of the focal rows alone, all rows pooled and the mean of local models.
+
+        All use the ridge of this fit. Without sources only the first two are included.
+        """
+        return tuple(self._comparisons().values())
+
+    @property
+    def transfer_gain_(self) -> TransferGain:
+        """The relative reduction of the error against the focal rows alone, by leave-one-out."""
+        return transfer_gain(self._comparisons()["focal only"], np.empty(0), float(self._state.focal.weight.sum()))
+
+    def _comparisons(self) -> dict[str, Comparison]:
+        check_is_fitted(self, "coef_")
+        if self._found is None or self._found[0] is not self._state:  # partial_fit and forget replace the state
+            self._found = self._state, self._compare(self._state)
+        return self._found[1]
+
+    def _compare(self, state: State) -> dict[str, Comparison]:
+        ridge = float(self.ridge)
+        others: dict[str, Any] = {"focal only": LocalRegressor}
+        if len(state.names) > 1:
+            others |= {"joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
+        residuals = {"ours": self._uncertainty.left_out.residuals}
+        for name, kind in others.items():
+            residuals[name] = kind(ridge=ridge)._at(state, ridge).uncertainty.left_out.residuals
+        weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
+        joined = {name: parts.T.ravel() for name, parts in residuals.items()}
+        return compared_of(joined, weight, ROUNDING * state.target_variance**0.5)
+
+
+def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats | float) -> dict[str, Comparison]:
+    """Compare leave-one-out residuals of all methods with "ours"; residuals of at most ``least`` count as zero.
+
+    Examples
+    --------
+    >>> found = compared_of({"ours": np.array([1.0, 1.0]), "other": np.array([2.0, 2.0])}, np.ones(2), 1e-12)
+    >>> found["other"].ratio
+    0.5
+    """
+    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in residuals.items()}
+    return {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
 
 
 class FixedSettings:
-    """What can be set of the estimators at fixed parameters."""
+    """Parameters shared by the regressor and the classifier at fixed parameters."""
 
     def __init__(
         self,
@@ -67,11 +129,11 @@ class FixedSettings:
 
 @savable
 class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
-    """Linear head on features, tuned for one focal dataset with the help of others, in closed form.
+    """Linear model on features, tuned for one focal dataset with the help of others, in closed form.
 
-    Every domain gets a local ridge head; the domains are weighed; the regret-optimal algorithm then moves the heads to
-    fit the weighted data while holding them to where they started. Without sources this is plain ridge regression.
-    Intercepts are never penalised.
+    Every domain has a local ridge model and a weight. The regret-optimal algorithm moves the local models to fit the
+    weighted data while penalising the distance from where they started. Without sources this is plain ridge
+    regression. Intercepts are never penalised.
 
     Parameters
     ----------
@@ -84,10 +146,10 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
         above the focal head's by this much or more get no weight. By default the leave-one-out error of the focal head
         (with a single focal row, the variance of all targets).
     ridge : float
-        kappa >= 0 of the local heads, on standardised features: without sources, ``alpha`` of
+        kappa >= 0 of the local models, on standardised features. Without sources, this is ``alpha`` of
         :class:`sklearn.linear_model.Ridge`.
     transfer, stability : float
-        lambda, beta >= 0: how strongly heads are held to their start, and steps kept small.
+        lambda, beta >= 0: the penalties on the distance from the start and on the size of the steps.
     horizon : int
         T, the number of steps.
     standardise : bool
@@ -95,14 +157,14 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     fit_intercept : bool
         Without it nothing is subtracted from features and targets.
     focal_name : str
-        What the focal rows are called beside the sources.
+        The name of the focal domain.
     device : str
         Where features are computed and summed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a
-        CUDA device. There, rows are sent in blocks; :class:`mixtune.RandomFeatures`, PyTorch modules and the products
-        of their features are computed on the device in float64, and the p x p sums come back. Other maps, such as
-        scikit-learn's, compute here and their features are sent. Features of the focal rows come back as well, for
-        leave-one-out. Local heads of fewer than 64 domains are solved for on the device; weights, leave-one-out and the
-        solution are computed with NumPy. ``predict`` computes features on the device, or with NumPy where there is
+        CUDA device. Rows are sent in blocks; :class:`mixtune.RandomFeatures`, PyTorch modules and the products of
+        their features are computed on the device in float64, and the p x p sums return to the host. Other maps, such
+        as scikit-learn's, run on the host and their features are sent. Features of the focal rows return as well, for
+        leave-one-out. Local models of fewer than 64 domains are solved for on the device; weights, leave-one-out and
+        the solution are computed with NumPy. ``predict`` computes features on the device, or with NumPy if there is
         none.
 
     Attributes
@@ -113,20 +175,20 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     distances_ : TransportWeights or None
         Transport distances with the sampling floor where the weight rule computed them; see :meth:`distances`.
     heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
-        Local ridge heads.
+        Local ridge models.
     solution_ : RegretSolution
         Trajectory, energy and regret, on standardised and centred features.
     effective_ridge_ : float
-        The one ridge that transfer, stability and horizon amount to.
+        The single ridge to which transfer, stability and horizon are equivalent.
     bound_gain_ : float or None
-        T-Gain of the paper's bound, where distances are known; negative means that the bound improves.
+        T-Gain of the paper's bound if distances are known; negative means that the bound improves.
     compared_ : tuple of Comparison
-        Leave-one-out errors of this fit, of the focal rows alone, all rows pooled, and the mean of local heads, all at
-        this ridge, with standard errors; computed when first asked for.
+        Leave-one-out errors of this fit, of the focal rows alone, all rows pooled, and the mean of local models, all
+        at this ridge, with standard errors; computed on first access.
     transfer_gain_ : TransferGain
-        By what part transfer cuts the error of the focal rows alone, by leave-one-out.
+        The relative reduction of the error against the focal rows alone, by leave-one-out.
     loo_error_, focal_loo_error_ : float
-        Leave-one-out mean squared error on the focal rows, of this fit and of the focal head alone.
+        Leave-one-out mean squared error on the focal rows, of this fit and of the focal rows alone.
     domain_names_ : tuple of str
         The focal domain first.
 
@@ -167,13 +229,13 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     def solution_(self) -> RegretSolution:
         """Trajectory, energy and regret, on standardised and centred features."""
         check_is_fitted(self, "coef_")
-        if self._solution is None:  # a model from a file solves again when asked
+        if self._solution is None:  # not stored in files, but cheap to solve for again
             self._solution = self._held.solve(self._state, self.weights_)
         return self._solution
 
     @property
     def focal_loo_error_(self) -> float:
-        """Leave-one-out mean squared error of the focal head alone, for comparison with ``loo_error_``."""
+        """Leave-one-out mean squared error of the focal rows alone, for comparison with ``loo_error_``."""
         check_is_fitted(self, "coef_")
         state = self._state
         ridge = float(self.ridge)
@@ -230,7 +292,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
             "_state": state,
             "_held": Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
-            "bound_gain_": None if distances is None else transfer_gain(distances),
+            "bound_gain_": None if distances is None else bound_gain(distances),
         }
         coef = fit.coef[:, 0] if state.single_output else fit.coef
         intercept = fit.intercept[0] if state.single_output else fit.intercept
@@ -238,7 +300,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
 
     def _weigh(self, state: State, heads: Heads, head: Fit, rows: Any) -> DomainWeights:
         if len(state.names) == 1:
-            if not isinstance(self.weights, Mapping):  # a mapping may name sources that are not here now
+            if not isinstance(self.weights, Mapping):  # a mapping may name sources that are absent
                 rule_of(self.weights, self.sharing, default_sharing=float, names=state.names)
             return DomainWeights(np.ones(1), state.names, 0, "focal only")
 
