@@ -48,6 +48,7 @@ __all__ = [
     "LinearTransferRegressor",
     "MomentRegressor",
     "UpdatableRegressor",
+    "check_both",
     "check_source",
     "column_names",
 ]

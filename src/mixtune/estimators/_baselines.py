@@ -1,4 +1,4 @@
-"""The paper's baselines on the same surface, so that a comparison is a loop over estimators."""
+"""The paper's baselines with the same interface, so that a comparison is a loop over estimators."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class _Baseline(MomentRegressor):
 
 @savable
 class LocalRegressor(_Baseline):
-    """LO: ridge regression on the focal rows alone; sources serve only to standardise the features.
+    """LO: ridge regression on the focal rows alone; sources only contribute to the standardisation.
 
     Parameters
     ----------
     feature_map : object with transform(X), optional
     ridge : float or "loo"
-        On standardised features; "loo" takes the one of least leave-one-out error on the focal rows.
+        On standardised features; "loo" takes the ridge with the smallest leave-one-out error on the focal rows.
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`.
 
@@ -190,7 +190,7 @@ class MeanOfLocalsRegressor(_Baseline):
         mean = Fit(
             coef.reshape(head.coef.shape), intercept.reshape(-1), head.system, head.center, ridge, 1 / len(heads.coef)
         )
-        uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), _everywhere_alike)
+        uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), _constant_spread)
         return Solved(coef, intercept, uncertainty, {}, heads)
 
 
@@ -203,7 +203,7 @@ def _pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
 
 
 def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
-    """Leaving a focal row out moves the focal head only, and the mean by its share of that."""
+    """Leaving a focal row out changes only the focal model, and so the mean by its share of that change."""
     alone = leave_one_out(focal, head)
     fitted: Floats = mean.predict(focal.X)
     predictions = fitted + mean.share * (alone.predictions - head.predict(focal.X))
@@ -211,5 +211,5 @@ def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
     return LeaveOneOut(predictions, residuals, np.ones(len(fitted)), focal.weight)
 
 
-def _everywhere_alike() -> None:
-    """No posterior: heads that are merely averaged say nothing about where they are surer."""
+def _constant_spread() -> None:
+    """No posterior: the mean of local models has the same spread everywhere."""

@@ -1,4 +1,4 @@
-"""Classification by least squares on signed one-hot targets, for backbones that end in classes."""
+"""Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from mixtune._device import torch_device
 from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, column_names
+from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._gathering import sampled
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 
-#: Fitted attributes that a classifier shares with the regressor of its scores.
-EXPLAINED = frozenset(
+#: Fitted attributes that a classifier takes from the regressor of its scores.
+SHARED_ATTRIBUTES = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
         *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
@@ -47,7 +47,7 @@ EXPLAINED = frozenset(
 
 
 class _Focal(NamedTuple):
-    """Focal rows as they were read; rows that weigh nothing are not known, and may have any label."""
+    """Validated focal rows; ``known`` marks those of positive weight, the others may have any label."""
 
     inputs: Any
     y: np.ndarray[Any, Any]
@@ -56,14 +56,14 @@ class _Focal(NamedTuple):
 
     @property
     def known_labels(self) -> np.ndarray[Any, Any]:
-        """Labels of the rows that count."""
+        """Labels of the rows of positive weight."""
         return self.y[self.known]
 
 
 class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers: a regressor on targets +1 (this class) and -1 (another), then calibration.
 
-    Subclasses say which regressor in :meth:`_make_regressor`.
+    Subclasses choose the regressor in :meth:`_make_regressor`.
     """
 
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
@@ -81,12 +81,12 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     classes_: np.ndarray[Any, Any]
     regressor_: LinearTransferRegressor
     sharpness_: float
-    #: Numbers of the classes of the focal rows, from which calibration starts again when rows are added.
+    #: Indices of the focal rows' classes, kept because calibration needs all of them when rows are added.
     _places: np.ndarray[Any, Any]
 
     @abstractmethod
     def _make_regressor(self) -> LinearTransferRegressor:
-        """The unfitted regressor that does the work."""
+        """The unfitted regressor of the scores."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
         """Fit to focal rows and sources.
@@ -94,7 +94,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and labels (n,)
-            The focal rows. Classes may also occur in sources only.
+            The focal rows. A class may occur in sources only.
         sample_weight : array-like (n,), optional
         sources : Sources, mapping or Domains, optional
             As for :meth:`RegretOptimalRegressor.fit`, with labels as targets.
@@ -104,17 +104,17 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def partial_fit(
         self, X: Any = None, y: Any = None, classes: Any = None, sample_weight: Any = None, *, sources: Any = None
     ) -> Self:
-        """Add focal rows, rows of known sources, or new sources, and calibrate anew.
+        """Add focal rows, rows of known sources, or new sources, and calibrate again.
 
-        How the scores change is said by ``partial_fit`` of the regressor. Called first, this is ``fit``.
+        The scores are updated by ``partial_fit`` of the regressor. On an unfitted estimator this is ``fit``.
 
         Parameters
         ----------
         X, y, sample_weight
             Further focal rows, or None.
         classes : array-like, optional
-            In the first call, all classes that will ever come, if the first rows do not have them all. Later calls may
-            repeat it; rows of a class that was not there then are refused.
+            In the first call, all classes that will ever occur, if the first rows do not contain them all. Later calls
+            may repeat it; rows of any other class raise an error.
         sources
             As for ``fit``; rows of a known name are added to that source.
 
@@ -128,8 +128,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
             return self._fit(X, y, sample_weight, sources, classes)
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
-        if (X is None) != (y is None):
-            raise ParameterError("pass X and y together, or neither to add sources only")
+        check_both(X, y)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
         focal = None if X is None else self._read_focal(X, y, sample_weight, reset=False)
@@ -145,7 +144,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return self
 
     def forget(self, name: str) -> Self:
-        """Remove a source exactly, as the regressor of the scores does; the classes stay."""
+        """Remove a source exactly, as the regressor of the scores does; ``classes_`` does not change."""
         check_is_fitted(self, "regressor_")
         regressor: Any = self.regressor_
         regressor.forget(name)
@@ -213,8 +212,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return write_bytes(path, head)
 
     def __getattr__(self, name: str) -> Any:
-        # What the scores' regressor says of domains and alternatives holds for the classifier.
-        if name in EXPLAINED and "regressor_" in self.__dict__:
+        # Weights, comparisons and the like are those of the regressor of the scores.
+        if name in SHARED_ATTRIBUTES and "regressor_" in self.__dict__:
             return getattr(self.regressor_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -229,7 +228,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return self.regressor_.intercept_
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
-        torch_device(self.device)  # before a stream is read
+        torch_device(self.device)  # raise for a missing device before a stream is read
         focal = self._read_focal(X, y, sample_weight, reset=True)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
@@ -255,7 +254,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         check_classification_targets(y)
         weight = check_weight(sample_weight, len(rows), "")
         known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
-        # The frame itself, where there is one, so that the regressor knows the names of the columns.
+        # A frame is passed on as it is, so that the regressor knows the names of the columns.
         return _Focal(rows if column_names(self) is None else X, y, weight, known)
 
     def _focal_signs(self, focal: _Focal) -> Floats:
@@ -264,7 +263,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return signs_of(places, len(self.classes_))
 
     def _encoded(self, given: Sources | None, labels: dict[str, np.ndarray[Any, Any]]) -> Sources | None:
-        """The sources with signs as targets."""
+        """The sources with signs as targets in place of labels."""
         if given is None:
             return None
         count = len(self.classes_)
@@ -310,7 +309,7 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
 @savable
 class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
-    """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on signed one-hot targets.
+    """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes
     ----------
@@ -335,7 +334,7 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
 
 
 def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
-    """Targets +1 (this class) and -1 (another) of classes by number: (n,) of the second of two, else (n, K).
+    """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
 
     Examples
     --------
@@ -347,7 +346,7 @@ def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
 
 
 def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-    """The classes that a first ``partial_fit`` declares, sorted, once the labels are known to be among them."""
+    """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
     declared = np.asarray(classes)
     if declared.ndim != 1 or len(declared) == 0:
         raise ParameterError("classes must list every class that will ever come, such as ['no', 'yes']")
@@ -358,7 +357,7 @@ def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np
 
 
 def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, Any]]) -> None:
-    """Refuse labels that are none of the classes: the scores of a fit have no place for them."""
+    """Raise for labels that are none of the classes: a fitted model has no score for them."""
     found = classes_of([classes, *labels])
     if len(new := found[~np.isin(found, classes)]):
         shown = ", ".join(repr(label) for label in new[:5].tolist())
@@ -369,7 +368,7 @@ def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, 
 
 
 def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
-    """The labels of every source, one per row."""
+    """The labels of each source, one per row."""
     if given is None:
         return {}
     if given.moments:
@@ -389,7 +388,7 @@ def _labels_of(name: str, source: Source) -> np.ndarray[Any, Any]:
 
 
 def plain_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Labels that are whole numbers by value as whole numbers by type: 0.0 and 1.0 are common."""
+    """Labels as integers if all are whole numbers, such as 0.0 and 1.0; other labels unchanged."""
     whole = classes.dtype.kind == "b" or (classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)))
     return classes.astype(np.int64) if whole else classes
 
@@ -413,10 +412,10 @@ BOUNDS = (-5.0, 5.0)
 
 
 def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
-    """The a > 0 at which ``softmax(a * scores)`` has the least log loss, and 1 where scores are not known.
+    """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if scores are not finite.
 
-    Labels are smoothed by one row's worth spread over all classes, as Platt did, so that classes that the scores
-    separate perfectly do not ask for certainty.
+    Labels are smoothed as in Platt scaling, by the weight of one row spread over all classes, so that classes which
+    the scores separate perfectly do not lead to certain predictions.
 
     Parameters
     ----------

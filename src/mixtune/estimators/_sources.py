@@ -1,9 +1,7 @@
-"""Sources: the other datasets, in a form that scikit-learn hands through untouched.
+"""Sources: the other datasets, in a container that scikit-learn passes on unchanged.
 
-Cross-validation and grid search slice every fit argument that has a length equal to the number of focal rows. A dict or
-list of as many sources as there are rows would be cut up in silence, so :class:`Sources` has neither a length nor
-items. This is where data enter the estimators; next they are read as numbers and become features, or, where they are
-too many to hold (:mod:`mixtune.estimators._streamed`), sums of features.
+Cross-validation and grid search slice every fit argument whose length equals the number of focal rows. A dict or list
+of as many sources as there are rows would be sliced without warning, so :class:`Sources` has no length.
 """
 
 from __future__ import annotations
@@ -25,15 +23,15 @@ from mixtune.moments import Moments
 
 __all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_stream", "split_table"]
 
-#: Beyond this many, a domain column is almost surely an identifier of rows.
+#: A domain column with more values than this is almost certainly an identifier of rows.
 MOST_SOURCES = 100_000
-#: Mapped arrays of more bytes than this in all are streamed instead of copied. Small ones, which joblib makes of
-#: arguments as it hands them to its workers, are read like any others.
+#: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
+#: creates when it passes arguments to its workers, are read like any other array.
 MAPPED_BYTES = 2**26
 
 
 class Source(NamedTuple):
-    """One source as it was given; ``columns`` names the columns of ``X`` where ``X`` itself does not."""
+    """One source as the user passed it; ``columns`` names the columns of ``X`` if ``X`` has no names itself."""
 
     X: Any
     y: Any
@@ -81,7 +79,7 @@ class Sources:
 
     @classmethod
     def from_stream(cls, stream: StreamedSources) -> Sources:
-        """Sources that are streamed; which there are is known when they are read.
+        """Sources that are streamed; their names are known once they are read.
 
         Examples
         --------
@@ -163,7 +161,7 @@ def split_table(
     (array([1., 3.]), Sources('b'))
     """
     labels = as_table(table, "the table")
-    if domain in labels.column_names:  # before a million domains are cut out
+    if domain in labels.column_names:  # raise before a million domains are built
         _check_number(len(labels.column(domain).unique()) - 1)
     domains = Domains.from_table(table, target=target, domain=domain, focal=focal, columns=columns)
     here = domains.focal_domain
@@ -171,9 +169,9 @@ def split_table(
 
 
 def split_stream(stream: StreamedSources, focal: str) -> FocalSplit:
-    """Focal rows, held in memory, and sources, of streamed data that hold both, in one pass.
+    """Split a stream into focal rows, which are loaded, and sources, in one pass.
 
-    Rows that estimators may want to look at are drawn in the same pass. The focal rows may be up to 100,000.
+    The sample of each source's rows is drawn in the same pass. There may be up to 100,000 focal rows.
 
     Examples
     --------
@@ -257,7 +255,7 @@ def _as_source(name: str, value: Any) -> Source:
 
 
 def _too_large(rows: dict[str, Source]) -> tuple[dict[str, Source], dict[str, Source]]:
-    """Sources that are not to be held in memory: Dask arrays, and mapped arrays where they are large together."""
+    """Sources to be streamed: Dask arrays, and memory-mapped arrays that are large in total."""
     collections = {name: each for name, each in rows.items() if is_collection(each.X) or is_collection(each.y)}
     mapped = {name: each for name, each in rows.items() if isinstance(each.X, np.memmap)}
     size = sum(each.X.nbytes for each in mapped.values())

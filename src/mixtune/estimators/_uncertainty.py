@@ -1,4 +1,4 @@
-"""How far predictions may be off: standard deviations and intervals calibrated by leave-one-out."""
+"""Predictive uncertainty: standard deviations and intervals calibrated by leave-one-out."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Uncertainty"]
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """Left-out residuals of the focal rows, and how spread varies over inputs.
+    """Leave-one-out residuals of the focal rows, and how the spread varies with the inputs.
 
     Parameters
     ----------
     make_left_out : callable
-        Gives the :class:`LeaveOneOut`; called when first needed.
+        Returns the :class:`LeaveOneOut`; called on first use.
     make_posterior : callable
-        Gives the :class:`Posterior`, or None for the same spread everywhere.
+        Returns the :class:`Posterior`, or None for the same spread everywhere.
     """
 
     make_left_out: Callable[[], LeaveOneOut]
@@ -35,7 +35,7 @@ class Uncertainty:
 
     @classmethod
     def known(cls, left_out: LeaveOneOut, posterior: Posterior | None) -> Uncertainty:
-        """What was computed already, as in a model that comes from a file."""
+        """From values that are known already, as in a model loaded from a file."""
         return cls(partial(_same, left_out), partial(_same, posterior))
 
     @cached_property
@@ -45,23 +45,23 @@ class Uncertainty:
 
     @cached_property
     def posterior(self) -> Posterior | None:
-        """Spread for any row."""
+        """The spread for any row."""
         return self.make_posterior()
 
     def std(self, U: Floats) -> Floats:
-        """Predictive standard deviation (n, D): left-out residuals divided by it have unit mean square."""
+        """Predictive standard deviation (n, D), scaled so that leave-one-out residuals have unit mean square."""
         self._check()
         return np.sqrt(self._spread(U)[:, None] * self.left_out.noise)
 
     def half_width(self, U: Floats, coverage: float) -> Floats:
-        """Half the width (n, D) of conformal intervals: a quantile of left-out residuals, scaled by the spread."""
+        """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread."""
         coverage = check_positive("coverage", coverage)
         if coverage >= 1:
             raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
         self._check()
         scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
         count = float(np.sum(self.left_out.copies))
-        # The product is rounded down a little, so that 0.9 * 10 = 9.000000000000002 stays 9.
+        # Subtract a little, so that 0.9 * 10 = 9.000000000000002 is still rank 9.
         rank = math.ceil((count + 1) * coverage - 1e-9)
         if rank > count:
             needed = math.ceil(coverage / (1 - coverage) - 1e-9)

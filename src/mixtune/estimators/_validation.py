@@ -1,4 +1,4 @@
-"""What scikit-learn's checks would refuse without naming the column, or let through: frames and targets as given."""
+"""Validation of what users pass, where scikit-learn's own checks would not name the column or would let it through."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["check_frame", "check_new", "check_targets", "within_bounds"]
 
 
 def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
-    """``X``, in memory; refuse a frame whose column names occur twice, or with text or dates, naming the columns.
+    """Return ``X`` in memory; raise for repeated column names and for columns of text or dates.
 
     A Dask collection may have up to ``most`` rows.
 
@@ -43,14 +43,14 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
 
 
 def check_new(model: BaseEstimator, X: Any) -> np.ndarray[Any, Any]:
-    """Rows for a fitted model to predict, of any number, with the columns it was fitted to."""
+    """Validated rows to predict; they must have the columns that the model was fitted to."""
     with within_bounds("X"):
         return validate_data(model, check_frame(X, most=sys.maxsize), reset=False, dtype=np.float64)
 
 
 @contextmanager
 def within_bounds(where: str) -> Iterator[None]:
-    """Say of whole numbers beyond float64 what they are."""
+    """Turn the OverflowError of integers beyond float64 into a clear error."""
     try:
         yield
     except OverflowError as error:
@@ -58,7 +58,7 @@ def within_bounds(where: str) -> Iterator[None]:
 
 
 def check_targets(y: Any) -> None:
-    """Refuse text and dates as numbers to be predicted: dates would pass for days or nanoseconds.
+    """Raise for targets of text or dates; NumPy would read dates as numbers of days or nanoseconds.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def check_targets(y: Any) -> None:
 
 
 def _check_numbers(value: Any, where: str) -> None:
-    """Say what is wrong with a frame, column or array that cannot be numbers; all else is left to scikit-learn."""
+    """Raise for a frame, column or array that does not hold numbers; scikit-learn checks everything else."""
     if isinstance(value, list | tuple | pa.Array | pa.ChunkedArray):
         try:
             value = np.asarray(value)
@@ -88,7 +88,7 @@ def _check_numbers(value: Any, where: str) -> None:
 
 
 def _may_hold_others(value: Any) -> bool:
-    """Whether anything but numbers may be there: text, dates, objects of a frame."""
+    """Whether a value may hold anything but numbers: text, dates, objects of a frame."""
     many: Any = getattr(value, "dtypes", None)
     types = list(many) if hasattr(many, "__iter__") else [getattr(value, "dtype", None)]
     if is_table(value):
@@ -97,13 +97,13 @@ def _may_hold_others(value: Any) -> bool:
 
 
 def _is_number(dtype: Any) -> bool:
-    """Whether a type of NumPy, pandas or polars holds numbers only."""
+    """Whether a dtype of NumPy, pandas or polars is numeric."""
     kind = getattr(dtype, "kind", None)
     return kind in "biuf" if kind is not None else bool(getattr(dtype, "is_numeric", bool)())
 
 
 def _turns_into_numbers(value: Any) -> bool:
-    """Whether objects turn into finite numbers after all, as True and 10**30 do; dates do not count."""
+    """Whether objects convert to finite numbers, as True and 10**30 do; dates do not count."""
     try:
         array = np.asarray(value)
         return array.dtype.kind not in "Mm" and bool(np.all(np.isfinite(array.astype(np.float64))))

@@ -1,4 +1,4 @@
-"""The ``weights`` setting: from a word, a rule or a mapping to weights of the domains at hand."""
+"""The ``weights`` parameter: from a name, a rule or a mapping to weights of the domains."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEMPERATURE = 10.0
 
 
 def needs_rows(weights: Any) -> bool:
-    """Whether the rule compares rows, so that moments alone do not do."""
+    """Whether the rule compares rows, so that moments are not enough."""
     if isinstance(weights, WeightRule):
         return "domains" in weights.needs
     return isinstance(weights, str) and weights == "wasserstein"
@@ -46,10 +46,10 @@ def rule_of(
     names: Sequence[str],
     gone: frozenset[str] = frozenset(),
 ) -> WeightRule:
-    """The rule that the ``weights`` setting means.
+    """The weight rule for a value of the ``weights`` parameter.
 
-    ``default_sharing()`` is asked where ``sharing`` is None; ``gone`` are sources that were forgotten, whose given
-    weights are shared out among the others.
+    ``default_sharing()`` is called if ``sharing`` is None. ``gone`` are sources that were forgotten; the weights given
+    to the others are then divided by their sum.
     """
     if sharing is not None:
         sharing = check_nonnegative("sharing", sharing)
@@ -82,7 +82,7 @@ def weigh(
     """Weights by ``rule`` from augmented moments and heads (their intercepts last); index 0 is focal."""
     focal = moments[0]
     total = float(focal.rows[0][:, -1] @ focal.rows[0][:, -1]) if focal.rows is not None else float(focal.gram[-1, -1])
-    # Rules divide by the number of rows where sample weights ask for their sum.
+    # Rules divide by the number of rows; with sample weights the divisor is their sum.
     repeat = total / focal.count
     if isinstance(rule, PredictiveWeights):
         rule = dataclasses.replace(rule, sharing=rule.sharing * repeat)
@@ -93,10 +93,10 @@ def weigh(
 
 
 def domains_of(prepared: Prepared, *, standardise: bool) -> tuple[Domains, Any]:
-    """The rows for rules that compare them, and the feature map to go with these rows.
+    """The rows for rules that compare them, and the feature map that fits these rows.
 
-    Inputs are standardised like features are, and targets divided by their standard deviation, so that no unit
-    decides a distance. Every row of positive sample weight counts once.
+    Inputs are standardised and targets divided by their standard deviation, so that distances do not depend on units.
+    Every row of positive sample weight counts once.
     """
     scaling = pooled_scaling(prepared.inputs, standardise=standardise, center=True)
     targets = [rows.targets for rows in prepared.inputs]
@@ -111,7 +111,7 @@ def domains_of(prepared: Prepared, *, standardise: bool) -> tuple[Domains, Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Scaled:
-    """The feature map between standardised inputs and standardised features."""
+    """The feature map from standardised inputs to standardised features."""
 
     prepared: Prepared
     inputs: Scaling
