@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import json
 
-import mutation
 import pytest
+
+import mutation
 
 
 @pytest.mark.parametrize("room", json.loads(mutation.STORED.read_text()))
@@ -18,12 +19,12 @@ def test_mutants_differ_in_one_place(tmp_path, monkeypatch):
     monkeypatch.setattr(mutation, "ROOT", tmp_path)
     path = tmp_path / "one.py"
     path.write_text(
-        'def f(x: Literal[1] = 2):\n'
+        "def f(x: Literal[1] = 2):\n"
         '    """Add 1."""\n'
-        '    if not x and x <= 3 < 4:  # ä\n'
+        "    if not x and x <= 3 < 4:  # ä\n"
         '        raise ValueError("ü" * 2)\n'
         '    y = f"{x + 1}"; x += 1  # no mutant: for this test\n'
-        '    return -x**2, True\n'
+        "    return -x**2, True\n"
     )
     found = [f"{mutant.before} -> {mutant.after}" for mutant in mutation.mutants_of("regret", path)]
     assert sorted(found) == sorted(

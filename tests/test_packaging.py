@@ -51,7 +51,8 @@ def test_wheel_holds_the_package_and_nothing_else(built):
 
 def test_source_distribution_can_be_tested_and_cited(built):
     (archive,) = built.glob("*.tar.gz")
-    held = {name.partition("/")[2] for name in tarfile.open(archive).getnames()}
+    with tarfile.open(archive) as opened:
+        held = {name.partition("/")[2] for name in opened.getnames()}
     files = ("README.md", "CITATION.cff", "SECURITY.md", "conftest.py", "Makefile", "tests/test_packaging.py")
     assert {*files, "docs/index.md", "benchmarks/__main__.py", "src/mixtune/__init__.py"} <= held
 
@@ -69,7 +70,7 @@ def test_wheel_works_in_a_clean_environment(built, tmp_path):
         return done.stdout.strip()
 
     run(sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index", str(wheel))
-    # The dependencies come from this environment. Its own .pth files, such as that of an editable mixtune, do not count.
+    # Dependencies come from this environment; .pth files in it, such as that of an editable mixtune, have no effect.
     where = Path(run(str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"))
     (where / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n{sysconfig.get_paths()['platlib']}\n")
     assert run(str(python), "-m", "mixtune", "--version") == f"mixtune {mixtune.__version__}"
