@@ -51,8 +51,12 @@ python3.12: ; $(call suite,python3.12,3.12,$(UV_EXTRAS))
 python3.13: ; $(call suite,python3.13,3.13,$(UV_EXTRAS))
 uv core lowest python3.12 python3.13: $(UV)
 
+# pyenv keeps interpreters where uv does not look.
+PYENV_ROOT ?= $(HOME)/.pyenv
+interpreter = $(or $(lastword $(wildcard $(PYENV_ROOT)/versions/$(1).*/bin/python)),$(1))
+
 define suite
-	$(UV) venv --quiet --clear --python $(2) $(ENVS)/$(1) || \
+	$(UV) venv --quiet --clear --python $(call interpreter,$(2)) $(ENVS)/$(1) || \
 	  { echo "make $(1) needs Python $(2), which uv neither found nor could fetch; install it" >&2; exit 1; }
 	$(UV) pip install --quiet --python $(ENVS)/$(1)/bin/python $(3)
 	$(ENVS)/$(1)/bin/python -m pytest -p no:cacheprovider $(TESTS)
