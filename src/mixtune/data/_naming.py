@@ -37,7 +37,7 @@ def arrange(X: Array, columns: Sequence[str], wanted: Sequence[str], whose: str)
 
     Examples
     --------
-    >>> np.asarray(arrange(np.array([[1.0, 2.0]]), ["size", "age"], ["age", "size"], "the scaler"))
+    >>> arrange(np.array([[1.0, 2.0]]), ["size", "age"], ["age", "size"], "the scaler").to_numpy()
     array([[2., 1.]])
     >>> arrange(np.array([[1.0, 2.0]]), ["size", "age"], ["rooms"], "the scaler")
     Traceback (most recent call last):
