@@ -17,7 +17,7 @@ from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
 from mixtune.cli._words import for_terminal, safe
-from mixtune.errors import MixtuneError, ParameterError
+from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
 
@@ -40,7 +40,8 @@ app.command()(reproduce)
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
 def bench(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Say where this command went; kept for one release."""
-    raise ParameterError('"mixtune bench" is now "python -m benchmarks", in a checkout of the repository')
+    typer.echo('Error: "mixtune bench" is now "python -m benchmarks", in a checkout of the repository', err=True)
+    raise typer.Exit(2)
 
 
 def _print_version(wanted: bool) -> None:
