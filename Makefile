@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types docs bench format clean
+.PHONY: demo test lint types docs bench format clean coverage mutants architecture uv core lowest python3.12 python3.13 audit
 
 demo: $(VENV)/.installed
 	$(BIN)/mixtune demo
@@ -25,6 +25,52 @@ docs: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks
 
+coverage: $(VENV)/.installed-dev
+	$(BIN)/python -m coverage run -m pytest $(TESTS)
+	$(BIN)/python -m coverage report
+
+# Small mistakes made on purpose, one at a time: do the tests notice? `make mutants MUTANTS=regret` for one room, or
+# `make mutants MUTANTS='--sample 1000'`; a run that was stopped continues.
+MUTANTS ?= --sample 100
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutation.py $(MUTANTS)
+
+architecture: $(VENV)/.installed-dev
+	$(BIN)/python -m docs.architecture
+
+# The suite in environments made by uv (in ENVS), or a part of it: make lowest TESTS=tests/data. PyTorch is left out,
+# because its default build brings gigabytes along, and what needs it is skipped.
+ENVS ?= .envs
+UV := $(BIN)/uv
+UV_EXTRAS := -e '.[test,data,report,quantlib,onnx,dask]' 'polars>=1.3'
+
+uv: ; $(call suite,uv,3.11,$(UV_EXTRAS))
+core: ; $(call suite,core,3.11,-e '.[test]')
+lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS))
+python3.12: ; $(call suite,python3.12,3.12,$(UV_EXTRAS))
+python3.13: ; $(call suite,python3.13,3.13,$(UV_EXTRAS))
+uv core lowest python3.12 python3.13: $(UV)
+
+# pyenv keeps interpreters where uv does not look.
+PYENV_ROOT ?= $(HOME)/.pyenv
+interpreter = $(or $(lastword $(wildcard $(PYENV_ROOT)/versions/$(1).*/bin/python)),$(1))
+
+define suite
+	$(UV) venv --quiet --clear --python $(call interpreter,$(2)) $(ENVS)/$(1) || \
+	  { echo "make $(1) needs Python $(2), which uv neither found nor could fetch; install it" >&2; exit 1; }
+	$(UV) pip install --quiet --python $(ENVS)/$(1)/bin/python $(3)
+	$(ENVS)/$(1)/bin/python -m pytest -p no:cacheprovider $(TESTS)
+endef
+
+$(UV): | $(VENV)/bin/python
+	$(PIP) install --quiet uv
+
+# Known weaknesses of the packages that an installation brings along; needs the network.
+audit: $(UV)
+	$(UV) venv --quiet --clear $(ENVS)/audit
+	$(UV) pip install --quiet --python $(ENVS)/audit/bin/python . pip-audit
+	$(ENVS)/audit/bin/pip-audit --local --skip-editable
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -43,4 +89,4 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ENVS) .mutants site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,8 @@
-"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE]
+"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE], or python -m benchmarks transfer [OPTION ...]
 
 Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
-cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed.
+cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer` is a
+command of its own: it compares methods on real data (see its --help).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import importlib
 import inspect
 import pkgutil
+import sys
 import time
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import benchmarks
 from benchmarks.results import check_machine, keep, machine
 from benchmarks.timing import Claim
 
-HELPERS = ("__main__", "timing", "results")
+HELPERS = ("__main__", "timing", "results", "transfer")
 
 
 def names() -> list[str]:
@@ -39,6 +41,10 @@ def run(name: str, *, full: bool) -> list:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["transfer"]:
+        from benchmarks.transfer.command import main as transfer
+
+        transfer(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
     parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")

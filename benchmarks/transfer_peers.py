@@ -1,10 +1,10 @@
 """Claim: on the rows of the Ridge comparison a regret-optimal fit is at least 5 times faster than the nearest peers.
 
-100,000 rows, 1000 features, 10 domains, of which the first is focal. The peers are those of `mixtune bench transfer`,
-with the settings given there, so they choose their penalties from the data; our fit of the claim does not. The times
-with both sides tuned, and with both at fixed parameters (where a peer has one or two ridges to fit and nothing to
-choose), are given beside it without a limit. Only what is installed is measured: skada and ADAPT want environments of
-their own (see the page).
+100,000 rows, 1000 features, 10 domains, of which the first is focal. The peers are those of `python -m benchmarks
+transfer`, with the settings given there, so they choose their penalties from the data; our fit of the claim does not.
+The times with both sides tuned, and with both at fixed parameters (where a peer has one or two ridges to fit and
+nothing to choose), are given beside it without a limit. Only what is installed is measured: skada and ADAPT want
+environments of their own (see the page).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 
 from benchmarks.pooled_ridge import DOMAINS, FEATURES, ROWS, draw
 from benchmarks.timing import Claim, Figure
-from mixtune.bench import Case, known_methods
+from benchmarks.transfer import Case, known_methods
 from mixtune.data import Domain
 from mixtune.estimators import RegretOptimalRegressor
 

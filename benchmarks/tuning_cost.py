@@ -15,8 +15,8 @@ from unittest import mock
 import numpy as np
 
 from benchmarks.timing import Claim, best_of
+from benchmarks.transfer import cases, named_problem
 from mixtune import RegretOptimalRegressor, RegretOptimalRegressorCV
-from mixtune.bench import cases, named_problem
 from mixtune.selection import _pooled
 
 #: As many effective ridges along a path as make 500 candidates of the wide case.

@@ -1,4 +1,4 @@
-"""Put the results of `mixtune bench transfer --out cases.csv` on the page: python docs/comparison.py [cases.csv ...]
+"""Put results of `python -m benchmarks transfer --out cases.csv` on the page: python -m docs.comparison [cases.csv ...]
 
 Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->`. Given files are first kept, without what the page
 does not need, in docs/results/transfer.csv: there they replace what the same methods gave before, and the rest stays.
@@ -14,7 +14,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from mixtune.bench import OURS, YARDSTICK, Result, Summary, known_methods, summarise
+from benchmarks.transfer import OURS, YARDSTICK, Result, Summary, known_methods, summarise
 
 PAGE = Path(__file__).with_name("comparison.md")
 RESULTS = Path(__file__).parent / "results" / "transfer.csv"

@@ -1,4 +1,4 @@
-"""Draw the pictures of the pages: python docs/pictures.py [NAME ...]
+"""Draw the pictures of the pages: python -m docs.pictures [NAME ...]
 
 Writes docs/images/NAME.svg, all of them by default (a few minutes; the gain by rows takes most). Colours are such that
 the pictures can be read on light and on dark pages.
@@ -13,9 +13,9 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from benchmarks.transfer import methods_named, problem_from_domains, run, summarise
 from matplotlib.figure import Figure
 
-from mixtune.bench import methods_named, problem_from_domains, run, summarise
 from mixtune.data import Domains, load_ames, load_exam
 from mixtune.estimators import RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.weights import WassersteinWeights

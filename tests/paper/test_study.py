@@ -199,6 +199,7 @@ def test_a_study_that_is_stopped_continues_where_it_was(tmp_path, whole, kind):
     )
     try:
         wait_until(lambda: runs_in(folder) >= 3 or process.poll() is not None, "no run was finished")
+        assert process.poll() is None, process.communicate()[1]
         workers = children_of(process.pid)
         if kind == "SIGKILL":
             process.kill()  # the parent alone: workers must notice by themselves

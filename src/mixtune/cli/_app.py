@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from mixtune._version import __version__
-from mixtune.cli._bench import bench_app
 from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
 from mixtune.cli._fit import fit
@@ -36,7 +35,13 @@ app.command()(compare)
 app.command()(demo)
 app.command("price")(price_command)
 app.command()(reproduce)
-app.add_typer(bench_app, name="bench")
+
+
+@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def bench(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Say where this command went; kept for one release."""
+    typer.echo('Error: "mixtune bench" is now "python -m benchmarks", in a checkout of the repository', err=True)
+    raise typer.Exit(2)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mixtune.bench._compare import FOCAL_ONLY, MINE, Compared, compare_nested, rivals
 from mixtune.cli import _reading as reading
 from mixtune.cli._model import new_model, random_features
 from mixtune.cli._outputs import check_outputs, print_json
@@ -17,6 +16,7 @@ from mixtune.cli._show import comparison_table, output, progress_bar, show_lines
 from mixtune.cli._words import safe
 from mixtune.data import TrainingTables
 from mixtune.errors import DataError
+from mixtune.estimators import FOCAL_ONLY, MINE, Compared, compare_nested, rivals
 from mixtune.report.files import write_csv
 
 __all__ = ["compare"]

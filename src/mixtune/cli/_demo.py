@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mixtune.bench._compare import Compared, compare_held_out, rivals
 from mixtune.cli import _reading as reading
 from mixtune.cli._facts import judged, model_facts
 from mixtune.cli._model import new_model
@@ -20,6 +19,7 @@ from mixtune.cli._words import safe
 from mixtune.data import Domain, Domains
 from mixtune.data.real import load_exam
 from mixtune.errors import ParameterError
+from mixtune.estimators import Compared, compare_held_out, rivals
 
 __all__ = ["demo"]
 

@@ -1,6 +1,14 @@
 """scikit-learn estimators: check, call, store; the paper's baselines on the same surface."""
 
 from mixtune.estimators._baselines import JointRegressor, JointSubsetRegressor, LocalRegressor, MeanOfLocalsRegressor
+from mixtune.estimators._baselines_comparison import (
+    FOCAL_ONLY,
+    MINE,
+    Compared,
+    compare_held_out,
+    compare_nested,
+    rivals,
+)
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import RegretOptimalRegressorCV
@@ -11,7 +19,10 @@ from mixtune.estimators._sources import FocalSplit, Sources, split_sample_domain
 from mixtune.estimators._streamed import StreamedSources
 
 __all__ = [
+    "FOCAL_ONLY",
+    "MINE",
     "Candidate",
+    "Compared",
     "FocalSplit",
     "JointRegressor",
     "JointSubsetRegressor",
@@ -26,8 +37,11 @@ __all__ = [
     "SavedInfo",
     "Sources",
     "StreamedSources",
+    "compare_held_out",
+    "compare_nested",
     "load",
     "read_info",
+    "rivals",
     "savable",
     "split_sample_domain",
     "split_stream",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.transfer import Problem, cases, named_problem, problem_from_domains
 
-from mixtune.bench import Problem, cases, named_problem, problem_from_domains
 from mixtune.data import Domains, make_domains
 from mixtune.errors import DataError, ParameterError
 

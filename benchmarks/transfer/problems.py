@@ -1,9 +1,9 @@
-"""From domains to cases: which one is focal, which rows train and test, which sources lie.
+"""From domains to cases: which one is focal, which rows train and test, which sources mislead; the named problems.
 
 The draws of a case come from one generator, ``default_rng(1000 * seed + index)``, where the index is that of the focal
-domain among those that play it. In this order: a permutation of the focal rows; where sources are capped, a permutation
-of each source's rows, in order; and for the variant "flip", which half of the sources (rounded down) has its target
-reflected about its mean. So a case can be made again by anyone, without the others.
+domain among those that take this role. In this order: a permutation of the focal rows; where sources are capped, a
+permutation of each source's rows, in order; and for the variant "flip", which half of the sources (rounded down) has
+its target reflected about its mean. So any case can be made again on its own.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mixtune._array import Floats
 from mixtune.data import Domain, Domains
+from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["VARIANTS", "Case", "Problem", "cases", "problem_from_domains"]
-
+PROBLEMS = ("exam", "ames", "vader")
 VARIANTS = ("clean", "flip")
-#: Rows of the focal domain that are left for testing, at the least, for a domain to be chosen as focal.
+#: A domain is chosen as focal by default only if so many of its rows are left for testing.
 LEAST_TEST = 40
 
 
@@ -37,7 +37,7 @@ class Problem:
     n_train
         Training rows of the focal domain.
     focal
-        Names of the domains that play the focal one, in order.
+        Names of the domains that take the focal role, in order.
     n_test
         Test rows of the focal domain, at most.
     source_rows
@@ -98,7 +98,7 @@ class Case:
     flipped: tuple[str, ...]
 
     @property
-    def mapping(self) -> dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def mapping(self) -> dict[str, tuple[Floats, Floats]]:
         """The sources as ``{name: (X, y)}``."""
         return {source.name: (source.X, source.y) for source in self.sources}
 
@@ -112,7 +112,7 @@ def problem_from_domains(
     most_focal: int = 10,
     source_rows: int | None = None,
 ) -> Problem:
-    """Make a problem of any domains, to run the same defaults on data of your own.
+    """Make a problem of any domains, to run the same comparison on data of your own.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def problem_from_domains(
     n_train
         Training rows of the focal domain.
     focal
-        Names of the domains that play the focal one; by default the largest, in their order, as far as they leave
+        Names of the domains that take the focal role; by default the largest, in their order, as far as they leave
         40 rows for testing.
     most_focal
         How many of them there are by default, at most.
@@ -197,10 +197,10 @@ def _case(problem: Problem, variant: str, seed: int, index: int) -> Case:
             sources[name] = (X, 2 * y.mean() - y)
     pooled = np.vstack([*(X for X, _ in sources.values()), focal.X[train]])
     shift, scale = pooled.mean(axis=0), pooled.std(axis=0)
-    # A constant column stays constant, at zero; judged against rounding, not against zero.
+    # A constant column becomes zero. Its standard deviation may be rounding error instead of exactly 0.
     scale[scale <= 1e-12 * np.abs(shift)] = 1.0
 
-    def domain(name: str, X: NDArray[np.float64], y: NDArray[np.float64]) -> Domain:
+    def domain(name: str, X: Floats, y: Floats) -> Domain:
         return Domain(name, (X - shift) / scale, y, focal.columns)
 
     return Case(
@@ -215,10 +215,40 @@ def _case(problem: Problem, variant: str, seed: int, index: int) -> Case:
     )
 
 
-def _capped(
-    source: Domain, rows: int | None, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _capped(source: Domain, rows: int | None, rng: np.random.Generator) -> tuple[Floats, Floats]:
     if rows is None:
         return source.X, source.y
     kept = rng.permutation(source.n_rows)[:rows]
     return source.X[kept], source.y[kept]
+
+
+def named_problem(name: str, *, cache: str | None = None, progress: bool = False) -> Problem:
+    """Load one of the three problems with natural domains that the pages quote figures for.
+
+    Parameters
+    ----------
+    name
+        "exam": 20 pupils of each of the 9 schools with 88 or more; "ames": 20 sales in each of the 10 neighbourhoods
+        with 125 or more; "vader": 50 texts of each of four sources, behind a frozen sentence encoder, with 1,000 of
+        each other source.
+    cache, progress
+        Of :func:`mixtune.data.real.load_sentiment`, for "vader".
+
+    Raises
+    ------
+    MissingExtraError
+        If the package that holds the data is not installed.
+
+    Examples
+    --------
+    >>> problem = named_problem("exam")
+    >>> problem.n_train, problem.focal
+    (20, ('7', '8', '14', '15', '16', '17', '18', '22', '49'))
+    """
+    if name == "vader":
+        texts = load_sentiment(cache=cache, progress=progress)
+        return Problem(name, texts, 50, texts.names, source_rows=1000)
+    if name not in PROBLEMS:
+        raise ParameterError(f"problem={name!r} is unknown; choose from {', '.join(PROBLEMS)}")
+    domains, least_rows = (load_exam(), 88) if name == "exam" else (load_ames(), 125)
+    return Problem(name, domains, 20, tuple(domain.name for domain in domains if domain.n_rows >= least_rows))

@@ -1,12 +1,13 @@
-"""What a method is, ours, and the peers that scikit-learn alone can express.
+"""What a method is, mixtune itself, the alternatives that scikit-learn can express, and which methods can run here.
 
 A method turns a case into something with ``predict``; it sees the training rows and the sources, never the test rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,23 +16,22 @@ from scipy.optimize import nnls
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
-from mixtune.bench._problem import Case
+from benchmarks.transfer.problems import Case
+from mixtune._array import Floats
+from mixtune.errors import ParameterError
 from mixtune.estimators import RegretOptimalRegressorCV
 
-__all__ = ["ALPHAS", "BUILT_IN", "OURS", "YARDSTICK", "Method", "Model", "stack"]
-
-Floats = NDArray[np.float64]
-#: How many standard deviations of the focal loss a source may cost and still be kept.
+#: How many standard deviations above the focal loss the loss with a source may lie for the source to be kept.
 DETECTION = 1.0
 ALPHAS = np.logspace(-3, 4, 15)
 OURS, YARDSTICK = "mixtune", "focal"
 
 
 class Model(Protocol):
-    """What fitting gives; one that also has ``predict_interval(X, coverage=...)`` has its coverage measured."""
+    """A fitted method; the coverage of one with ``predict_interval(X, coverage=...)`` is measured too."""
 
     def predict(self, X: Floats, /) -> Any:
-        """Predict a target a row."""
+        """Predict one target for each row."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Method:
     fit
         From a case to a model.
     needs
-        The module that it needs, if it is not always there, or "module:name" for something in it.
+        The optional package that it needs, if any.
     most_columns
-        Cases with more input columns are not for it.
+        The method is not run on cases with more input columns.
 
     Examples
     --------
@@ -69,17 +69,10 @@ class Method:
     needs: str | None = None
     most_columns: int | None = None
 
-
-@dataclass(frozen=True)
-class Sum:
-    """A model plus a correction of it."""
-
-    first: Model
-    second: Model
-
-    def predict(self, X: Floats, /) -> Floats:
-        """Add the two predictions."""
-        return np.asarray(self.first.predict(X)) + np.asarray(self.second.predict(X))
+    @property
+    def is_installed(self) -> bool:
+        """Whether the package that the method needs can be imported."""
+        return self.needs is None or find_spec(self.needs) is not None
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ class Blend:
 
 
 def ridge(X: Floats, y: Floats) -> RidgeCV:
-    """Fit a ridge with its penalty chosen by leave-one-out: the building block of all peers here."""
+    """Fit a ridge regression with its penalty chosen by leave-one-out; all methods here are built from it."""
     return RidgeCV(alphas=ALPHAS).fit(X, y)
 
 
@@ -120,7 +113,7 @@ def _pooled(case: Case) -> Model:
 
 
 def _detected(case: Case) -> Model:
-    """Keep the sources that do no harm in cross-validation, pool them, correct it on the focal rows (glmtrans)."""
+    """Keep the sources that do no harm in cross-validation, pool them, correct the fit on the focal rows (glmtrans)."""
     X, y = case.train.X, case.train.y
     folds = list(KFold(3, shuffle=True, random_state=0).split(X))
 
@@ -135,14 +128,14 @@ def _detected(case: Case) -> Model:
     limit = alone.mean() + DETECTION * max(float(alone.std(ddof=1)), 0.01)
     kept = [source for source in case.sources if losses(source.X, source.y).mean() <= limit]
     pool = ridge(np.vstack([*(source.X for source in kept), X]), np.concatenate([*(source.y for source in kept), y]))
-    return Sum(pool, ridge(X, y - pool.predict(X)))
+    return Blend((pool, ridge(X, y - pool.predict(X))), np.ones(2))
 
 
 def _stacked(case: Case) -> Model:
-    """Blend a ridge of each source and one of the focal rows with weights that are not negative."""
+    """Blend one ridge for each source and one of the focal rows with non-negative weights."""
     X, y = case.train.X, case.train.y
     models = (*(ridge(source.X, source.y) for source in case.sources), ridge(X, y))
-    # The focal ridge has seen the focal rows, so it is judged on folds that it has not seen.
+    # The focal ridge has seen the focal rows, so the weights are fitted to its out-of-fold predictions.
     unseen = cross_val_predict(RidgeCV(alphas=ALPHAS), X, y, cv=KFold(5, shuffle=True, random_state=0))
     weights, _ = nnls(np.column_stack([*(model.predict(X) for model in models[:-1]), unseen]), y)
     return Blend(models, weights)
@@ -155,3 +148,51 @@ BUILT_IN = (
     Method("detected", "source detection, residual ridge", _detected),
     Method("stacked", "non-negative stacking of ridges", _stacked),
 )
+
+
+def known_methods() -> tuple[Method, ...]:
+    """Return all methods, whether the packages that they need are installed or not.
+
+    Examples
+    --------
+    >>> [method.name for method in known_methods()][:3]
+    ['mixtune', 'focal', 'pooled']
+    """
+    from benchmarks.transfer.peers import PEERS  # which builds on this module
+
+    return (*BUILT_IN, *PEERS)
+
+
+def available_methods() -> tuple[Method, ...]:
+    """Return the methods that can run here.
+
+    Examples
+    --------
+    >>> "pooled" in [method.name for method in available_methods()]
+    True
+    """
+    return tuple(method for method in known_methods() if method.is_installed)
+
+
+def methods_named(names: Sequence[str]) -> tuple[Method, ...]:
+    """Return methods by name, in the given order.
+
+    Raises
+    ------
+    ParameterError
+        If a name is unknown, or the package that the method needs is not installed.
+
+    Examples
+    --------
+    >>> [method.title for method in methods_named(["pooled"])]
+    ['pooled ridge']
+    """
+    known = {method.name: method for method in known_methods()}
+    for name in names:
+        if name not in known:
+            raise ParameterError(f"there is no method {name!r}; known: {', '.join(known)}")
+        if not known[name].is_installed:
+            raise ParameterError(
+                f"method {name!r} needs {known[name].needs}, which is not installed; install it or leave it out"
+            )
+    return tuple(known[name] for name in dict.fromkeys(names))

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold, cross_val_predict
 
-from mixtune.bench._compare import Compared, _Record, _summary, compare_held_out, compare_nested, rivals
 from mixtune.data import Domain, Domains, make_domains
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import LocalRegressor, RegretOptimalClassifier, RegretOptimalRegressor, Sources
+from mixtune.estimators import (
+    Compared,
+    LocalRegressor,
+    RegretOptimalClassifier,
+    RegretOptimalRegressor,
+    Sources,
+    compare_held_out,
+    compare_nested,
+    rivals,
+)
+from mixtune.estimators._baselines_comparison import _Record, _summary
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,14 @@
-"""``mixtune bench``: ours against what people would use instead, on real data, with one command."""
+"""``python -m benchmarks transfer``: mixtune against the alternatives, on real data, with one command."""
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,7 +17,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mixtune.bench import (
+from benchmarks.transfer import (
     COVERAGE,
     OURS,
     PROBLEMS,
@@ -33,29 +35,19 @@ from mixtune.bench import (
     suitable_methods,
     summarise,
 )
-from mixtune.cli import _reading as reading
-from mixtune.cli._outputs import check_outputs
-from mixtune.errors import ParameterError
-from mixtune.report.files import write_csv
+from mixtune.errors import MixtuneError, ParameterError
 
-__all__ = ["bench_app"]
-
-bench_app = typer.Typer(help="Compare with what people would use instead, on real data.", no_args_is_help=True)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
-@bench_app.callback()
-def _bench() -> None:
-    """Compare with what people would use instead, on real data."""
-
-
-@bench_app.command()
+@app.command()
 def transfer(
     problem: Annotated[list[str], typer.Option(help=f"{', '.join(PROBLEMS)} or all; may be repeated.")] = ["exam"],  # noqa: B006
     variant: Annotated[list[str], typer.Option(help=f"{', '.join(VARIANTS)} or all; may be repeated.")] = ["clean"],  # noqa: B006
     seeds: Annotated[int, typer.Option(help="Cases of each focal domain.", min=1)] = 3,
     methods: Annotated[
         str | None,
-        typer.Option(help="Names with commas between; by default all that are installed.", show_default=False),
+        typer.Option(help="Names separated by commas; by default all that are installed.", show_default=False),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Also write every single case to this CSV file.", show_default=False)
@@ -64,15 +56,15 @@ def transfer(
         Path | None,
         typer.Option(help="Folder of texts and their features, for vader; the user's by default.", show_default=False),
     ] = None,
-    force: reading.Force = False,
-    as_json: reading.AsJson = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Learn a small dataset with the help of others, by every method there is here.
+    """Learn a small dataset with the help of others, by every method that is installed.
 
     exam: 20 pupils of a school, 64 other schools. ames: 20 house sales of a
     neighbourhood, 23 others. vader: 50 rated texts of one kind, three other
     kinds, behind a frozen sentence encoder. In the variant flip half of the
-    sources lie: their targets are reflected about their means.
+    sources mislead: their targets are reflected about their means.
 
     Methods: mixtune (with its defaults), focal (a ridge on the focal rows
     alone, the yardstick), pooled, detected, stacked; and where their packages
@@ -84,9 +76,9 @@ def transfer(
 
     Examples:
 
-    mixtune bench transfer --problem exam --variant clean --seeds 3
+    python -m benchmarks transfer --problem exam --variant clean --seeds 3
 
-    mixtune bench transfer --problem exam --problem ames --variant all --methods mixtune,pooled --out cases.csv
+    python -m benchmarks transfer --problem exam --problem ames --variant all --methods mixtune,pooled --out cases.csv
     """
     chosen = _choose("problem", problem, PROBLEMS)
     variants = _choose("variant", variant, VARIANTS)
@@ -95,14 +87,14 @@ def transfer(
     )
     if not wanted:
         raise ParameterError("--methods names none; leave it out to run all that are installed")
-    check_outputs({"--out": out}, force=force, endings={"--out": (".csv",)})
+    _check_out(out, force=force)
     console = Console(stderr=as_json, highlight=False)
     loaded = [named_problem(name, cache=None if cache is None else str(cache), progress=True) for name in chosen]
     results = _run(console, loaded, variants, seeds, wanted)
     summaries = summarise(results)
     if out is not None:
-        write_csv(out, [{**asdict(result), "ratio": result.ratio} for result in results])
-    absent = [method.name for method in known_methods() if method not in available_methods()]
+        _write(out, results)
+    absent = [method.name for method in known_methods() if not method.is_installed]
     if as_json:
         document = {"seeds": seeds, "coverage_level": COVERAGE, "summaries": [asdict(each) for each in summaries]}
         typer.echo(json.dumps({**document, "not_installed": absent}, indent=2, allow_nan=False))
@@ -116,11 +108,42 @@ def transfer(
         raise typer.Exit(1)
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Run the command; a mistake of the user ends with one clear line and exit code 2."""
+    try:
+        app(list(arguments), prog_name="python -m benchmarks transfer")
+    except MixtuneError as error:
+        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]Error:[/] {escape(str(error))}")
+        sys.exit(2)
+
+
 def _choose(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]:
     for name in given:
         if name not in (*known, "all"):
             raise ParameterError(f"--{option} {name} is unknown; choose from {', '.join(known)} or all")
     return list(known) if "all" in given else list(dict.fromkeys(given))
+
+
+def _check_out(out: Path | None, *, force: bool) -> None:
+    """Refuse, before any work, a file that could not be written in the end."""
+    if out is None:
+        return
+    if out.is_dir():
+        raise ParameterError(f"--out: {out} is a folder; give the name of a file in it")
+    if out.suffix.lower() != ".csv":
+        raise ParameterError(f"--out: {out} must end in .csv")
+    if not out.parent.is_dir():
+        raise ParameterError(f"--out: there is no folder {out.parent}; make it first")
+    if out.exists() and not force:
+        raise ParameterError(f"--out: {out} exists; give another name, or --force to replace it")
+
+
+def _write(out: Path, results: Sequence[Result]) -> None:
+    rows = [{**asdict(result), "ratio": result.ratio} for result in results]
+    with out.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _run(
@@ -158,13 +181,16 @@ def _show(
         rows = [summary for summary in summaries if (summary.problem, summary.variant) == (name, variant)]
         problem = by_name[name]
         console.print(_table(f"{name}, {variant}: {problem.n_train} focal rows, {rows[0].cases} cases", rows))
-        for summary in rows:
-            for line in _remarks(summary):
-                console.print(escape(line))
-        narrow = set(methods) - set(suitable_methods(problem, methods))
-        if narrow:
-            names = ", ".join(method.name for method in methods if method in narrow)
-            console.print(f"Not for {problem.domains.focal_domain.n_columns} columns, so not run: {names}.")
+        for row in rows:
+            if row.coverage is not None:
+                console.print(f"{row.method}: {COVERAGE:.0%} intervals cover {row.coverage:.1%} of the test rows.")
+            if row.failures:
+                failed = f"{row.method} failed on {row.failures} of {row.cases} cases: {row.failure}"
+                console.print(escape(failed))
+        suitable = suitable_methods(problem, methods)
+        if narrow := [method.name for method in methods if method not in suitable]:
+            columns = problem.domains.focal_domain.n_columns
+            console.print(f"Not for {columns} columns, so not run: {', '.join(narrow)}.")
         console.print()
     console.print(
         "Relative RMSE: mean error over the cases, divided by that of a ridge on the focal rows alone. "
@@ -181,20 +207,6 @@ def _table(title: str, rows: Sequence[Summary]) -> Table:
     for row in rows:
         best = row.relative_rmse is not None and row.relative_rmse == min(known)
         style = "bold green" if best else "dim" if row.method == YARDSTICK else "bold" if row.method == OURS else ""
-        table.add_row(
-            row.title, _number(row.relative_rmse), _number(row.worst_ratio), f"{row.seconds:.3f}", style=style
-        )
+        figures = ("failed" if value is None else f"{value:.3f}" for value in (row.relative_rmse, row.worst_ratio))
+        table.add_row(row.title, *figures, f"{row.seconds:.3f}", style=style)
     return table
-
-
-def _number(value: float | None) -> str:
-    return "failed" if value is None else f"{value:.3f}"
-
-
-def _remarks(summary: Summary) -> list[str]:
-    lines: list[Any] = []
-    if summary.coverage is not None:
-        lines.append(f"{summary.method}: {COVERAGE:.0%} intervals cover {summary.coverage:.1%} of the test rows.")
-    if summary.failures:
-        lines.append(f"{summary.method} failed on {summary.failures} of {summary.cases} cases: {summary.failure}")
-    return lines

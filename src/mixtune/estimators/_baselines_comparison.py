@@ -1,8 +1,8 @@
-"""Ours against the plain alternatives on the user's own data: errors on focal rows that the fits have not seen.
+"""An estimator against the plain alternatives on the user's own data: errors on focal rows that no fit has seen.
 
-By nested cross-validation (every method makes its own choices inside the training folds), or on rows that were held
-out. Sources take part in every fit and are never tested on. Errors of two methods on the same rows go up and down
-together, so their ratio is judged row by row (delta method on the paired losses).
+Either by nested cross-validation (every method chooses its settings inside the training folds), or on held-out rows.
+Sources take part in every fit and are never tested on. The errors of two methods on the same rows are correlated, so
+the interval of their ratio comes from the paired losses of the rows (delta method).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 
+from mixtune._array import Floats
 from mixtune._messages import counted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import JointRegressor, LocalRegressor, MeanOfLocalsRegressor, Sources
 from mixtune.estimators._base import LinearTransferRegressor
+from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOfLocalsRegressor
 from mixtune.estimators._classifier import LinearTransferClassifier
+from mixtune.estimators._sources import Sources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Compared", "compare_held_out", "compare_nested", "rivals"]
 
-Floats = NDArray[np.float64]
 MINE, FOCAL_ONLY = "ours", "focal only"
-#: With fewer, a fold leaves too few rows to choose anything on.
+#: With fewer focal rows, the training part of a fold is too small to choose settings on.
 LEAST_ROWS = 5
 
 
@@ -65,7 +65,7 @@ class Compared:
 
 @dataclass
 class _Record:
-    """Losses of one method, a list for each row, as they come in."""
+    """Losses of one method: one list for each row, with one loss for each repeat."""
 
     losses: list[list[float]]
     seconds: list[float] = field(default_factory=list)
@@ -73,7 +73,7 @@ class _Record:
 
 
 class _OneHot(LinearTransferClassifier):
-    """A baseline for classes: the given regressor on signed one-hot targets, calibrated as ours is."""
+    """A baseline for classes: the given regressor on signed one-hot targets, calibrated like our classifiers."""
 
     def __init__(self, regressor: Any = None) -> None:
         self.regressor = regressor
@@ -127,11 +127,11 @@ def compare_nested(
     classes
         Whether targets are classes (whole numbers); the error is then the share of wrong ones.
     folds
-        As many folds, or one for each row where there are fewer rows.
+        Number of folds, at most one for each row.
     repeats
-        How often to cut the rows anew.
+        How often to draw new folds.
     seed
-        Fixes the cuts.
+        Of the folds.
     progress
         Called with the name of the method after every fit.
 
@@ -170,7 +170,7 @@ def compare_nested(
 
 
 def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) -> tuple[Compared, ...]:
-    """Compare methods on held-out rows of the focal domain; those that are fitted already are taken as they are.
+    """Compare methods on held-out rows of the focal domain; those that are already fitted are used as they are.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def _measure(
     record: _Record, method: Any, focal: Domain, train: Any, test: Any, sources: Sources, classes: bool
 ) -> None:
     begin = time.perf_counter()
-    # One method that cannot use a fold must not take the others with it; it is named, and counts as failed.
+    # A method that fails on a fold is recorded as failed, and the others go on.
     try:
         model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
         losses = _losses(model, focal.X[test], focal.y[test], classes)
@@ -240,22 +240,21 @@ def _means(record: _Record) -> Floats:
 def _summary(name: str, record: _Record, yardstick: Floats | None, power: float) -> Compared:
     seconds = math.fsum(record.seconds) / max(len(record.seconds), 1)
     if record.failures:
-        nothing = (None,) * 5
-        return Compared(name, *nothing, seconds, len(record.failures), record.failures[0])
+        return Compared(name, *(None,) * 5, seconds, len(record.failures), record.failures[0])
     losses = _means(record)
     mean, n = float(losses.mean()), len(losses)
     error = mean**power
     spread = float(losses.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
-    # The slope of mean**power at the mean.
+    # Delta method: the slope of mean**power at the mean.
     standard_error = spread * power * error / mean if mean > 0 else 0.0
     return Compared(name, error, standard_error, *_ratio(losses, yardstick, power), seconds)
 
 
 def _ratio(losses: Floats, yardstick: Floats | None, power: float) -> tuple[float | None, float | None, float | None]:
-    """Ratio of the errors with its interval, from the paired losses; none where an error is zero."""
+    """Ratio of the errors with its interval, from the paired losses; None where an error is zero."""
     if yardstick is None or not (mean := float(losses.mean())) or not (base := float(yardstick.mean())):
         return None, None, None
     ratio = (mean / base) ** power
     paired = power * (losses / mean - yardstick / base)
-    half = float(student.ppf(0.975, len(paired) - 1)) * float(paired.std(ddof=1)) / math.sqrt(len(paired))
+    half = float(stdtrit(len(paired) - 1, 0.975)) * float(paired.std(ddof=1)) / math.sqrt(len(paired))
     return ratio, ratio * math.exp(-half), ratio * math.exp(half)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from mixtune.bench import (
+from benchmarks.transfer import (
     Method,
     Problem,
     Result,
@@ -16,6 +15,7 @@ from mixtune.bench import (
     suitable_methods,
     summarise,
 )
+
 from mixtune.data import Domains, make_domains
 from mixtune.errors import DataError
 

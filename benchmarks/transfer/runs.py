@@ -1,7 +1,7 @@
-"""Run methods on cases, and sum up what they did against the yardstick.
+"""Run methods on cases, and summarise their errors relative to the yardstick's.
 
-The figure is the mean error over all cases relative to the yardstick's mean error. Beside it stand the mean and the
-largest of the single ratios, because a method that helps on average and ruins one case is not safe to use.
+The main figure is the mean error over all cases divided by the yardstick's mean error. The mean and the largest ratio
+of single cases are reported too, because a method that helps on average and ruins one case is not safe to use.
 """
 
 from __future__ import annotations
@@ -12,21 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixtune.bench._methods import YARDSTICK, Method
-from mixtune.bench._problem import Case, Problem, cases
-from mixtune.bench._registry import available_methods, methods_named
+from benchmarks.transfer.methods import YARDSTICK, Method, available_methods, methods_named
+from benchmarks.transfer.problems import Case, Problem, cases
+from mixtune._array import Floats
 from mixtune.errors import DataError
-
-__all__ = ["COVERAGE", "Result", "Summary", "run", "suitable_methods", "summarise"]
 
 COVERAGE = 0.9
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one method did on one case; without an error figure, ``failure`` says why."""
+    """The error of one method on one case; where it failed, ``rmse`` is None and ``failure`` says why."""
 
     problem: str
     variant: str
@@ -96,7 +93,7 @@ def run(
     Parameters
     ----------
     problem, variant, seeds
-        As for :func:`mixtune.bench.cases`.
+        As for :func:`benchmarks.transfer.cases`.
     methods
         Which ones; all that can run here by default. Those that cannot take as many columns are left out. The yardstick
         is always measured, and in the results if it is among the methods.
@@ -147,7 +144,7 @@ def suitable_methods(problem: Problem, methods: Sequence[Method]) -> tuple[Metho
 
 
 def summarise(results: Sequence[Result]) -> list[Summary]:
-    """Sum up results by problem, variant and method, in the order in which they first come.
+    """Summarise results by problem, variant and method, in the order of their first results.
 
     Examples
     --------
@@ -201,7 +198,7 @@ def _measure(method: Method, case: Case, yardstick: float) -> Result:
     rmse = covered = failure = None
     begin = time.perf_counter()
     seconds = None
-    # Packages fail in their own ways, numerically most of all; one that does must not take the others with it.
+    # Packages raise errors of many kinds; a method that fails is recorded, and the others go on.
     try:
         model = method.fit(case)
         seconds = time.perf_counter() - begin
@@ -229,7 +226,7 @@ def _measure(method: Method, case: Case, yardstick: float) -> Result:
     )
 
 
-def _rmse(predicted: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+def _rmse(predicted: Floats, y: Floats) -> float:
     if predicted.shape != y.shape or not np.isfinite(predicted).all():
         raise ValueError(f"predictions of shape {predicted.shape} for {y.shape[0]} rows, or some not finite")
     return float(np.sqrt(np.mean((predicted - y) ** 2)))

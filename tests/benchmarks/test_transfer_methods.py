@@ -9,9 +9,9 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import sklearn
+from benchmarks.transfer import Case, Problem, available_methods, cases, known_methods, methods_named, run, summarise
 from sklearn.linear_model import RidgeCV
 
-from mixtune.bench import Case, Problem, available_methods, cases, known_methods, methods_named, run, summarise
 from mixtune.data import make_domains
 from mixtune.errors import ParameterError
 
@@ -80,7 +80,7 @@ def test_names():
 
 
 def test_methods_that_are_not_installed_say_so(monkeypatch):
-    monkeypatch.setattr("mixtune.bench._registry.find_spec", lambda name: None)
+    monkeypatch.setattr("benchmarks.transfer.methods.find_spec", lambda name: None)
     with pytest.raises(ParameterError, match="'gpboost' needs gpboost, which is not installed"):
         methods_named(["gpboost"])
     assert {"gpboost", "sklego"}.isdisjoint(method.name for method in available_methods())
