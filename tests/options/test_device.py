@@ -20,7 +20,7 @@ from mixtune.options import (
     price,
     simulate,
 )
-from mixtune.options._device import put_where
+from mixtune.options.training import put_where
 
 torch = pytest.importorskip("torch")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mixtune.errors import ParameterError
-from mixtune.options._grid import TimeGrid
+from mixtune.options import TimeGrid
 
 
 def test_equidistant_dates_with_a_flat_rate():

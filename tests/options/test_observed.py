@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mixtune.errors import DataError, ParameterError
-from mixtune.options._observed import observed_folder, observed_paths
+from mixtune.options import observed_folder, observed_paths
 
 PATHS = np.array([[100.0, 101.5, 99.0], [100.0, 97.0, -3.0]])
 
@@ -105,7 +105,7 @@ def test_bad_arrays(source, message):
     ("text", "message"),
     [
         ("1,2,3\n1,,3\n1,2,nan\n", r'2 of 9 values of ".*a.csv" are NaN or infinite, the first in path 1 at point 1'),
-        ("1,2,3\n1,2\n", r'a.csv", line 2 has 2 points in time, the first path has 3'),
+        ("1,2,3\n1,2\n", r'a.csv" differ in length: path 1 has 2 points in time, path 0 has 3'),
         ("1,2,3\n1,x,3\n", r'a.csv", line 2: .*\'x\'; write numbers only'),
         ("t0,t1\n", "at least one path"),
         ("", "at least one path"),

@@ -283,7 +283,9 @@ def test_refused():
         price_observed(paths, Put(40.0), TimeGrid(maturity=1, dates=5), focal="here", seed=0)
     broken = {"here": paths["here"].copy()}
     broken["here"][0, 2] = np.nan
-    with pytest.raises(DataError, match="1 values are NaN"):
+    with pytest.raises(
+        DataError, match='1 of 420 values of paths "here" is NaN or infinite, the first in path 0 at point 2'
+    ):
         price_observed(broken, Put(40.0), grid, focal="here", seed=0)
     apart = paths["here"] * np.linspace(0.8, 1.2, 60)[:, None, None]
     with pytest.raises(DataError, match="divide each path by"):

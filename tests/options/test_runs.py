@@ -5,14 +5,14 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.options import Heston, MaxCall, RoughHeston, TimeGrid, simulate
-from mixtune.options._models import Stage
-from mixtune.options._runs import RunStage
 from mixtune.options.training import (
     Joint,
     Local,
     MeanOfLocals,
     RandomState,
+    RunStage,
     RunStates,
+    Stage,
     Transfer,
     TunedLocal,
     simulate_runs,
@@ -121,7 +121,7 @@ def test_what_runs_at_once_cannot_do(together):
         train(data, MODELS, state=state)
     with pytest.raises(ParameterError, match="there is no dataset 9; there are 4"):
         train(data, [Local(9, 1.0, "LO")], state=state, in_the_money=False)
-    with pytest.raises(ParameterError, match=r"ridge 1e-18 drowns .* larger one"):
+    with pytest.raises(ParameterError, match=r"ridge 1e-18 is below the rounding error .* larger one"):
         train(data, [Local(0, 1e-18, "LO")], state=state, in_the_money=False)
     with pytest.raises(ParameterError, match="raw inputs"):
         RunStates((RandomState(width=3, seed=0),))

@@ -3,6 +3,7 @@
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
 from mixtune.data._encoding import Encoded, TableEncoder
+from mixtune.data._readers import read_table
 from mixtune.data._sampling import stream_samples
 from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.real import load_ames, load_exam, load_sentiment
@@ -20,6 +21,7 @@ __all__ = [
     "load_sentiment",
     "make_domains",
     "read_new",
+    "read_table",
     "read_training",
     "stream_samples",
 ]

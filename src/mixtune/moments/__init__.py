@@ -2,6 +2,7 @@
 
 from mixtune.moments._batch import local_heads, stacked_heads
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
+from mixtune.moments._factored import rounding_of
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._rows import ShiftedRows
 from mixtune.moments._streaming import stream_moments
@@ -20,6 +21,7 @@ __all__ = [
     "System",
     "check_alike",
     "local_heads",
+    "rounding_of",
     "stacked_heads",
     "stream_moments",
     "weighted_system",

@@ -1,11 +1,7 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
-from mixtune.options._boundary import ExerciseRegion, exercise_region
-from mixtune.options._estimate import Estimate
-from mixtune.options._greeks import Greek
-from mixtune.options._grid import TimeGrid
-from mixtune.options._observed import observed_folder, observed_paths
-from mixtune.options._observed_price import price_observed
+from mixtune.options._evaluation import Estimate, ExerciseRegion, Greek, UpperBound, exercise_region, upper_bound
+from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
     BasketPut,
@@ -17,17 +13,9 @@ from mixtune.options._payoffs import (
     Put,
     payoff_from_name,
 )
-from mixtune.options._pricer import price, simulate
-from mixtune.options._result import PriceResult
-from mixtune.options._upper import UpperBound, upper_bound
-from mixtune.options.processes import (
-    BlackScholes,
-    FractionalBrownianMotion,
-    Heston,
-    Process,
-    RoughHeston,
-    State,
-)
+from mixtune.options._pricer import PriceResult, price, price_observed
+from mixtune.options._settings import PriceSettings, TimeGrid
+from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
 
 __all__ = [
     "BasketCall",
@@ -44,6 +32,7 @@ __all__ = [
     "MaxCall",
     "MinPut",
     "PriceResult",
+    "PriceSettings",
     "Process",
     "Put",
     "RoughHeston",

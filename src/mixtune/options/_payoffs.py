@@ -11,17 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mixtune._array import as_float64, is_numpy, match, namespace, to_numpy
+from mixtune._array import Array, Floats, as_float64, match, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative
 from mixtune.errors import DataError, ParameterError
 
 __all__ = [
-    "PAYOFFS",
     "BasketCall",
     "BasketPut",
     "Call",
@@ -29,63 +28,55 @@ __all__ = [
     "GeometricBasketPut",
     "MaxCall",
     "MinPut",
-    "Payoff",
     "Put",
     "payoff_from_name",
 ]
 
-Floats = np.ndarray[Any, Any]
-
+#: Anything that turns prices (..., assets) into amounts (...).
+PayoffFunction = Callable[[Array], Array]
 #: Up to here assets are combined one by one, which is quicker than a reduction over a short last axis.
 FEW_ASSETS = 16
 
 
-class Payoff(ABC):
-    """Anything that turns prices (..., assets) into amounts (...)."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """What reports call it."""
-
-    @abstractmethod
-    def __call__(self, prices: ArrayLike) -> Floats:
-        """The amount paid for each vector of prices."""
-
-
 @dataclass(frozen=True)
-class Vanilla(Payoff):
-    """A call or put on one number made of the prices, such as their maximum."""
+class Payoff(ABC):
+    """A call (sign 1) or put (sign -1) on one number made of the prices, such as their maximum."""
 
     strike: float
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
     sign: ClassVar[int]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strike", check_nonnegative("strike", self.strike))
 
-    @property
-    def name(self) -> str:
-        return self.kind
-
-    @staticmethod
     @abstractmethod
-    def underlying(prices: Floats) -> Floats:
+    def underlying(self, prices: Array) -> Array:
         """The number that is compared with the strike."""
 
-    def __call__(self, prices: ArrayLike) -> Floats:
-        array = _as_prices(prices)
-        amounts = self.underlying(array) - self.strike
-        if not is_numpy(array):
-            return namespace(array).clip(self.sign * amounts, 0.0)
-        amounts = np.asarray(amounts)
-        if self.sign < 0:
-            np.negative(amounts, out=amounts)
-        return np.maximum(amounts, 0.0, out=amounts)
+    def __call__(self, prices: ArrayLike) -> Array:
+        """The amount paid for each vector of prices."""
+        amounts = self.underlying(_as_prices(prices)) - self.strike
+        amounts *= self.sign
+        return amounts.clip(0.0)
 
 
-class Call(Vanilla):
+class _OnOneAsset(Payoff):
+    def underlying(self, prices: Array) -> Array:
+        if prices.shape[-1] != 1:
+            raise DataError(
+                f"a {self.name} looks at one asset; the prices have {prices.shape[-1]} on their last axis; use "
+                f"{'max' if self.sign > 0 else 'min'}-{self.name} or basket-{self.name}"
+            )
+        return prices[..., 0]
+
+
+class _OnMean(Payoff):
+    def underlying(self, prices: Array) -> Array:
+        return _over_assets("add", prices) / prices.shape[-1]
+
+
+class Call(_OnOneAsset):
     """Call on one asset, ``max(S - strike, 0)``.
 
     Examples
@@ -94,14 +85,10 @@ class Call(Vanilla):
     array([ 0., 10.])
     """
 
-    kind, sign = "call", 1
-
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
-        return _single(prices, "call", "max-call or basket-call")
+    name, sign = "call", 1
 
 
-class Put(Vanilla):
+class Put(_OnOneAsset):
     """Put on one asset, ``max(strike - S, 0)``.
 
     Examples
@@ -110,15 +97,11 @@ class Put(Vanilla):
     array([10.,  0.])
     """
 
-    kind, sign = "put", -1
-
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
-        return _single(prices, "put", "min-put or basket-put")
+    name, sign = "put", -1
 
 
-class MaxCall(Vanilla):
-    """Call on the dearest asset, ``max(max_i S_i - strike, 0)``.
+class MaxCall(Payoff):
+    """Call on the most expensive asset, ``max(max_i S_i - strike, 0)``.
 
     Examples
     --------
@@ -126,14 +109,13 @@ class MaxCall(Vanilla):
     array([20.,  0.])
     """
 
-    kind, sign = "max-call", 1
+    name, sign = "max-call", 1
 
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
+    def underlying(self, prices: Array) -> Array:
         return _over_assets("maximum", prices)
 
 
-class MinPut(Vanilla):
+class MinPut(Payoff):
     """Put on the cheapest asset, ``max(strike - min_i S_i, 0)``.
 
     Examples
@@ -142,14 +124,13 @@ class MinPut(Vanilla):
     array([10., 20.])
     """
 
-    kind, sign = "min-put", -1
+    name, sign = "min-put", -1
 
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
+    def underlying(self, prices: Array) -> Array:
         return _over_assets("minimum", prices)
 
 
-class BasketCall(Vanilla):
+class BasketCall(_OnMean):
     """Call on the arithmetic mean of the assets.
 
     Examples
@@ -158,14 +139,10 @@ class BasketCall(Vanilla):
     array([5., 0.])
     """
 
-    kind, sign = "basket-call", 1
-
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
-        return _over_assets("add", prices) / prices.shape[-1]
+    name, sign = "basket-call", 1
 
 
-class BasketPut(Vanilla):
+class BasketPut(_OnMean):
     """Put on the arithmetic mean of the assets.
 
     Examples
@@ -174,14 +151,10 @@ class BasketPut(Vanilla):
     array([ 0. , 12.5])
     """
 
-    kind, sign = "basket-put", -1
-
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
-        return _over_assets("add", prices) / prices.shape[-1]
+    name, sign = "basket-put", -1
 
 
-class GeometricBasketPut(Vanilla):
+class GeometricBasketPut(Payoff):
     """Put on the geometric mean of the assets, whose prices must not be negative.
 
     Examples
@@ -190,10 +163,9 @@ class GeometricBasketPut(Vanilla):
     array([40.])
     """
 
-    kind, sign = "geometric-basket-put", -1
+    name, sign = "geometric-basket-put", -1
 
-    @staticmethod
-    def underlying(prices: Floats) -> Floats:
+    def underlying(self, prices: Array) -> Array:
         xp = namespace(prices)
         if bool(xp.any(prices < 0)):
             raise DataError(
@@ -205,12 +177,12 @@ class GeometricBasketPut(Vanilla):
 
 
 #: The payoffs known by name.
-PAYOFFS: dict[str, type[Vanilla]] = {
-    payoff.kind: payoff for payoff in (Call, Put, MaxCall, MinPut, BasketCall, BasketPut, GeometricBasketPut)
+PAYOFFS: dict[str, type[Payoff]] = {
+    payoff.name: payoff for payoff in (Call, Put, MaxCall, MinPut, BasketCall, BasketPut, GeometricBasketPut)
 }
 
 
-def payoff_from_name(name: str, strike: float) -> Vanilla:
+def payoff_from_name(name: str, strike: float) -> Payoff:
     """Make a payoff from its name and strike.
 
     Examples
@@ -226,7 +198,7 @@ def payoff_from_name(name: str, strike: float) -> Vanilla:
 
 
 @dataclass(frozen=True)
-class CustomPayoff(Payoff):
+class CustomPayoff:
     """A payoff of one's own, whose results are checked at every call.
 
     Parameters
@@ -252,7 +224,7 @@ class CustomPayoff(Payoff):
         if not isinstance(self.name, str) or not self.name:
             raise ParameterError(f"a payoff is named by a text that is not empty, not by {self.name!r}")
 
-    def __call__(self, prices: ArrayLike) -> Floats:
+    def __call__(self, prices: ArrayLike) -> Array:
         array = _as_prices(prices)
         given = to_numpy(array)  # what one's own functions know
         try:
@@ -270,22 +242,14 @@ class CustomPayoff(Payoff):
         return match(amounts, array)
 
 
-def _as_prices(prices: ArrayLike) -> Floats:
+def _as_prices(prices: ArrayLike) -> Array:
     array = as_float64(prices, what="prices")
     if array.ndim == 0 or array.shape[-1] == 0:
         raise DataError(f"prices need their assets on the last axis, (..., assets); got shape {array.shape}")
     return array
 
 
-def _single(prices: Floats, name: str, instead: str) -> Floats:
-    if prices.shape[-1] != 1:
-        raise DataError(
-            f"a {name} looks at one asset; the prices have {prices.shape[-1]} on their last axis; use {instead}"
-        )
-    return prices[..., 0]
-
-
-def _over_assets(combine: str, prices: Floats) -> Floats:
+def _over_assets(combine: str, prices: Array) -> Array:
     """Combine the assets of every price vector by "maximum", "minimum" or "add"."""
     xp = namespace(prices)
     if prices.shape[-1] > FEW_ASSETS:

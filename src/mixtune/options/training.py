@@ -1,12 +1,40 @@
-"""The parts of a pricing run, for those who put one together themselves: paths, state maps, models, induction."""
+"""Backward induction, and the parts of a pricing run for those who put one together themselves.
 
-from mixtune.options._induction import Policy, train
-from mixtune.options._models import ContinuationModel, Joint, Local, MeanOfLocals, Stage, Transfer, TunedLocal
-from mixtune.options._paths import PathData
-from mixtune.options._pricer import simulate
-from mixtune.options._runs import RunStates, simulate_runs
-from mixtune.options._state import PolynomialState, RandomState, RecurrentState, StateMap
-from mixtune.options._tuned import TunedJoint, TunedTransfer
+From maturity to the first date, learn the value of waiting and decide which paths stop. Everything that differs between
+least-squares Monte Carlo, its randomised and recurrent versions and transfer between markets is in the state map (what
+is regressed on) and in the continuation models (how). Several models are trained in one pass: they share the stage,
+that is paths and features at a date, and each carries its own values. What several models need (coefficients with the
+same ridge, Gram matrices) is computed once.
+
+Arrays may belong to NumPy or PyTorch. Several runs may lie side by side on a first axis, for devices that need much
+work in one call: a run of backward induction on a hundred paths is a long row of small matrices, and a device takes
+longer to start each operation than to compute it. Independent runs of the same size share these calls.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_torch_array
+
+from mixtune._array import Array, Floats, all_finite, cholesky_solve, is_numpy, match, namespace, to_numpy
+from mixtune._checks import check_nonnegative
+from mixtune._messages import setting
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments import Moments, rounding_of
+from mixtune.options._features import PolynomialState, RandomState, RecurrentState, RunStates, StateMap
+from mixtune.options._paths import PathData, simulate, simulate_runs
+from mixtune.options._settings import METHOD
+from mixtune.regret import RegretProblem, Schedule, solve
+from mixtune.selection import loo_ridge
+from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
 
 __all__ = [
     "ContinuationModel",
@@ -29,3 +57,458 @@ __all__ = [
     "simulate_runs",
     "train",
 ]
+
+#: Paths evaluated at a time: their features stay in the cache; on a device they are many enough to keep it busy.
+CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
+
+
+class Stage:
+    """One exercise date: features (n, p) of every dataset, and values (n, models) with one column per model."""
+
+    def __init__(self, features: Sequence[Array], values: Sequence[Array], focal: int) -> None:
+        self.features, self.values, self.focal = list(features), list(values), focal
+        self._pooled: dict[tuple[float, tuple[int, ...]], Array] = {}
+
+    @cached_property
+    def moments(self) -> list[Moments]:
+        """Moments of every dataset with all models' values as outputs."""
+        moments = [Moments.from_rows(U, Y) for U, Y in zip(self.features, self.values)]
+        for m in moments:
+            _ = m.gram  # formed once; every model below shares it
+        return moments
+
+    def pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
+        """Ridge coefficients of some datasets pooled, for every model's values: (p, models)."""
+        unknown = [i for i in datasets if not 0 <= i < len(self.features)]
+        if unknown:
+            raise ParameterError(f"there is no dataset {unknown[0]}; there are {len(self.features)}")
+        key = (ridge, datasets)
+        if key not in self._pooled:
+            self._pooled[key] = self._fit_pooled(ridge, datasets)
+        return self._pooled[key]
+
+    def local(self, ridge: float) -> Array:
+        """Ridge coefficients of every dataset on its own, (N, p, models)."""
+        found = [self.pooled(ridge, (i,)) for i in range(len(self.features))]
+        return namespace(*found).stack(found, axis=-3)
+
+    def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
+        return reduce(add, (self.moments[i] for i in datasets)).head(ridge)
+
+
+class RunStage(Stage):
+    """One exercise date of several runs; all arrays have the runs as their first axis."""
+
+    @cached_property
+    def single_runs(self) -> list[Stage]:
+        """The stages of the runs, in NumPy."""
+        features, values = ([to_numpy(array) for array in arrays] for arrays in (self.features, self.values))
+        runs = range(len(features[0]))
+        return [Stage([U[run] for U in features], [Y[run] for Y in values], self.focal) for run in runs]
+
+    @cached_property
+    def grams(self) -> list[Array]:
+        """``U'U`` of every dataset, (runs, p, p) each."""
+        return [U.mT @ U for U in self.features]
+
+    def transfer(self, model: int, *, ridge: float, sharing: float, rho: float) -> Array | None:
+        """Regret-optimal coefficients (runs, p) with predictive weights, as :func:`mixtune.solve` gives them.
+
+        ``theta = m + (A + r)^{-1} (b - A m)`` with ``A = sum_i w_i U_i'U_i``, ``b - A m`` the weighted sum of
+        ``U_i'(y_i - U_i m)``, m the weighted mean of the local coefficients and ``r = rho/|w|^2``. None where that is
+        not safe in floating point: the general solver decides then, run by run.
+        """
+        xp, like = namespace(*self.features), self.features[0]
+        heads, targets = self.local(ridge)[..., model], [Y[..., model] for Y in self.values]
+        errors = targets[self.focal][..., None] - self.features[self.focal] @ heads.mT
+        scores = to_numpy(xp.mean(errors**2, axis=1))
+        if not np.all(np.isfinite(scores)):
+            return None
+        shares = np.stack([predictive_shares(each, self.focal, sharing) for each in scores])
+        w = match(shares / shares.sum(axis=1, keepdims=True), like)
+        mean = xp.sum(w[..., None] * heads, axis=1)
+        A, slope = xp.zeros_like(self.grams[0]), xp.zeros_like(mean)
+        for i, (U, y) in enumerate(zip(self.features, targets)):
+            A += w[:, i, None, None] * self.grams[i]
+            residual = y - (U @ mean[..., None])[..., 0]
+            slope += w[:, i, None] * (U.mT @ residual[..., None])[..., 0]
+        step = _solve(A, rho / xp.sum(w**2, axis=1), slope[..., None])
+        return None if step is None else mean + step[..., 0]
+
+    def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
+        """By the smaller of the two systems, rows or features."""
+        xp = namespace(*self.features)
+        U, Y = (xp.concat([arrays[i] for i in datasets], axis=1) for arrays in (self.features, self.values))
+        shift = xp.full((U.shape[0],), ridge, dtype=U.dtype, device=U.device)
+        dual = U.shape[1] < U.shape[2]
+        found = _solve(U @ U.mT, shift, Y) if dual else _solve(U.mT @ U, shift, U.mT @ Y)
+        if found is None:
+            raise ParameterError(f"ridge {ridge:g} is below the rounding error of these features; use a larger one")
+        return U.mT @ found if dual else found
+
+
+def _solve(matrix: Array, shift: Array, rhs: Array) -> Array | None:
+    """``(matrix + shift I)^{-1} rhs`` for symmetric matrices (runs, k, k); None where rounding may hide a shift."""
+    xp = namespace(matrix)
+    largest = xp.max(xp.linalg.diagonal(matrix), axis=-1)
+    if not xp.all(shift > rounding_of(matrix.shape[-1]) * largest):
+        return None
+    shifted = matrix + shift[:, None, None] * xp.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    if is_torch_array(matrix):
+        return cholesky_solve(xp.linalg.cholesky(shifted), rhs)
+    return xp.linalg.solve(shifted, rhs)
+
+
+class ContinuationModel(ABC):
+    """Learns the coefficients of the continuation value at a stage."""
+
+    name: str
+
+    @abstractmethod
+    def fit(self, stage: Stage, model: int) -> Array:
+        """Coefficients (p,) from the stage's features and column ``model`` of its values."""
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        """:meth:`fit` for several runs at once, (runs, p).
+
+        By default run by run, in NumPy and threads: for models whose work is not linear algebra alone.
+        """
+        with ThreadPoolExecutor() as threads:
+            found = list(threads.map(lambda single: self.fit(single, model), stage.single_runs))
+        return match(np.stack(found), stage.features[0])
+
+
+class _LinearModel(ContinuationModel):
+    """Models whose :meth:`fit` reads off a stage of one run and one of several in the same way."""
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        return self.fit(stage, model)
+
+
+@dataclass(frozen=True)
+class Local(_LinearModel):
+    """LO-i: ridge regression on one dataset."""
+
+    dataset: int
+    ridge: float
+    name: str
+
+    def fit(self, stage: Stage, model: int) -> Array:
+        return stage.pooled(self.ridge, (self.dataset,))[..., model]
+
+
+@dataclass(frozen=True)
+class MeanOfLocals(_LinearModel):
+    """MLO: the mean of all local coefficients."""
+
+    ridge: float
+    name: str = "MLO"
+
+    def fit(self, stage: Stage, model: int) -> Array:
+        return namespace(stage.features[0]).mean(stage.local(self.ridge)[..., model], axis=-2)
+
+
+@dataclass(frozen=True)
+class Joint(_LinearModel):
+    """JO / JSO: ridge regression on some or all datasets pooled."""
+
+    ridge: float
+    subset: tuple[int, ...]
+    name: str = "JO"
+
+    def fit(self, stage: Stage, model: int) -> Array:
+        return stage.pooled(self.ridge, self.subset)[..., model]
+
+
+@dataclass(frozen=True)
+class TunedLocal(ContinuationModel):
+    """Ridge regression on one dataset, its ridge chosen by leave-one-out at every date.
+
+    The choice is made on at most ``choice_rows`` rows (beyond that it hardly matters), the fit on all.
+    """
+
+    dataset: int
+    name: str
+    ridges: tuple[float, ...] = METHOD.ridges
+    choice_rows: int = METHOD.choice_rows
+
+    def fit(self, stage: Stage, model: int) -> Array:
+        U, y = stage.features[self.dataset], stage.values[self.dataset][:, model]
+        few = slice(0, self.choice_rows)
+        choice = loo_ridge(to_numpy(U[few]), to_numpy(y[few]), self.ridges)
+        if len(U) <= self.choice_rows:
+            return match(choice.coef, U)
+        # The ridge itself carries over: it answers to noise and signal, not to the number of rows.
+        return stage.moments[self.dataset].output(model).head(choice.ridge)
+
+
+@dataclass(frozen=True)
+class Transfer(ContinuationModel):
+    """RO: regret-optimal transfer to the focal dataset.
+
+    ``distance_rows`` caps the rows of a dataset that Wasserstein distances look at (the first ones: paths are
+    exchangeable).
+    """
+
+    weights: WeightRule
+    ridge: float
+    transfer: float
+    stability: float
+    horizon: int
+    name: str
+    distance_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        check_nonnegative("ridge", self.ridge)
+
+    def fit(self, stage: Stage, model: int) -> Array:
+        moments = [m.output(model) for m in stage.moments]
+        heads = stage.local(self.ridge)[:, :, model]
+        weights = self._weigh(stage, model, moments, heads)
+        strength: dict[str, Any] = {"transfer": self.transfer, "stability": self.stability, "horizon": self.horizon}
+        return solve(RegretProblem(moments=moments, weights=weights, heads=heads, **strength)).coef
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        found = None
+        if isinstance(self.weights, PredictiveWeights):
+            rho = Schedule(self.transfer, self.stability, self.horizon).rho
+            found = stage.transfer(model, ridge=self.ridge, sharing=self.weights.sharing, rho=rho)
+        return super().fit_runs(stage, model) if found is None else found
+
+    def _weigh(self, stage: Stage, model: int, moments: list[Moments], heads: Array) -> Any:
+        if not isinstance(self.weights, WassersteinWeights):
+            return self.weights.weigh(moments=moments, heads=heads, focal=stage.focal)
+        few = slice(0, self.distance_rows)
+        rows = [(to_numpy(U[few]), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values)]
+        clouds = [np.column_stack(pair) for pair in rows]
+        return self.weights.weigh_clouds(clouds, focal=stage.focal, counts=[len(U) for U in stage.features])
+
+
+@dataclass(frozen=True)
+class TunedTransfer(ContinuationModel):
+    """Transfer to the focal dataset by :class:`mixtune.RegretOptimalRegressorCV`, with its defaults.
+
+    Features are not clamped to the range of the training rows, since a policy is linear in them.
+
+    Parameters
+    ----------
+    name : str
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> U = [np.column_stack([np.ones(n), rng.standard_normal((n, 2))]) for n in (10, 60, 60, 60)]
+    >>> values = [(u @ [5.0, 1.0, -1.0] + 0.1 * rng.standard_normal(len(u)))[:, None] for u in U]
+    >>> found = TunedTransfer().fit(Stage(U, values, focal=0), 0)
+    >>> bool(np.all(np.abs(found - [5.0, 1.0, -1.0]) < 0.2))
+    True
+    """
+
+    name: str = "RO (tuned)"
+
+    def fit(self, stage: Stage, model: int) -> Floats:
+        from mixtune.estimators import RegretOptimalRegressorCV  # scikit-learn takes a second to import
+
+        return _fit_estimator(RegretOptimalRegressorCV(clamp=False), stage, model, range(len(stage.features)))
+
+
+@dataclass(frozen=True)
+class TunedJoint(ContinuationModel):
+    """JO / JSO / LO at their best: ridge regression on some datasets pooled, its ridge chosen by leave-one-out.
+
+    Rows of the focal dataset, which must be among the pooled, are left out in turn; features are standardised as for
+    :class:`TunedTransfer`.
+
+    Parameters
+    ----------
+    subset : tuple of int
+        Which datasets.
+    name : str
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> U = [np.column_stack([np.ones(20), rng.standard_normal((20, 2))]) for _ in range(3)]
+    >>> values = [(u @ [5.0, 1.0, -1.0])[:, None] for u in U]
+    >>> TunedJoint((0, 2), "JSO").fit(Stage(U, values, focal=0), 0).round(2)
+    array([ 5.,  1., -1.])
+    """
+
+    subset: tuple[int, ...]
+    name: str
+
+    def fit(self, stage: Stage, model: int) -> Floats:
+        from mixtune.estimators import JointRegressor
+
+        count, focal = len(stage.features), stage.focal
+        if focal not in self.subset or any(not 0 <= i < count for i in self.subset):
+            raise ParameterError(
+                f"subset must list the focal dataset {focal} and others below {count}; got {self.subset}"
+            )
+        return _fit_estimator(JointRegressor(ridge="loo"), stage, model, self.subset)
+
+
+def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[int]) -> Floats:
+    """Fit a linear estimator to some datasets; coefficients (p,) of the stage's features.
+
+    Estimators standardise features and leave the intercept free. Both are undone here: the first feature that is the
+    same, and not zero, in all rows of all datasets takes the intercept.
+    """
+    first = stage.features[0][0]
+    same = np.all([np.all(first == U, axis=0) for U in stage.features], axis=0) & (first != 0)
+    constant = int(np.argmax(same)) if same.any() else None
+    varying = np.arange(len(first)) != constant
+    estimator.set_params(fit_intercept=constant is not None)
+    rows = {i: (stage.features[i][:, varying], stage.values[i][:, model]) for i in subset}
+    X, y = rows.pop(stage.focal)
+    estimator.fit(X, y, sources={f"dataset {i}": pair for i, pair in rows.items()} or None)
+    coef = np.zeros(len(first))
+    coef[varying] = estimator.coef_
+    if constant is not None:
+        coef[constant] = estimator.intercept_ / first[constant]
+    return coef
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """When to exercise: stop at the first date whose payoff exceeds the predicted value of waiting.
+
+    Attributes
+    ----------
+    state : StateMap
+        Fitted.
+    coefs : array (dates, p, models), or (dates, runs, p, models) for several runs
+        Coefficients of the continuation value; entry 0 is not used.
+    names : tuple of str
+        The models.
+    only_positive : bool
+        Never exercise a payoff of zero.
+    """
+
+    state: StateMap
+    coefs: Array
+    names: tuple[str, ...]
+    only_positive: bool
+
+    def continuation(self, data: PathData, date: int) -> Array:
+        """Predicted value of waiting at a date, (paths, models)."""
+        return self.state.features(data, date) @ self.coefs[date]
+
+    def cash_flows(self, data: PathData) -> tuple[Array, Array]:
+        """Discounted cash flow of every path under every model, and the date it comes at; (paths, models) each."""
+        xp = namespace(data.payoffs)
+        step = CHUNK_PATHS if is_numpy(data.payoffs) else max(1, DEVICE_CHUNK_PATHS // (data.runs or 1))
+        flows, dates = [], []
+        for begin in range(0, len(data), step):
+            part = data.take(slice(begin, begin + step))
+            flow = _columns(part.payoffs[..., -1:], len(self.names))
+            when = xp.full(flow.shape, data.n_dates, dtype=xp.int16, device=flow.device)
+            for date, U in self.state.backward(part):
+                payoff = part.payoffs[..., date, None]
+                stop = exercises(payoff, U @ self.coefs[date], self.only_positive)
+                flow = put_where(flow, payoff, stop)
+                when = put_where(when, xp.full((), date, dtype=xp.int16, device=flow.device), stop)
+            flows.append(flow)
+            dates.append(when)
+        return xp.concat(flows, axis=-2), xp.concat(dates, axis=-2)
+
+    def fetched(self) -> Policy:
+        """The same policy with its coefficients in NumPy."""
+        return replace(self, coefs=to_numpy(self.coefs))
+
+    def joined(self, other: Policy) -> Policy:
+        """Both policies' models side by side; they must share the state map."""
+        if other.state is not self.state or other.only_positive != self.only_positive:
+            raise ParameterError("policies can be joined only if they use the same state map and exercise rule")
+        coefs = namespace(self.coefs, other.coefs).concat([self.coefs, other.coefs], axis=-1)
+        return replace(self, coefs=coefs, names=self.names + other.names)
+
+
+def exercises(payoff: Array, continuation: Array, only_positive: bool) -> Array:
+    """Whether stopping now beats waiting."""
+    stop = payoff > continuation
+    return stop & (payoff > 0) if only_positive else stop
+
+
+def put_where(target: Array, source: Array, mask: Array) -> Array:
+    """``target`` with ``source`` (or its broadcast) where the mask is true; done in place where the library can."""
+    if is_numpy(target):
+        np.copyto(target, source, where=mask)
+        return target
+    return namespace(target).where(mask, source, target)
+
+
+def train(
+    data: Sequence[PathData],
+    models: Sequence[ContinuationModel],
+    *,
+    state: StateMap,
+    focal: int = 0,
+    in_the_money: bool = True,
+    only_positive: bool = True,
+) -> Policy:
+    """Learn exercise policies by backward induction.
+
+    Parameters
+    ----------
+    data : sequence of PathData
+        Training paths, one entry per dataset.
+    models : sequence of ContinuationModel
+    state : StateMap
+        Already fitted.
+    focal : int
+        The dataset that is priced.
+    in_the_money : bool
+        Regress on paths in the money only (on all at dates where they are not more than the features); the paper
+        regresses on all.
+    only_positive : bool
+        Never exercise a payoff of zero; the paper's rule compares payoff and continuation only.
+    """
+    if not data or not models:
+        raise ParameterError("pricing needs at least one dataset of paths and one model")
+    first = data[0]
+    for d in data:
+        if (d.n_dates, d.n_assets, d.runs) != (first.n_dates, first.n_assets, first.runs):
+            raise DataError(
+                f'paths "{d.name}" have {d.n_dates} dates and {d.n_assets} assets, "{first.name}" has '
+                f"{first.n_dates} and {first.n_assets}; use the same for all"
+            )
+    if first.runs is not None and in_the_money:
+        raise ParameterError("several runs regress on all paths; pass {fix}", fix=setting("in_the_money", False))
+    xp = namespace(*(d.payoffs for d in data))
+    values = [_columns(d.payoffs[..., -1:], len(models)) for d in data]
+    fitted: dict[int, Array] = {}
+    for steps in zip(*(state.backward(d) for d in data), strict=True):
+        date, features = steps[0][0], [U for _, U in steps]
+        payoffs = [d.payoffs[..., date, None] for d in data]
+        kept = [_regression_rows(U, payoff, in_the_money) for U, payoff in zip(features, payoffs)]
+        rows = [U[keep] for U, keep in zip(features, kept)], [Y[keep] for Y, keep in zip(values, kept)]
+        if first.runs is None:
+            stage = Stage(*rows, focal)
+            found = [model.fit(stage, m) for m, model in enumerate(models)]
+        else:
+            together = RunStage(*rows, focal)
+            found = [model.fit_runs(together, m) for m, model in enumerate(models)]
+        fitted[date] = namespace(*found).stack(found, axis=-1)
+        for i, (U, payoff) in enumerate(zip(features, payoffs)):
+            stop = exercises(payoff, U @ fitted[date], only_positive)
+            # Paths that stop are worth their payoff now; the others keep the cash flow of their later stop.
+            values[i] = put_where(values[i], payoff, stop)
+    # A single date leaves nothing to decide before maturity.
+    shape = tuple(fitted[1].shape) if fitted else (0, len(models))
+    unused = xp.zeros(shape, dtype=xp.float64, device=first.payoffs.device)
+    coefs = xp.stack([fitted.get(date, unused) for date in range(first.n_dates)])
+    if not all_finite(coefs):
+        raise DataError("the continuation values overflow; check the scale of the paths, or use a larger ridge")
+    return Policy(state, coefs, tuple(model.name for model in models), only_positive)
+
+
+def _columns(column: Array, count: int) -> Array:
+    """A last axis of length one, repeated."""
+    return namespace(column).tile(column, (1,) * (column.ndim - 1) + (count,))
+
+
+def _regression_rows(U: Array, payoff: Array, in_the_money: bool) -> Array | slice:
+    """The rows that enter the regression at a date: all, or those in the money where they outnumber the features."""
+    inside = payoff[..., 0] > 0
+    return inside if in_the_money and int(inside.sum()) > U.shape[1] else slice(None)

@@ -1,6 +1,7 @@
 """RegretProblem -> solve -> RegretSolution: closed form, dense and accelerated references, descent, certificates."""
 
 from mixtune.regret._problem import RegretProblem
+from mixtune.regret._schedule import Schedule
 from mixtune.regret._solution import RegretSolution
 from mixtune.regret._solve import solve
 from mixtune.regret.baselines import joint_head, joint_subset_head, local_head, mean_local_head
@@ -21,6 +22,7 @@ __all__ = [
     "GeneralisationBound",
     "RegretProblem",
     "RegretSolution",
+    "Schedule",
     "Sensitivity",
     "adversarial_sensitivity",
     "certify",

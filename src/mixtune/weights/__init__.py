@@ -1,6 +1,6 @@
 """How much each domain counts: Wasserstein, predictive, equal, given; the transport distances."""
 
-from mixtune.weights._predictive import PredictiveWeights
+from mixtune.weights._predictive import PredictiveWeights, predictive_shares
 from mixtune.weights._rule import DomainWeights, EqualWeights, GivenWeights, WeightRule
 from mixtune.weights._wasserstein import TransportWeights, WassersteinWeights
 from mixtune.weights.transport import (
@@ -22,6 +22,7 @@ __all__ = [
     "WassersteinWeights",
     "WeightRule",
     "pooled_diameter",
+    "predictive_shares",
     "sampling_floor",
     "wasserstein_distance",
 ]

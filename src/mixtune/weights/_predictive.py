@@ -16,7 +16,7 @@ from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError
 from mixtune.weights._rule import DomainWeights, Evidence, WeightRule, normalise
 
-__all__ = ["PredictiveWeights"]
+__all__ = ["PredictiveWeights", "predictive_shares"]
 
 
 @dataclass(frozen=True)

@@ -6,29 +6,97 @@ step, repeated from the start.
 
 Arrays have paths as their first axis but keep them contiguous in memory (Fortran order), because one NumPy
 operation on many paths of one asset is far quicker than many operations on few assets of one path.
+
+Random numbers are always drawn by NumPy, so that a run has the same paths wherever it computes. The normals of a path
+are consecutive draws of one stream: simulating in blocks of any size gives the same paths, and a longer run begins with
+the paths of a shorter one. There are three sources: pseudo-random numbers, the same numbers with their mirror images
+(antithetic), and scrambled Sobol points, which fill the space more evenly. The first Sobol coordinates are the best:
+they drive the directions along which a Brownian path varies most (principal components), not its first interval.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
+from scipy.stats import qmc
 
+from mixtune._array import Array, Floats, freeze, is_numpy, match
 from mixtune._checks import check_whole
-from mixtune._device import to_device
+from mixtune._device import to_device, torch_module
 from mixtune.errors import ParameterError
-from mixtune.options._device import empty
-from mixtune.options._grid import TimeGrid
-from mixtune.options._normals import normal_blocks
-from mixtune.options.processes._state import State
+from mixtune.options._settings import TimeGrid, numbers
 
-__all__ = ["Floats", "Process", "State", "per_asset"]
+__all__ = ["Process", "State", "combine", "constant_columns", "normal_blocks", "per_asset"]
 
-Floats = np.ndarray[Any, Any]
+#: Normals in one block unless told otherwise: 4 MB, so that a block's working arrays stay near the cache.
+BLOCK_NORMALS = 1 << 19
+#: Paths in one block at the least: below, NumPy's calls cost more than the arithmetic.
+BLOCK_PATHS = 1024
+#: SciPy's Sobol points are multiples of 2**-30; half a cell keeps them off 0, whose normal would be infinite.
+HALF_CELL = 2.0**-31
+#: Multiplications in one matrix product below which OpenBLAS stays on one thread.
+ONE_THREAD = 250_000
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Prices of some paths at one time, and whatever else their future depends on.
+
+    Attributes
+    ----------
+    prices : ndarray of shape (paths, assets)
+    """
+
+    prices: Array
+
+    #: Fields that all paths have in common.
+    shared: ClassVar[frozenset[str]] = frozenset()
+
+    @property
+    def n_paths(self) -> int:
+        """Number of paths."""
+        return int(self.prices.shape[0])
+
+    @property
+    def hidden(self) -> Array:
+        """What a model knows besides prices, such as variances, of shape (paths, any number)."""
+        return self.prices[:, :0]
+
+    def take(self, indices: ArrayLike) -> Self:
+        """Keep the paths with these indices (or where a mask is true), in this order.
+
+        Examples
+        --------
+        >>> State(np.array([[1.0], [2.0], [3.0]])).take([2, 0]).prices.ravel().tolist()
+        [3.0, 1.0]
+        """
+        return self._changed(lambda array: array.T[..., np.asarray(indices)].T)
+
+    def repeat(self, times: int) -> Self:
+        """Repeat every path ``times`` times, copies side by side.
+
+        Examples
+        --------
+        >>> State(np.array([[1.0], [2.0]])).repeat(2).prices.ravel().tolist()
+        [1.0, 1.0, 2.0, 2.0]
+        """
+        times = check_whole("times", times, least=1)
+        return self._changed(lambda array: np.repeat(array.T, times, axis=-1).T)
+
+    def like(self, array: Array) -> Self:
+        """The same state in the array library and on the device of ``array``."""
+        return self if is_numpy(array) else self._changed(lambda own: match(own.T, array).T)
+
+    def _changed(self, change: Callable[[Array], Array]) -> Self:
+        own = [item.name for item in fields(self) if item.name not in self.shared]
+        return replace(self, **{name: change(getattr(self, name)) for name in own})
 
 
 class Process(ABC):
@@ -39,24 +107,26 @@ class Process(ABC):
 
     n_assets: int
     spot: ArrayLike
+    #: Whether steps are taken in the array library of the normals; otherwise in NumPy only.
+    follows_arrays: bool = False
 
     @property
-    def follows_arrays(self) -> bool:
-        """Whether steps are taken in the array library of the normals; otherwise in NumPy only."""
-        return False
-
-    @property
-    @abstractmethod
     def normals_per_interval(self) -> int:
         """How many standard normals one path needs for one exercise interval."""
+        return self.n_assets
 
     @abstractmethod
     def start(self, n_paths: int) -> State:
         """Paths at time 0."""
 
     @abstractmethod
-    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
+    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         """Advance without checking the arguments."""
+
+    def _store(self, **checked: Any) -> None:
+        """Replace settings of the frozen model by their checked values."""
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
@@ -83,60 +153,13 @@ class Process(ABC):
                 f"{type(self).__name__} continues a {own.__name__}; got {type(state).__name__}; begin with start()"
             )
         normals = np.asarray(normals, dtype=np.float64)
-        if normals.shape != (state.n_paths, self.normals_per_interval):
-            raise ParameterError(
-                f"normals must have shape ({state.n_paths}, {self.normals_per_interval}), one row per path and one "
-                f"column per normal of an interval; got {normals.shape}"
-            )
+        if normals.shape != (shape := (state.n_paths, self.normals_per_interval)):
+            raise ParameterError(f"normals must have shape {shape}, one row per path; got {normals.shape}")
         if not (0 <= begin < end < math.inf and math.isfinite(rate)):
             raise ParameterError(f"an interval needs 0 <= begin < end and a finite rate; got {begin}, {end}, {rate}")
         return self._step(state, begin=float(begin), end=float(end), rate=float(rate), normals=normals)
 
-    def walk(self, state: State, grid: TimeGrid, normals: Floats, *, first: int = 0) -> Iterator[State]:
-        """Continue paths from a date of the grid, yielding the state at each following date.
-
-        Parameters
-        ----------
-        state
-            Paths at date ``first``.
-        grid
-            The dates and rates.
-        normals
-            Of shape (paths, intervals, normals_per_interval): as many intervals as are to be walked.
-        first
-            Index of the date to start from.
-
-        Examples
-        --------
-        >>> from mixtune.options.processes import BlackScholes
-        >>> process, grid = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=4)
-        >>> Z = np.random.default_rng(0).standard_normal((3, 4, 1))
-        >>> *_, last = process.walk(process.start(3), grid, Z)
-        >>> bool(np.allclose(last.prices, process.sample(3, grid, np.random.default_rng(0))[:, -1]))
-        True
-        """
-        first = check_whole("first", first)
-        if normals.ndim != 3 or first + normals.shape[1] > grid.n_dates:
-            raise ParameterError(
-                f"from date {first} of {grid.n_dates}, at most {grid.n_dates - first} intervals follow; "
-                f"got normals of shape {normals.shape}"
-            )
-        for offset in range(normals.shape[1]):
-            begin, end = grid.times[first + offset : first + offset + 2]
-            rate = grid.rates[first + offset]
-            state = self.advance(state, begin=begin, end=end, rate=rate, normals=normals[:, offset])
-            yield state
-
-    def sample(
-        self,
-        n_paths: int,
-        grid: TimeGrid,
-        rng: np.random.Generator,
-        *,
-        antithetic: bool = False,
-        sobol: bool = False,
-        chunk_paths: int | None = None,
-    ) -> Floats:
+    def sample(self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **options: Any) -> Floats:
         """Simulate paths from time 0 to maturity.
 
         Parameters
@@ -147,12 +170,8 @@ class Process(ABC):
             The dates and rates.
         rng
             Generator of the normals.
-        antithetic
-            Whether the second half of the paths mirrors the first; ``n_paths`` must be even.
-        sobol
-            Whether to use scrambled Sobol points; best with a power of two for ``n_paths``.
-        chunk_paths
-            Paths simulated at a time. It bounds memory and changes nothing else.
+        **options
+            ``antithetic``, ``sobol`` and ``chunk_paths`` as for :meth:`sample_with_hidden`.
 
         Returns
         -------
@@ -165,10 +184,7 @@ class Process(ABC):
         >>> heston.sample(5, TimeGrid(maturity=3, dates=9, rate=0.05), np.random.default_rng(0)).shape
         (5, 10, 2)
         """
-        paths = np.empty((check_whole("n_paths", n_paths, least=1), grid.n_dates + 1, self.n_assets))
-        for rows, date, state in self._simulate(n_paths, grid, rng, antithetic, sobol, chunk_paths):
-            paths[rows, date] = state.prices
-        return _finite(paths)
+        return self.sample_with_hidden(n_paths, grid, rng, **options)[0]
 
     def sample_with_hidden(
         self,
@@ -180,11 +196,22 @@ class Process(ABC):
         sobol: bool = False,
         chunk_paths: int | None = None,
         device: str | None = None,
-    ) -> tuple[Floats, Floats]:
+    ) -> tuple[Array, Array]:
         """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
 
-        With a ``device`` ("cuda", or "cpu" for PyTorch without one) the same normals are moved there first, and the
-        paths are tensors on it.
+        Parameters
+        ----------
+        n_paths, grid, rng
+            As for :meth:`sample`.
+        antithetic
+            Whether the second half of the paths mirrors the first; ``n_paths`` must be even.
+        sobol
+            Whether to use scrambled Sobol points; best with a power of two for ``n_paths``.
+        chunk_paths
+            Paths simulated at a time. It bounds memory and changes nothing else.
+        device
+            "cuda", or "cpu" for PyTorch without one: the same normals are moved there first, and the paths are
+            tensors on it.
 
         Returns
         -------
@@ -194,74 +221,172 @@ class Process(ABC):
         """
         shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
         there = device if self.follows_arrays else None
-        prices, hidden = (empty((*shape, k), there) for k in (self.n_assets, self.start(1).hidden.shape[1]))
-        for rows, date, state in self._simulate(n_paths, grid, rng, antithetic, sobol, chunk_paths, there):
-            prices[rows, date], hidden[rows, date] = state.prices, state.hidden
+        xp = np if there is None else torch_module()
+        sizes = (self.n_assets, self.start(1).hidden.shape[1])
+        prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
+        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
+        for rows, normals in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
+            for date, state in enumerate(self.states(grid, to_device(normals, there))):
+                prices[rows, date], hidden[rows, date] = state.prices, state.hidden
         if there != device:
             prices, hidden = to_device(prices, device), to_device(hidden, device)
-        return _finite(prices), _finite(hidden)
+        # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
+        if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
+            raise ParameterError(
+                "the simulated paths overflow; check that rates, volatilities and variances are per year and "
+                "not in percent, or use more substeps"
+            )
+        return prices, hidden
 
-    def _simulate(
-        self,
-        n_paths: int,
-        grid: TimeGrid,
-        rng: np.random.Generator,
-        antithetic: bool,
-        sobol: bool,
-        chunk: int | None,
-        device: str | None = None,
-    ) -> Iterator[tuple[slice, int, State]]:
-        """Yield which paths, which date, and their state there."""
-        options: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk}
-        for rows, normals in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **options):
-            for date, state in enumerate(self.states(grid, to_device(normals, device))):
-                yield rows, date, state
-
-    def states(self, grid: TimeGrid, normals: Floats) -> Iterator[State]:
+    def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
         """Yield the states of one block of paths at time 0 and all dates; normals as (intervals, normals, paths)."""
         state = self.start(normals.shape[2]).like(normals)
         yield state
         for interval, Z in enumerate(normals):
-            begin, end = grid.times[interval : interval + 2].tolist()
-            state = self._step(state, begin=begin, end=end, rate=float(grid.rates[interval]), normals=Z.T)
+            state = self._step(state, **grid.interval(interval), normals=Z.T)
             yield state
 
 
 def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -math.inf, strict: bool = False) -> Floats:
-    """``value`` as a read-only array of one number per asset, each at least ``least`` (above it if ``strict``).
+    """``value`` as a read-only array of one number per asset, bounded as by :func:`numbers`.
 
     Examples
     --------
     >>> per_asset("spot", 100, 2).tolist()
     [100.0, 100.0]
     """
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a number, or one number per asset; got {value!r}") from None
+    array = numbers(name, value, least=least, strict=strict)
     if array.shape not in ((), (n_assets,)):
-        raise ParameterError(
-            f"{name} must be one number or {n_assets}, one per asset; got shape {array.shape}; n_assets={n_assets}"
-        )
-    inside = array > least if strict else array >= least
-    if not (np.all(np.isfinite(array)) and np.all(inside)):
-        bound = "" if least == -math.inf else f" {'>' if strict else '>='} {least:g}"
-        raise ParameterError(f"{name} must be finite{bound}; got {value!r}")
-    array = np.broadcast_to(array, (n_assets,)).copy()
-    array.flags.writeable = False
-    return array
+        raise ParameterError(f"{name} must be one number or {n_assets}, one per asset; got shape {array.shape}")
+    return freeze(np.broadcast_to(array, (n_assets,)).copy())
 
 
-def constant_columns(values: Floats, n_paths: int) -> Floats:
+def constant_columns(values: ArrayLike, n_paths: int) -> Floats:
     """The same row of values for every path, with paths contiguous in memory."""
-    return np.repeat(values[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
+    return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
 
 
-def _finite(values: Floats) -> Floats:
-    # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
-    if not math.isfinite(float(values.sum())):
-        raise ParameterError(
-            "the simulated paths overflow; check that rates, volatilities and variances are per year and "
-            "not in percent, or use more substeps"
-        )
-    return values
+def normal_blocks(
+    n_paths: int,
+    n_intervals: int,
+    per_interval: int,
+    rng: np.random.Generator,
+    *,
+    antithetic: bool = False,
+    sobol: bool = False,
+    block_paths: int | None = None,
+) -> Iterator[tuple[slice, Floats]]:
+    """Yield blocks of paths with their standard normals, so that memory stays bounded however many paths there are.
+
+    Parameters
+    ----------
+    n_paths, n_intervals, per_interval
+        How many paths, intervals and normals per interval.
+    rng
+        Generator of the draws; for Sobol points, of their scrambling.
+    antithetic
+        Whether path ``n_paths / 2 + i`` mirrors path ``i``; the number of paths must be even.
+    sobol
+        Whether to use scrambled Sobol points; powers of two are the best numbers of paths for them.
+    block_paths
+        Paths in one block.
+
+    Yields
+    ------
+    rows : slice
+        Which paths.
+    normals : ndarray of shape (n_intervals, per_interval, paths of the block)
+        Paths vary fastest: whole rows of paths are what NumPy works through at full speed.
+
+    Examples
+    --------
+    >>> (_, Z), (_, mirrored) = normal_blocks(4, 9, 2, np.random.default_rng(0), antithetic=True)
+    >>> Z.shape, bool((mirrored == -Z).all())
+    ((9, 2, 2), True)
+    """
+    n_paths = check_whole("n_paths", n_paths, least=1)
+    width = check_whole("n_intervals", n_intervals, least=1) * check_whole("per_interval", per_interval, least=1)
+    step = max(BLOCK_PATHS, BLOCK_NORMALS // width)
+    if block_paths is not None:
+        step = check_whole("chunk_paths", block_paths, least=1)
+    if not isinstance(rng, np.random.Generator):
+        raise ParameterError(f"rng must be a generator such as numpy.random.default_rng(0); got {rng!r}")
+    if antithetic and sobol:
+        raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
+    if antithetic and n_paths % 2:
+        raise ParameterError(f"antithetic paths come in pairs; pass an even n_paths, such as {n_paths + 1}")
+
+    def pseudorandom(count: int) -> Floats:
+        return np.ascontiguousarray(rng.standard_normal((count, n_intervals, per_interval)).transpose(1, 2, 0))
+
+    draw = _SobolNormals(n_intervals, per_interval, rng) if sobol else pseudorandom
+    count = n_paths // 2 if antithetic else n_paths
+    for begin in range(0, count, step):
+        end = min(begin + step, count)
+        block = draw(end - begin)
+        yield slice(begin, end), block
+        if antithetic:
+            yield slice(count + begin, count + end), -block
+
+
+class _SobolNormals:
+    """The next paths' normals of a scrambled Sobol sequence."""
+
+    def __init__(self, n_intervals: int, per_interval: int, rng: np.random.Generator) -> None:
+        width = n_intervals * per_interval
+        if width > qmc.Sobol.MAXDIM:
+            raise ParameterError(
+                f"Sobol points have at most {qmc.Sobol.MAXDIM} coordinates; {n_intervals} intervals with "
+                f"{per_interval} normals each need {width}; use fewer substeps, or pseudo-random numbers"
+            )
+        # An integer seed means the same to every SciPy, old or new; a generator does not.
+        seed = int(rng.integers(2**62))
+        try:
+            self._engine = qmc.Sobol(width, scramble=True, rng=seed)
+        except TypeError:  # SciPy before 1.15
+            self._engine = qmc.Sobol(width, scramble=True, seed=seed)
+        self._shape = (n_intervals, per_interval)
+        self._directions = _brownian_directions(n_intervals)
+        # SciPy warns if the first call does not ask for a power of two, so one point is always drawn ahead.
+        self._ahead = self._engine.random(1)
+
+    def __call__(self, count: int) -> Floats:
+        points = np.concatenate([self._ahead, self._engine.random(count)])
+        self._ahead = points[count:].copy()
+        Z = ndtri(points[:count] + HALF_CELL).T.reshape(self._shape[0], -1)
+        return combine(self._directions, Z).reshape(*self._shape, count)
+
+
+def _brownian_directions(n_intervals: int) -> Floats:
+    """Orthogonal matrix from principal components of a Brownian path to its standardised increments.
+
+    Examples
+    --------
+    >>> Q = _brownian_directions(4)
+    >>> np.allclose(Q @ Q.T, np.eye(4))
+    True
+    """
+    index = np.arange(1, n_intervals + 1)
+    variances, components = np.linalg.eigh(np.minimum.outer(index, index).astype(np.float64))
+    paths = (components * np.sqrt(variances))[:, ::-1]
+    paths *= np.where(paths.sum(axis=0) < 0, -1.0, 1.0)  # the sign LAPACK leaves open
+    return np.diff(paths, axis=0, prepend=0.0)
+
+
+def combine(weights: Floats, rows: Floats) -> Floats:
+    """``weights @ rows`` for few rows with very many columns.
+
+    In pieces, because one call would wake the linear algebra library's threads, which for this little work costs more
+    than it saves, and several times more when other programs want the cores.
+
+    Examples
+    --------
+    >>> combine(np.array([[1.0, -1.0]]), np.array([[5.0, 7.0], [2.0, 3.0]]))
+    array([[3., 4.]])
+    """
+    width = max(16, ONE_THREAD // max(1, weights.size))
+    combined = np.empty((weights.shape[0], rows.shape[1]))
+    for begin in range(0, rows.shape[1], width):
+        piece = slice(begin, begin + width)
+        np.matmul(weights, rows[:, piece], out=combined[:, piece])
+    return combined

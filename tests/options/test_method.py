@@ -1,0 +1,270 @@
+"""The method line by line: which rows are regressed on, who stops, what bounds, Greeks and regions are made of."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+from mixtune.errors import ParameterError
+from mixtune.options import (
+    BlackScholes,
+    Call,
+    CustomPayoff,
+    FractionalBrownianMotion,
+    Heston,
+    MaxCall,
+    PriceSettings,
+    Put,
+    RoughHeston,
+    TimeGrid,
+    price,
+    simulate,
+    upper_bound,
+)
+from mixtune.options._evaluation import Estimate
+from mixtune.options._settings import METHOD
+from mixtune.options.training import (
+    ContinuationModel,
+    Joint,
+    Local,
+    PathData,
+    PolynomialState,
+    RandomState,
+    TunedLocal,
+    exercises,
+    train,
+)
+from mixtune.paper.american import TABLE1, TABLE2
+
+GRID = TimeGrid(maturity=1, dates=4, rate=0.06)
+HESTON = {"spot": 100.0, "v0": 0.04, "v_mean": 0.09, "v_speed": 2.0, "v_vol": 0.3, "rho": -0.5}
+
+
+class CountRows(ContinuationModel):
+    """Notes how many rows it is given, and never stops."""
+
+    name = "count"
+
+    def __init__(self):
+        self.rows = []
+
+    def fit(self, stage, model):
+        self.rows.append(len(stage.features[0]))
+        return np.full(stage.features[0].shape[1], 0.0)
+
+
+# --- induction -------------------------------------------------------------------------------------------------------
+
+
+def test_rows_in_the_money_count_only_where_they_outnumber_the_features():
+    rng = np.random.default_rng(0)
+    prices = 2 + rng.random((10, 5, 1))
+    payoffs = np.zeros((10, 5))
+    for date, inside in ((1, 3), (2, 4), (3, 9)):
+        payoffs[:inside, date] = 1.0
+    data = PathData("paths", prices, payoffs)
+    state = PolynomialState(degree=1).fitted([data])  # a constant, the payoff and the price: three features
+    for in_the_money, expected in ((True, [9, 4, 10]), (False, [10, 10, 10])):
+        model = CountRows()
+        train([data], [model], state=state, in_the_money=in_the_money)
+        assert model.rows == expected  # from the last date before maturity to the first
+
+
+def test_who_stops():
+    payoff, waiting = np.array([0.0, 0.0, 1.0, 1.0, 1.0]), np.array([-1.0, 1.0, 1.0, 0.5, 2.0])
+    assert exercises(payoff, waiting, True).tolist() == [False, False, False, True, False]
+    assert exercises(payoff, waiting, False).tolist() == [True, False, False, True, False]
+
+
+def test_paths_that_wait_keep_their_later_cash_flow():
+    """Values are cash flows of the policy (Longstaff and Schwartz), not the regressed value of waiting."""
+    payoffs = np.array([[0.0, 1.0, 5.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    prices = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 3.0, 1.0], [1.0, 4.0, 1.0]])[:, :, None]
+    data = PathData("four", prices, payoffs)
+    state = PolynomialState(degree=1).fitted([data])
+    policy = train([data], [Local(0, 1e-9, "LSM")], state=state, in_the_money=False)
+    # The line through (5, 0, 0, 0) is (3.5, 2, 0.5, -1): the first two wait, the others take 1 now.
+    flows, dates = policy.cash_flows(data)
+    np.testing.assert_allclose(policy.continuation(data, 1)[:, 0], [3.5, 2.0, 0.5, -1.0], atol=1e-6)
+    assert flows[:, 0].tolist() == [5.0, 0.0, 1.0, 1.0]
+    assert dates[:, 0].tolist() == [2, 2, 1, 1]
+
+
+def test_datasets_that_are_not_there_are_refused():
+    data = simulate(BlackScholes(spot=36.0, volatility=0.2), Put(40.0), GRID, paths=20, rng=np.random.default_rng(0))
+    state = RandomState(width=3, seed=0).fitted([data])
+    for model in (Local(1, 1.0, "LO"), Joint(1.0, (0, -1))):
+        with pytest.raises(ParameterError, match="there is no dataset"):
+            train([data], [model], state=state)
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_the_paper_preset_is_ridge_2_on_300_raw_units_and_all_paths():
+    market = Heston(**HESTON, n_assets=2, scheme="paper")
+    found = price(market, MaxCall(100.0), GRID, preset="paper", paths=50, training_paths=100, seed=3).policy
+    rng = np.random.default_rng(np.random.SeedSequence(3).spawn(3)[0])
+    data = simulate(market, MaxCall(100.0), GRID, paths=100, rng=rng, hidden=False)
+    state = RandomState(width=300, slope=0.01, standardise=False, seed=3).fitted([data])
+    rule = {"state": state, "in_the_money": False, "only_positive": False}
+    np.testing.assert_array_equal(found.coefs, train([data], [Local(0, 2.0, "LO-1")], **rule).coefs)
+    assert not np.allclose(found.coefs, train([data], [Local(0, 20.0, "LO-1")], **rule).coefs)
+    assert (found.only_positive, found.names) == (False, ("LO-1",))
+
+
+def test_the_tables_have_the_settings_of_the_preset():
+    for settings in (TABLE1.settings, TABLE2.settings):
+        assert (settings.ridge, settings.width) == (METHOD.paper_ridge, METHOD.paper_width) == (2.0, 300)
+
+
+def test_a_settings_object_and_keywords_price_the_same():
+    market, settings = BlackScholes(spot=36.0, volatility=0.2), PriceSettings(paths=200, width=10, seed=5)
+    by_object = price(market, Put(40.0), GRID, settings)
+    assert by_object.price == price(market, Put(40.0), GRID, paths=200, width=10, seed=5).price
+    other = price(market, Put(40.0), GRID, settings, seed=6)
+    assert other.settings["seed"] == 6
+    assert other.price != by_object.price
+    with pytest.raises(TypeError, match="pths"):
+        price(market, Put(40.0), GRID, pths=200, seed=5)
+    with pytest.raises(TypeError, match="seed"):
+        price(market, Put(40.0), GRID)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.paths = 3
+    again = {f.name: by_object.settings[f.name] for f in dataclasses.fields(PriceSettings)} | {"device": None}
+    assert price(market, Put(40.0), GRID, **again).price == by_object.price  # the record repeats the run
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sobol": True, "paths": 63}, "sobol needs at least 64 paths"),
+        ({"sobol": True, "antithetic": True}, "exclude each other"),
+        ({"training_paths": 1}, "training_paths must be a whole number >= 2"),
+    ],
+)
+def test_settings_that_cannot_be(change, message):
+    with pytest.raises(ParameterError, match=message):
+        PriceSettings(**{"seed": 0, **change})
+
+
+# --- estimates and bounds --------------------------------------------------------------------------------------------
+
+
+def test_standard_errors_of_every_way_to_draw():
+    samples = np.array([1.0, 5.0, 2.0, 4.0])
+    assert Estimate.of(samples) == Estimate(3.0, pytest.approx(math.sqrt(10 / 3) / 2))
+    # Pairs (1, 2) and (5, 4) have the means 1.5 and 4.5.
+    assert Estimate.of(samples, drawn="antithetic") == Estimate(3.0, pytest.approx(1.5))
+    blocks = np.repeat(np.arange(32.0), 2)  # one value for each scrambling
+    assert Estimate.of(blocks, drawn="sobol").standard_error == pytest.approx(np.arange(32).std(ddof=1) / math.sqrt(32))
+    estimate = Estimate(3.0, 0.5)
+    assert (estimate.ci_low, estimate.ci_high, estimate.price) == (3 - 0.98, 3 + 0.98, 3.0)
+
+
+@pytest.mark.parametrize("rate", [0.1, -0.1])
+def test_the_upper_bound_is_exact_where_antithetic_pairs_are(rate):
+    """A payoff linear in a normal price: each mirrored pair has the mean of all, so no inner noise is left."""
+    process, grid = (
+        FractionalBrownianMotion(hurst=0.5, spot=10.0, volatility=0.5),
+        TimeGrid(maturity=1, dates=1, rate=rate),
+    )
+    payoff = CustomPayoff(lambda prices: prices[..., 0])
+    data = simulate(process, payoff, grid, paths=50, rng=np.random.default_rng(0))
+    policy = train([data], [TunedLocal(0, "value")], state=RandomState(width=5, seed=0).fitted([data]))
+    sizes = {"outer_paths": 40, "inner_paths": 6, "rng": np.random.default_rng(1)}
+    bound = upper_bound(policy, process, grid=grid, payoff=payoff, **sizes)
+    # Exercise today is worth 10, at maturity 10 exp(-rate): the holder takes the larger.
+    assert bound.price == pytest.approx(10 * max(1.0, math.exp(-rate)), rel=1e-12)
+    assert bound.standard_error < 1e-12
+    assert (bound.outer_paths, bound.inner_paths) == (40, 6)
+
+
+def test_inner_normals_are_mirrored(monkeypatch):
+    seen, advance = [], BlackScholes.advance
+
+    def spy(self, state, **interval):
+        seen.append(interval["normals"])
+        return advance(self, state, **interval)
+
+    monkeypatch.setattr(BlackScholes, "advance", spy)
+    market = BlackScholes(spot=[36.0, 40.0], volatility=0.2, n_assets=2)
+    price(market, MaxCall(40.0), GRID, paths=100, width=5, seed=0, upper=True, upper_paths=7, inner_paths=5)
+    inner = [normals for normals in seen if len(normals) != 7]
+    assert len(inner) == 4
+    for normals in inner:  # five inner paths make three pairs
+        pairs = normals.reshape(7, 2, 3, 2)
+        np.testing.assert_array_equal(pairs[:, 0], -pairs[:, 1])
+        assert len(np.unique(np.abs(pairs))) == 7 * 3 * 2
+
+
+def test_the_upper_bound_takes_the_payoff_where_it_is_more_than_waiting():
+    """Deep in the money the put is exercised at once: both bounds are the payoff of today."""
+    market, grid = BlackScholes(spot=20.0, volatility=0.1), TimeGrid(maturity=1, dates=4, rate=0.1)
+    result = price(market, Put(40.0), grid, paths=2000, width=20, seed=0, upper=True, upper_paths=100, inner_paths=50)
+    assert result.price == 20.0
+    assert result.upper.price == pytest.approx(20.0, abs=0.05)
+    assert result.gap == result.upper.price - result.price
+
+
+# --- Greeks ----------------------------------------------------------------------------------------------------------
+
+
+def bumped(market, change, payoff, grid, **options):
+    """Central difference of prices by hand; one date, so that the policy has nothing to decide."""
+    up, down = (price(dataclasses.replace(market, **change(sign)), payoff, grid, **options).price for sign in (1, -1))
+    return up - down
+
+
+@pytest.mark.parametrize("drawn", [{}, {"antithetic": True}, {"sobol": True}])
+def test_deltas_belong_to_their_assets(drawn):
+    market, grid = (
+        BlackScholes(spot=[90.0, 110.0], volatility=0.3, n_assets=2),
+        TimeGrid(maturity=1, dates=1, rate=0.05),
+    )
+    options = {"paths": 400, "seed": 0, **drawn}
+    found = price(market, MaxCall(100.0), grid, greeks=True, **options).greeks["delta"]
+    for asset, width in ((0, 0.9), (1, 1.1)):
+        moved = lambda sign, asset=asset, width=width: {"spot": market.spot + sign * width * (np.arange(2) == asset)}  # noqa: E731
+        expected = bumped(market, moved, MaxCall(100.0), grid, **options) / (2 * width)
+        assert found.value[asset] == pytest.approx(expected, rel=1e-9)
+    assert found.value[1] > found.value[0] > 0
+    assert np.all(found.standard_error > 0)
+
+
+@pytest.mark.parametrize(
+    "market", [Heston(**HESTON), RoughHeston(**HESTON, hurst=0.2, substeps=2)], ids=["qe", "rough"]
+)
+def test_vega_of_a_random_variance_scales_both_its_levels(market):
+    grid, options = TimeGrid(maturity=1, dates=1, rate=0.05), {"paths": 400, "seed": 0}
+    found = price(market, Call(100.0), grid, greeks=True, **options).greeks["vega"]
+    moved = lambda sign: {"v0": 0.04 * (1 + sign * 0.01) ** 2, "v_mean": 0.09 * (1 + sign * 0.01) ** 2}  # noqa: E731
+    expected = bumped(market, moved, Call(100.0), grid, **options) / (2 * 0.01 * 0.2)
+    assert found.value[0] == pytest.approx(expected, rel=1e-9)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_boundary_is_next_to_the_waiting_region():
+    grid = TimeGrid(maturity=1, dates=4, rate=0.05)
+    for payoff, end in ((Put(40.0), np.max), (Call(40.0), np.min)):
+        market = BlackScholes(spot=40.0, volatility=0.3, dividend=0.05)
+        region = price(market, payoff, grid, paths=2000, width=20, seed=0).region
+        stops = region.stop & region.seen
+        assert stops.any()
+        expected = [end(region.axis[row]) if row.any() else math.nan for row in stops]
+        np.testing.assert_array_equal(region.boundary, expected)
+        assert np.all(region.seen.mean(axis=1) < 1)  # prices spread over time: early dates have seen fewer
+
+
+def test_exercise_probabilities_count_positive_cash_flows_by_date():
+    market, grid = BlackScholes(spot=40.0, volatility=0.2), TimeGrid(maturity=1, dates=3, rate=0.06)
+    result = price(market, Put(40.0), grid, paths=500, width=10, seed=0)
+    rng = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[1])
+    flows, dates = result.policy.cash_flows(simulate(market, Put(40.0), grid, paths=500, rng=rng))
+    expected = [np.mean((flows > 0) & (dates == date)) for date in range(4)]
+    np.testing.assert_allclose(result.exercise_probability, expected, rtol=1e-12)
+    assert result.price == pytest.approx(flows.mean())
+    assert result.exercise_probability.sum() < 1
