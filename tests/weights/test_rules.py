@@ -17,8 +17,7 @@ from mixtune import (
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights import GivenWeights
-from mixtune.weights._predictive import predictive_shares
-from mixtune.weights._rule import normalise
+from mixtune.weights._rule import normalise, predictive_shares
 from mixtune.weights._wasserstein import softmin
 from problems import make_rows
 

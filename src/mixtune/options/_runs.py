@@ -26,8 +26,7 @@ from mixtune.options._grid import TimeGrid
 from mixtune.options._paths import PathData
 from mixtune.options._state import RandomState, inputs
 from mixtune.options.processes import Process
-from mixtune.weights._predictive import predictive_shares
-from mixtune.weights._rule import normalise
+from mixtune.weights import normalise, predictive_shares
 
 __all__ = ["RunStage", "RunStates", "simulate_runs"]
 

@@ -30,7 +30,7 @@ def test_agrees_with_all_pairs(X, monkeypatch):
     found = pooled_diameter(np.array_split(X, 3))
     assert found.exact
     assert found.value == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setitem(pooled_diameter.__globals__, "_CHUNK_ENTRIES", 1)
+    monkeypatch.setitem(pooled_diameter.__globals__, "CHUNK_ENTRIES", 1)
     assert pooled_diameter([X[:300]]).value == pytest.approx(pdist(X[:300]).max(), rel=1e-12)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mixtune.errors import ConvergenceError, DataError, ParameterError
+from mixtune.weights import transport
 from mixtune.weights.transport import distances_to, sampling_floor, wasserstein_distance
 
 
@@ -101,7 +102,7 @@ class TestDistancesTo:
         assert distances_to([1.0, 2.0], []) == []
 
     def test_checks_everything_first(self, monkeypatch):
-        monkeypatch.setitem(distances_to.__globals__, "_distance", lambda *_: pytest.fail("work began"))
+        monkeypatch.setattr(transport, "pair_distance", lambda *_, **__: pytest.fail("work began"))
         with pytest.raises(DataError, match=r"others\[1\] has 2 columns, focal has 1"):
             distances_to([1.0], [[2.0], [[1.0, 2.0]]])
         with pytest.raises(ParameterError, match="needs one column"):
@@ -117,7 +118,7 @@ class TestDistancesTo:
         def fails(X, Y, settings, **options):
             raise ConvergenceError(f"failed at {Y[0, 0]:g}")
 
-        monkeypatch.setitem(distances_to.__globals__, "pair_distance", fails)
+        monkeypatch.setattr(transport, "pair_distance", fails)
         with pytest.raises(ConvergenceError, match="failed at 1"):
             distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mixtune.weights._transport_bounds import axes_bound, principal_axes
 from mixtune.weights.transport import distances_to, wasserstein_distance
-from mixtune.weights.transport._screen import axes_bound, principal_axes
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.floats(0, 10))
@@ -32,7 +32,7 @@ def test_sees_what_means_do_not():
 
 def test_axes_are_orthonormal():
     rng = np.random.default_rng(1)
-    axes = principal_axes([rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2])
+    axes = principal_axes(rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
 
 
