@@ -28,7 +28,7 @@ from mixtune.estimators._rows import Floats
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._weighing import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
-from mixtune.regret import RegretSolution, transfer_gain
+from mixtune.regret import RegretSolution, t_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
 __all__ = ["FixedSettings", "RegretOptimalRegressor"]
@@ -230,7 +230,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
             "_state": state,
             "_held": Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
-            "bound_gain_": None if distances is None else transfer_gain(distances),
+            "bound_gain_": None if distances is None else t_gain(distances),
         }
         coef = fit.coef[:, 0] if state.single_output else fit.coef
         intercept = fit.intercept[0] if state.single_output else fit.intercept

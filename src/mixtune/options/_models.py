@@ -20,8 +20,7 @@ from mixtune._checks import check_nonnegative
 from mixtune.errors import ParameterError
 from mixtune.moments import Moments
 from mixtune.options._runs import RunStage
-from mixtune.regret import RegretProblem, solve
-from mixtune.regret._schedule import Schedule
+from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule
 

@@ -23,8 +23,7 @@ from mixtune.moments import Moments
 from mixtune.paper._networks import NetworkData
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Experiment, Results, Table
-from mixtune.regret import RegretProblem, RegretSolution, adversarial_sensitivity, log_slope, solve
-from mixtune.regret._solution import StoredPath
+from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
 from mixtune.weights import PredictiveWeights
 
 __all__ = ["ROBUSTNESS", "Band", "RobustnessSettings", "RobustnessSummary", "accelerated_gap"]
