@@ -7,9 +7,19 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.paper import run_study
-from mixtune.paper._published import TABLE_1, TABLE_2, Published
-from mixtune.paper._table_summary import BEYOND, PAPER
-from mixtune.paper.american import TABLE1, TABLE2, draw_run, run_beyond, run_table, run_together
+from mixtune.paper.american import (
+    BEYOND,
+    PAPER,
+    TABLE1,
+    TABLE2,
+    TABLE_1,
+    TABLE_2,
+    Published,
+    draw_run,
+    run_beyond,
+    run_table,
+    run_together,
+)
 
 SMALL = {
     "training_paths": 30,
