@@ -47,6 +47,18 @@ def test_every_published_method_is_priced():
     assert set(TABLE_2) <= {m.name for m in TABLE2.settings.models()}
 
 
+@pytest.mark.parametrize(("experiment", "sharing"), [(TABLE1, (10.0, 100.0, 500.0)), (TABLE2, (10.0, 50.0, 100.0))])
+def test_settings_are_the_papers(experiment, sharing):
+    settings = experiment.settings
+    assert (settings.ridge, settings.transfer, settings.stability, settings.sharing) == (2.0, 2.0, 1.0, sharing)
+    assert (settings.width, settings.maturity, settings.dates, settings.strike) == (300, 3.0, 9, 100.0)
+    assert (settings.training_paths, settings.evaluation_paths, experiment.runs) == (100, 50_000, 100)
+    models = {model.name: model for model in settings.models()}
+    assert {model.ridge for model in models.values() if hasattr(model, "ridge")} == {2.0}
+    transfer = models["RO (eta=10)"]
+    assert (transfer.transfer, transfer.stability, transfer.horizon, transfer.weights.sharing) == (2.0, 1.0, 1, 10.0)
+
+
 def test_markets_are_the_papers():
     markets = TABLE1.settings.markets()
     facts = [(rate, p.v_vol, p.v_mean, p.v0) for p, rate, _ in markets]

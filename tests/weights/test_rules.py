@@ -76,25 +76,31 @@ def clouds(seed=0, sizes=(15, 25, 20), shifts=(0.0, 0.5, 3.0)):
     rng = np.random.default_rng(seed)
     return {
         name: (rng.standard_normal((n, 2)) + shift, rng.standard_normal(n))
-        for name, n, shift in zip("abc", sizes, shifts)
+        for name, n, shift in zip("abcd", sizes, shifts)
     }
 
 
 def test_wasserstein_formula_and_what_it_reports():
-    data = clouds()
+    sizes, shifts = (15, 250, 20, 9), (0.0, 0.2, 0.6, 5.0)
+    data = clouds(sizes=sizes, shifts=shifts)
     domains = Domains.from_dict(data, focal="a")
-    weights = WassersteinWeights(2.0, 1.5, rescale=False).weigh(domains=domains)
+    weights = WassersteinWeights(2.0, 2.5, rescale=False).weigh(domains=domains)
     stacked = {name: np.column_stack(pair) for name, pair in data.items()}
     w1 = np.array([wasserstein_distance(stacked["a"], cloud).value for cloud in stacked.values()])
-    raw = np.exp(-2.0 * (w1 + np.array([15, 25, 20]) ** (-1 / 3))) * (w1 <= 1.5)
-    np.testing.assert_allclose(weights.values, raw / raw.sum())
-    np.testing.assert_allclose(weights.scores, w1)
+    raw = np.exp(-2.0 * (w1 + np.array(sizes) ** (-1 / 3))) * (w1 <= 2.5)
+    np.testing.assert_allclose(weights.values, raw / raw.sum(), rtol=1e-12)
+    np.testing.assert_allclose(weights.scores, w1, rtol=1e-12)
+    np.testing.assert_array_equal(weights.counts, sizes)
+    assert weights.dimension == 3
+    assert np.all(weights.values[:3] > 0.02)
+    assert weights.values[3] == 0
+    assert weights.admitted.tolist() == [True, True, True, False]
     assert weights.scores[0] == 0
-    assert weights.values[2] == 0
-    assert weights.as_dict().keys() == {"a", "b", "c"}
+    assert weights.as_dict().keys() == {"a", "b", "c", "d"}
     assert all(d.certified for d in weights.distances)
-    assert weights.sampling_floor.value > 0
-    assert weights.above_floor.tolist() == [False, weights.scores[1] > weights.sampling_floor.value, True]
+    floor = weights.sampling_floor.value
+    assert floor > 0
+    assert weights.above_floor.tolist() == [False, w1[1] > floor, w1[2] > floor, True]
 
 
 def test_wasserstein_limits():

@@ -21,6 +21,19 @@ def test_never_above_the_distance_nor_below_that_of_the_means(seed, n, m, d, shi
     assert bound >= np.linalg.norm(A.mean(axis=0) - B.mean(axis=0)) - 1e-9
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_stays_below_by_more_than_rounding(seed):
+    """On a line in any direction the bound would be the distance itself; it keeps a margin, and a narrow one."""
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(4)
+    A, B = (np.outer(rng.standard_normal(n) + shift, direction) for n, shift in ((40, 0.0), (30, 5.0)))
+    distance = wasserstein_distance(A[:, 0], B[:, 0]).value * np.linalg.norm(direction) / abs(direction[0])
+    assert (1 - 1e-11) * distance < axes_bound(A, B) < (1 - 5e-13) * distance
+    # Where the distance is small beside the coordinates, rounding is relative to those.
+    far = np.full((3, 2), 1.0)
+    assert axes_bound(far, far + np.array([1e-13, 0.0])) <= 1e-13 - 5e-15
+
+
 def test_sees_what_means_do_not():
     X = np.random.default_rng(0).standard_normal((200, 3))
     X -= X.mean(axis=0)

@@ -10,6 +10,7 @@ from mixtune.weights import _transport_exact as _exact
 from mixtune.weights._transport_exact import (
     Plan,
     SparsePlan,
+    _bound,
     _checked,
     masses,
     solve_samples,
@@ -87,6 +88,37 @@ def test_a_wrong_plan_is_not_believed():
     assert _checked(lost, cost, a, b) is None
     assert _checked(costly, cost, a, b) is None
     assert _checked(None, cost, a, b) is None
+
+
+def known_distance(n, d, *, seed=0):
+    """Samples whose distance is exactly 1/4: the same rows, moved along an axis by more than they are spread."""
+    X = np.random.default_rng(seed).integers(-64, 64, (n, d)) / 1024.0
+    return X, X + np.eye(d)[0] / 4.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_on_the_way_never_exceed_the_distance(seed):
+    """Not even by rounding: potentials are moved by constants, which changes no bound in exact arithmetic."""
+    X, Y = known_distance(230, 5, seed=seed)
+    cost, (a, b) = cdist(X, Y), masses(230, 230)
+    found = []
+    for constant in np.random.default_rng(seed).uniform(-1, 1, 100):
+        u, v = constant - X[:, 0], Y[:, 0] - constant
+        found.append(_bound(cost - u[:, None] - v, a, b, u, v))
+    assert max(found) <= 0.25
+    assert min(found) >= 0.25 - 1e-11  # and hardly below
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_distance_equal_to_the_limit_is_not_beyond_it(seed):
+    X, Y = known_distance(230, 5, seed=seed)
+    for left, right in ((X, Y), (Y, X), (X[:, ::-1], Y[:, ::-1])):
+        found = solve_within(left, right, 0.25, seed=0, subsample=1000)
+        assert isinstance(found, Plan)
+        assert found.cost == pytest.approx(0.25, rel=1e-12)
+        below = solve_within(left, right, 0.25 - 1e-9, seed=0, subsample=1000)
+        assert isinstance(below, float)  # proven from the potentials
+        assert 0.25 - 1e-9 < below <= 0.25
 
 
 @pytest.mark.parametrize("d", [3, 10])  # three columns go through the solver on all pairs
