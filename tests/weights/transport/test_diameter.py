@@ -58,6 +58,11 @@ def test_small_sets(X):
     assert pooled_diameter([X, X], max_rows=1).value >= expected * (1 - 1e-12)
 
 
+def test_exact_up_to_and_including_the_limit():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    assert [pooled_diameter([X[:8], X[8:]], max_rows=rows).exact for rows in (19, 20, 21)] == [False, True, True]
+
+
 def test_coinciding_points():
     assert pooled_diameter([np.full((5, 3), 7.0), np.full((1, 3), 7.0)]).value == 0.0
     assert pooled_diameter([np.full((5, 3), 7.0)], max_rows=2).value == 0.0

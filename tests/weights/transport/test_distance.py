@@ -122,6 +122,18 @@ class TestDistancesTo:
         with pytest.raises(ConvergenceError, match="failed at 1"):
             distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
 
+    def test_jobs_by_default_fit_into_memory(self, rng, monkeypatch):
+        monkeypatch.setattr(transport.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+        X, others = rng.standard_normal((100, 3)), [rng.standard_normal((n, 3)) for n in (100, 400, 50, 50, 50)]
+        settings = transport.Settings("auto", 0)
+        assert transport._default_jobs(X, others, settings) == 5  # one for each pair
+        assert transport._default_jobs(X, [*others] * 2, settings) == 8  # one for each processor
+        monkeypatch.setattr(transport, "MEMORY", 45 * 100 * 400 * 3.5)
+        assert transport._default_jobs(X, others, settings) == 3  # of the largest pair
+        monkeypatch.setattr(transport, "MEMORY", 1.0)
+        assert transport._default_jobs(X, others, settings) == 1
+        assert transport._default_jobs(X, others, transport.Settings("sliced", 0)) == 5
+
     def test_threads_leave_no_trace(self, rng):
         before = threading.active_count()
         distances_to(rng.standard_normal((20, 2)), [rng.standard_normal((20, 2))] * 3, jobs=3)

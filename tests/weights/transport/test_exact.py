@@ -15,6 +15,7 @@ from mixtune.weights import _transport_exact
 from mixtune.weights._transport_exact import (
     _subsample_potentials,
     masses,
+    proven,
     semi_dual,
     solve_samples,
     transport,
@@ -105,6 +106,13 @@ class TestConvergence:
         A, B = samples(60, 40, 3)
         with pytest.raises(ConvergenceError):
             transport(unit_costs(A, B)[0], *masses(60, 40))
+
+
+def test_what_counts_as_a_proof():
+    assert proven(1.0, 1.0 - 5e-10, 1.0)
+    assert not proven(1.0, 1.0 - 1e-8, 1.0)
+    assert not proven(1e-9, 0.0, 1.0)
+    assert proven(1e-9, 1e-9 - 5e-12, 1.0)  # rounding of the solver, relative to the largest cost
 
 
 @pytest.mark.parametrize(("n", "m"), [(11_000, 100), (900, 900)])
