@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.timing import Claim, best_of
 from mixtune import wasserstein_distance
-from mixtune.weights.transport._pricing import Priced, price
+from mixtune.weights._transport_bounds import Priced, price
 
 
 def draw(n: int, d: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

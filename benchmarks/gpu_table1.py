@@ -16,8 +16,7 @@ from collections.abc import Iterator
 
 from benchmarks.timing import Claim
 from mixtune.paper import ResultsStore, run_study
-from mixtune.paper._pool import execute
-from mixtune.paper._study import run_seed
+from mixtune.paper._study import execute, run_seed
 from mixtune.paper.american import TABLE1, run_table
 
 Prices = dict[str, list[float]]

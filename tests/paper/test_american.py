@@ -7,9 +7,19 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.paper import run_study
-from mixtune.paper._published import TABLE_1, TABLE_2, Published
-from mixtune.paper._table_summary import BEYOND, PAPER
-from mixtune.paper.american import TABLE1, TABLE2, draw_run, run_beyond, run_table, run_together
+from mixtune.paper.american import (
+    BEYOND,
+    PAPER,
+    TABLE1,
+    TABLE2,
+    TABLE_1,
+    TABLE_2,
+    Published,
+    draw_run,
+    run_beyond,
+    run_table,
+    run_together,
+)
 
 SMALL = {
     "training_paths": 30,
@@ -35,6 +45,18 @@ def test_every_published_method_is_priced():
         f"LO-1 ({n} paths)" for n in TABLE1.settings.more_paths
     }
     assert set(TABLE_2) <= {m.name for m in TABLE2.settings.models()}
+
+
+@pytest.mark.parametrize(("experiment", "sharing"), [(TABLE1, (10.0, 100.0, 500.0)), (TABLE2, (10.0, 50.0, 100.0))])
+def test_settings_are_the_papers(experiment, sharing):
+    settings = experiment.settings
+    assert (settings.ridge, settings.transfer, settings.stability, settings.sharing) == (2.0, 2.0, 1.0, sharing)
+    assert (settings.width, settings.maturity, settings.dates, settings.strike) == (300, 3.0, 9, 100.0)
+    assert (settings.training_paths, settings.evaluation_paths, experiment.runs) == (100, 50_000, 100)
+    models = {model.name: model for model in settings.models()}
+    assert {model.ridge for model in models.values() if hasattr(model, "ridge")} == {2.0}
+    transfer = models["RO (eta=10)"]
+    assert (transfer.transfer, transfer.stability, transfer.horizon, transfer.weights.sharing) == (2.0, 1.0, 1, 10.0)
 
 
 def test_markets_are_the_papers():

@@ -8,8 +8,7 @@ import pytest
 
 from mixtune import RegretProblem, solve
 from mixtune.paper import run_study
-from mixtune.paper._networks import NetworkData
-from mixtune.paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, _problems, _run
+from mixtune.paper.convergence import FIGURE_1, FIGURE_2, ConvergenceSettings, NetworkData, _problems, _run
 
 SMALL = NetworkData(n_domains=3, n_rows=9, width=12)
 

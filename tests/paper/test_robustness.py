@@ -8,7 +8,7 @@ import pytest
 
 from mixtune import Moments, RegretProblem, solve
 from mixtune.paper import run_study
-from mixtune.paper._networks import NetworkData
+from mixtune.paper.convergence import NetworkData
 from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, accelerated_gap
 from mixtune.regret import certify
 

@@ -93,7 +93,7 @@ def test_another_configuration_is_refused_and_the_difference_named(store):
         "settings.new is null",
         "--out",
     ):
-        assert part in str(caught.value)
+        assert part in caught.value.render("terminal")
     assert "horizon" not in str(caught.value)
 
 

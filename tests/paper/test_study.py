@@ -16,10 +16,9 @@ import pytest
 
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Experiment, Outcome, ResultsStore, experiment, run_study
-from mixtune.paper import _pool as pool
-from mixtune.paper._networks import NetworkData
+from mixtune.paper import _study as module
 from mixtune.paper._study import run_seed
-from mixtune.paper.convergence import FIGURE_1, ConvergenceSettings
+from mixtune.paper.convergence import FIGURE_1, ConvergenceSettings, NetworkData
 
 SMALL = replace(
     FIGURE_1, settings=ConvergenceSettings(data=NetworkData(width=40, n_rows=15), horizon=20, descent_steps=50)
@@ -145,11 +144,11 @@ def test_experiments_are_known_by_name():
 def test_failures_of_workers_are_reported_by_the_parent():
     """A run that raises (``operator.call(settings, seed)`` stands in for it), and a worker that vanishes."""
     with pytest.raises(RuntimeError, match=r"(?s)run \d failed in a worker process:.*math domain error"):
-        list(pool.execute(operator.call, math.sqrt, {0: -1, 1: -2}, jobs=2))
+        list(module.execute(operator.call, math.sqrt, {0: -1, 1: -2}, jobs=2))
     ours, theirs = multiprocessing.Pipe()
     theirs.close()
     with ours, pytest.raises(MixtuneError, match="fewer jobs"):
-        pool._receive(ours)
+        module._receive(ours)
 
 
 def children_of(pid):

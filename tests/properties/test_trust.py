@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mixtune import Moments, RegretProblem, solve
-from mixtune.regret._schedule import Schedule
+from mixtune.regret import Schedule
 
 STRENGTHS = {"ridge": 0.3, "transfer": 0.2, "stability": 1.0, "horizon": 6}
 

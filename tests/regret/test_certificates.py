@@ -7,7 +7,7 @@ import pytest
 
 from mixtune import Domains, EqualWeights, WassersteinWeights, descend, solve, wasserstein_distance
 from mixtune.errors import ParameterError
-from mixtune.regret import certify, generalisation_bound, kl_term, transfer_gain
+from mixtune.regret import certify, generalisation_bound, kl_term, t_gain, transfer_gain
 from problems import make_problem
 
 
@@ -36,7 +36,7 @@ def test_terms_of_theorem_1(domains, temperature, threshold):
     admitted = np.sum(w1 <= threshold)
     kl = sum(wi * math.log(admitted * wi) for wi in w if wi > 0)
     assert kl_term(weights) == pytest.approx(kl, abs=1e-12)
-    assert transfer_gain(weights) == pytest.approx(w @ relevance - relevance[0])
+    assert t_gain(weights) == pytest.approx(w @ relevance - relevance[0])
     bound = generalisation_bound(weights, delta=0.1, loss_lipschitz=2.0, model_lipschitz=3.0, constant=1.5)
     penalty = kl / temperature if temperature else 0.0
     assert bound.objective == pytest.approx(w @ relevance + penalty)
@@ -65,7 +65,7 @@ def test_weights_outside_the_admitted_have_infinite_kl(domains):
 
 def test_other_weights_are_refused_by_name(domains):
     weights = EqualWeights().weigh(domains=domains)
-    for function in (transfer_gain, kl_term):
+    for function in (t_gain, kl_term):
         with pytest.raises(ParameterError, match="WassersteinWeights"):
             function(weights)
     with pytest.raises(ParameterError, match="WassersteinWeights"):
@@ -102,3 +102,9 @@ def test_refused(domains, change):
     arguments = {"delta": 0.1, "loss_lipschitz": 1.0, "model_lipschitz": 1.0, **change}
     with pytest.raises(ParameterError, match=next(iter(change))):
         generalisation_bound(WassersteinWeights(1.0).weigh(domains=domains), **arguments)
+
+
+def test_the_old_name_of_t_gain_still_works(domains):
+    weights = WassersteinWeights(1.0).weigh(domains=domains)
+    with pytest.warns(DeprecationWarning, match="t_gain"):
+        assert transfer_gain(weights) == t_gain(weights)

@@ -63,6 +63,22 @@ def test_a_billion_steps_reach_least_squares():
     assert np.isfinite(solution.energy)
 
 
+@pytest.mark.parametrize("transfer", [0.0, 0.7])
+def test_small_steps_keep_their_digits(transfer):
+    """One coordinate, a millionth of the limit: sums of powers of q just below 1, in extended precision."""
+    problem = make_problem(0, sizes=(20, 20), p=1, transfer=transfer)
+    rate, steps = 1e-6 * stability_limit(problem), 50
+    path = descend(problem, learning_rate=rate, steps=steps).path
+    q = 1 - np.longdouble(2 * rate * problem.weight_square * largest_eigenvalue(problem))
+    powers = q ** np.arange(steps)
+    moved = np.cumsum(powers)  # (1 - q^t)/(1 - q)
+    displacement = path._displacement(np.arange(1.0, steps + 1))[:, 0, 0]
+    np.testing.assert_allclose(displacement / displacement[0], moved.astype(float), rtol=1e-12)
+    sums = problem.stability * np.sum(powers**2) + problem.transfer * np.sum(moved**2)
+    expected = float(sums) * displacement[0] ** 2 / problem.weight_square
+    assert path.running_cost(np.array([float(steps)]))[0] == pytest.approx(expected, rel=1e-12)
+
+
 def test_directions_without_data_never_move():
     problem = make_problem(0, sizes=(3, 2), p=10)
     rate = 0.5 * stability_limit(problem)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mixtune import Moments, RegretProblem, solve
 from mixtune.errors import ParameterError
 from mixtune.regret import adversarial_sensitivity, log_slope
 from mixtune.regret.robustness import _Attack
@@ -44,8 +45,6 @@ def test_envelope_gradient_predicts_the_worst_case(outputs):
     """To first order the worst change is epsilon times the sum of gradient norms, here by finite differences."""
     data = rows(outputs)
     study = adversarial_sensitivity(data, **SETTINGS, epsilons=[1e-6, 1e-5], shares=[1.0], trials=1, seed=0)
-    from mixtune import Moments, RegretProblem
-
     problem = RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in data], **SETTINGS)
     attack = _Attack(data, problem)
     step, total = 1e-5, 0.0
@@ -59,6 +58,42 @@ def test_envelope_gradient_predicts_the_worst_case(outputs):
             gradient[index] = (attack._solve(*pair)[0] - attack._solve(*minus)[0]) / (2 * step)
         total += np.linalg.norm(gradient, axis=1).sum()
     assert study.worst[0, 0] == pytest.approx(1e-6 * total, rel=1e-3)
+
+
+def test_the_attack_counts_features_and_targets():
+    """Rows that matter through their targets alone, an output which no feature explains, are attacked as well."""
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((40, 3))
+    unexplained = np.where(np.arange(40) % 2, 3.0, -3.0) * (np.arange(40) < 4)
+    Y = np.column_stack([U @ [0.3, -0.6, 0.2] + rng.standard_normal(40), unexplained])
+    settings = {"weights": [1.0], "ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 3}
+    study = adversarial_sensitivity([(U, Y)], **settings, epsilons=[1e-6], shares=[0.1], trials=1, seed=0)
+
+    problem = RegretProblem(moments=[Moments.from_rows(U, Y)], **settings)
+    coef = solve(problem).coef
+    residual = U @ coef - Y
+    features, targets = 2 * np.linalg.norm(residual @ coef.T, axis=1), 2 * np.linalg.norm(residual, axis=1)
+    most = np.sort(features + targets)[-4:].sum()
+    by_features = (features + targets)[np.argsort(-features)[:4]].sum()
+    assert by_features < 0.99 * most  # the choice of rows does differ
+    assert study.worst[0, 0] == pytest.approx(1e-6 * most, rel=1e-4)
+
+
+@pytest.mark.parametrize(("share", "budget"), [(0.29, 29), (0.07, 7), (1e-6, 1), (0.299, 29)])
+def test_budgets_are_rounded_down_but_not_by_rounding_errors(share, budget, monkeypatch):
+    """0.29 * 100 is 28.999999999999996 in floating point."""
+    seen = []
+
+    def worst_change(self, epsilon, budget, sign, refinements):
+        seen.append(budget)
+        return 0.0
+
+    monkeypatch.setattr(_Attack, "worst_change", worst_change)
+    rng = np.random.default_rng(0)
+    data = [(rng.standard_normal((50, 2)), rng.standard_normal(50)) for _ in range(2)]
+    options = {"ridge": 1.0, "transfer": 1.0, "stability": 1.0, "horizon": 2}
+    adversarial_sensitivity(data, weights=[0.5, 0.5], **options, epsilons=[0.1], shares=[share], trials=1, seed=0)
+    assert seen == [budget] * 2
 
 
 def test_the_attack_keeps_to_its_budget(monkeypatch):

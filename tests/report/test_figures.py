@@ -8,8 +8,7 @@ import pytest
 
 from mixtune.errors import DataError, MissingExtraError
 from mixtune.paper import run_study
-from mixtune.paper._networks import NetworkData
-from mixtune.paper.convergence import FIGURE_1, ConvergenceSettings
+from mixtune.paper.convergence import FIGURE_1, ConvergenceSettings, NetworkData
 from mixtune.paper.robustness import ROBUSTNESS, RobustnessSettings
 from mixtune.report import FIGURES, draw, require_matplotlib, save_figure, write_atomically, write_csv
 

@@ -17,8 +17,7 @@ from mixtune import (
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights import GivenWeights
-from mixtune.weights._predictive import predictive_shares
-from mixtune.weights._rule import normalise
+from mixtune.weights._rule import normalise, predictive_shares
 from mixtune.weights._wasserstein import softmin
 from problems import make_rows
 
@@ -73,29 +72,47 @@ def test_predictive_formula():
     assert last.values[2] >= last.values.max() - 1e-12
 
 
+def test_predictive_scores_are_means_over_rows_and_outputs():
+    rng = np.random.default_rng(1)
+    rows = [make_rows(rng, n, 3, 2) for n in (12, 9, 7)]
+    moments = [Moments.from_rows(U, Y) for U, Y in rows]
+    weights = PredictiveWeights(1.5).weigh(moments=moments, ridge=0.5)
+    U, Y = rows[0]
+    s = np.array([np.mean((Y - U @ m.head(0.5)) ** 2) for m in moments])
+    raw = np.exp(s / 1.5) * np.maximum(0, s[0] + 1.5 - s)
+    np.testing.assert_allclose(weights.scores, s)
+    np.testing.assert_allclose(weights.values, raw / raw.sum())
+
+
 def clouds(seed=0, sizes=(15, 25, 20), shifts=(0.0, 0.5, 3.0)):
     rng = np.random.default_rng(seed)
     return {
         name: (rng.standard_normal((n, 2)) + shift, rng.standard_normal(n))
-        for name, n, shift in zip("abc", sizes, shifts)
+        for name, n, shift in zip("abcd", sizes, shifts)
     }
 
 
 def test_wasserstein_formula_and_what_it_reports():
-    data = clouds()
+    sizes, shifts = (15, 250, 20, 9), (0.0, 0.2, 0.6, 5.0)
+    data = clouds(sizes=sizes, shifts=shifts)
     domains = Domains.from_dict(data, focal="a")
-    weights = WassersteinWeights(2.0, 1.5, rescale=False).weigh(domains=domains)
+    weights = WassersteinWeights(2.0, 2.5, rescale=False).weigh(domains=domains)
     stacked = {name: np.column_stack(pair) for name, pair in data.items()}
     w1 = np.array([wasserstein_distance(stacked["a"], cloud).value for cloud in stacked.values()])
-    raw = np.exp(-2.0 * (w1 + np.array([15, 25, 20]) ** (-1 / 3))) * (w1 <= 1.5)
-    np.testing.assert_allclose(weights.values, raw / raw.sum())
-    np.testing.assert_allclose(weights.scores, w1)
+    raw = np.exp(-2.0 * (w1 + np.array(sizes) ** (-1 / 3))) * (w1 <= 2.5)
+    np.testing.assert_allclose(weights.values, raw / raw.sum(), rtol=1e-12)
+    np.testing.assert_allclose(weights.scores, w1, rtol=1e-12)
+    np.testing.assert_array_equal(weights.counts, sizes)
+    assert weights.dimension == 3
+    assert np.all(weights.values[:3] > 0.02)
+    assert weights.values[3] == 0
+    assert weights.admitted.tolist() == [True, True, True, False]
     assert weights.scores[0] == 0
-    assert weights.values[2] == 0
-    assert weights.as_dict().keys() == {"a", "b", "c"}
+    assert weights.as_dict().keys() == {"a", "b", "c", "d"}
     assert all(d.certified for d in weights.distances)
-    assert weights.sampling_floor.value > 0
-    assert weights.above_floor.tolist() == [False, weights.scores[1] > weights.sampling_floor.value, True]
+    floor = weights.sampling_floor.value
+    assert floor > 0
+    assert weights.above_floor.tolist() == [False, w1[1] > floor, w1[2] > floor, True]
 
 
 def test_wasserstein_limits():
@@ -105,6 +122,24 @@ def test_wasserstein_limits():
     np.testing.assert_allclose(weigh(1e9), [1, 0, 0], atol=1e-12)
     np.testing.assert_allclose(weigh(0.0), np.full(3, 1 / 3))
     np.testing.assert_allclose(weigh(0.0, 0.25), [0.5, 0.5, 0.0])
+
+
+def test_counts_are_those_of_the_moments_where_rows_are_a_sample():
+    data = clouds()
+    moments = [Moments.from_rows(np.ones((n, 1)), np.ones(n)) for n in (1500, 25, 20)]
+    rule = WassersteinWeights(2.0, rescale=False)
+    domains = Domains.from_dict(data, focal="a")
+    sampled, plain = rule.weigh(domains=domains, moments=moments), rule.weigh(domains=domains)
+    np.testing.assert_array_equal(sampled.counts, [1500, 25, 20])
+    np.testing.assert_allclose(sampled.relevance - sampled.scores, np.array([1500, 25, 20]) ** (-1 / 3))
+    assert sampled.values[0] > plain.values[0]
+
+
+def test_a_domain_no_farther_than_the_floor_is_not_above_it():
+    """Distances are counted as above the floor only where they exceed it."""
+    weights = WassersteinWeights(1.0, distance=lambda A, B: 0.25).weigh(domains=Domains.from_dict(clouds(), focal="a"))
+    assert weights.sampling_floor.value == weights.distances[1].value == 0.25
+    assert weights.above_floor.tolist() == [False] * 3
 
 
 def test_a_large_twin_outweighs_the_focal_domain():

@@ -86,12 +86,12 @@ def reproduce(
 def _how(
     chosen: list[Experiment[Any]], *, jobs: int, engine: str, scheduler: str | None, device: str
 ) -> dict[str, Any]:
-    """Who does the runs, as arguments of ``run_study``; what cannot be is refused before any work."""
+    """Where the runs are done, as arguments of ``run_study``; what is not possible is refused before any work."""
     check_engine(engine, scheduler)
     there = torch_device(device)
     if there is None:
-        on_cluster = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs)
-        return {"jobs": jobs, "executor": on_cluster if engine == "dask" else None, "device": None}
+        executor = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs) if engine == "dask" else None
+        return {"jobs": jobs, "executor": executor, "device": None}
     if engine != "local":
         raise ParameterError("--device is for this machine, --engine dask for a cluster; leave one of them out")
     for each in chosen:
@@ -107,7 +107,7 @@ def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: i
         def progress(finished: int, total: int) -> None:
             if bar.tasks[task].started:
                 bar.advance(task)
-            else:  # runs of an earlier study say nothing about the speed of this one
+            else:  # runs that were finished earlier must not count for the speed of these
                 bar.reset(task, completed=finished, total=total, visible=True)
 
         return run_study(each, out=out, seed=seed, runs=runs, progress=progress, **how)
@@ -134,9 +134,7 @@ def _show(console: Console, name: str, summary: Summary) -> None:
         console.print(escape(note))
 
 
-def _cell(value: str | int | float | bool | None) -> str:
+def _cell(value: str | int | float | None) -> str:
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:.4g}" if isinstance(value, float) else escape(str(value))

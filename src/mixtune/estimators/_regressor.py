@@ -29,8 +29,7 @@ from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._weight_setting import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
-from mixtune.regret import RegretSolution
-from mixtune.regret import transfer_gain as bound_gain
+from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
@@ -292,7 +291,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
             "_state": state,
             "_held": Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
-            "bound_gain_": None if distances is None else bound_gain(distances),
+            "bound_gain_": None if distances is None else t_gain(distances),
         }
         coef = fit.coef[:, 0] if state.single_output else fit.coef
         intercept = fit.intercept[0] if state.single_output else fit.intercept

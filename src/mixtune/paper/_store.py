@@ -1,4 +1,4 @@
-"""Where results live: one SQLite file, one row per (experiment, method, run), one transaction per finished run.
+"""Where results are kept: one SQLite file, one row per (experiment, method, run), one transaction per finished run.
 
 A process may be killed at any moment: SQLite's write-ahead log keeps whole transactions and drops halves, so a run is
 either there with all its rows and curves or not there at all. The tables are plain enough for any SQLite client:
@@ -21,14 +21,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats
+from mixtune._messages import Wording
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["FILE_NAME", "Outcome", "ResultsStore", "configuration_hash"]
+__all__ = ["Outcome", "ResultsStore"]
 
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
@@ -42,8 +43,6 @@ CREATE TABLE results (experiment TEXT NOT NULL, method TEXT NOT NULL, run INTEGE
 CREATE TABLE curves (experiment TEXT NOT NULL, method TEXT NOT NULL, run INTEGER NOT NULL, quantity TEXT NOT NULL,
                      array BLOB NOT NULL, PRIMARY KEY (experiment, method, run, quantity));
 """
-
-Floats = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,14 +97,12 @@ class ResultsStore:
             raise ParameterError(f"cannot open {self.path} ({error}); choose a folder you may write to") from error
         try:
             self._prepare()
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, DataError) as error:
             self._db.close()
-            raise DataError(
-                f"{self.path} cannot be used ({error}); choose another folder, or move that file away"
-            ) from error
-        except DataError:
-            self._db.close()
-            raise
+            if isinstance(error, DataError):
+                raise
+            fix = "choose another folder, or move that file away"
+            raise DataError(f"{self.path} cannot be used ({error}); {fix}") from error
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
@@ -137,28 +134,28 @@ class ResultsStore:
     def __enter__(self) -> ResultsStore:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # --- configurations -----------------------------------------------------------------------------------------
 
     def claim(self, experiment: str, configuration: Mapping[str, Any]) -> None:
-        """Note that ``experiment`` runs with ``configuration`` here; refuse where it already ran with another one."""
-        text, digest = _canonical(configuration), configuration_hash(configuration)
+        """Record that ``experiment`` runs with ``configuration`` here; refuse where it already ran with another one."""
+        text = json.dumps(configuration, sort_keys=True, allow_nan=False)
         with self._transaction():
-            held = self._db.execute(
-                "SELECT hash, configuration FROM experiments WHERE experiment=?", (experiment,)
-            ).fetchone()
+            held = self.configuration(experiment)
             if held is None:
+                digest = hashlib.sha256(text.encode()).hexdigest()
                 self._db.execute("INSERT INTO experiments VALUES (?, ?, ?)", (experiment, digest, text))
                 return
-        if held[0] != digest:
-            differences = "; ".join(_differences(json.loads(held[1]), json.loads(text)))
+        if differences := "; ".join(_differences(held, json.loads(text))):
             raise ParameterError(
-                f"{self.path} holds {experiment} of another configuration ({differences}); "
-                "choose another folder (--out), or ask for what this one holds"
+                "{path} holds {experiment} of another configuration ({differences}); choose another folder ({out}), "
+                "or ask for what this one holds",
+                path=self.path,
+                experiment=experiment,
+                differences=differences,
+                out=Wording("out=...", "--out"),
             )
 
     def configuration(self, experiment: str) -> dict[str, Any] | None:
@@ -183,7 +180,8 @@ class ResultsStore:
         with self._transaction():
             if run in self.finished(experiment):
                 return
-            self._add_columns(columns)
+            for quantity in [name for name in columns if name not in self._quantities()]:
+                self._db.execute(f'ALTER TABLE results ADD COLUMN "{quantity}" REAL')
             for method, values in outcome.rows.items():
                 names = ", ".join([*KEYS, *(f'"{quantity}"' for quantity in values)])
                 marks = ", ".join("?" * (len(KEYS) + len(values)))
@@ -191,11 +189,6 @@ class ResultsStore:
                 self._db.execute(f"INSERT INTO results ({names}) VALUES ({marks})", row)
             self._db.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?)", blobs)
             self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", (experiment, run, seed, seconds, made_with))
-
-    def _add_columns(self, quantities: list[str]) -> None:
-        for quantity in quantities:
-            if quantity not in self._quantities():
-                self._db.execute(f'ALTER TABLE results ADD COLUMN "{quantity}" REAL')
 
     def _quantities(self) -> list[str]:
         return [name for _, name, *_ in self._db.execute("PRAGMA table_info(results)") if name not in KEYS]
@@ -207,22 +200,16 @@ class ResultsStore:
         quantities = self._quantities()
         selected = ", ".join(["method", *(f'"{quantity}"' for quantity in quantities)])
         found: dict[str, list[dict[str, float]]] = {}
-        for method, *values in self._db.execute(
-            f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid", (experiment, runs)
-        ):
+        query = f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid"
+        for method, *values in self._db.execute(query, (experiment, runs)):
             row = {name: value for name, value in zip(quantities, values) if value is not None}
             found.setdefault(method, []).append(row)
         return found
 
     def curves(self, experiment: str, method: str, quantity: str, runs: int) -> list[Floats]:
         """The arrays of one quantity of runs 0..runs-1, in order."""
-        return [
-            unpack(blob)
-            for (blob,) in self._db.execute(
-                "SELECT array FROM curves WHERE experiment=? AND method=? AND quantity=? AND run<? ORDER BY run",
-                (experiment, method, quantity, runs),
-            )
-        ]
+        query = "SELECT array FROM curves WHERE experiment=? AND method=? AND quantity=? AND run<? ORDER BY run"
+        return [unpack(blob) for (blob,) in self._db.execute(query, (experiment, method, quantity, runs))]
 
 
 def pack(array: Floats) -> bytes:
@@ -242,15 +229,6 @@ def unpack(blob: bytes) -> Floats:
     """
     array: Floats = np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False)
     return array
-
-
-def configuration_hash(configuration: Mapping[str, Any]) -> str:
-    """A hash of the content, whatever the order of its keys."""
-    return hashlib.sha256(_canonical(configuration).encode()).hexdigest()
-
-
-def _canonical(configuration: Mapping[str, Any]) -> str:
-    return json.dumps(configuration, sort_keys=True, allow_nan=False)
 
 
 def _differences(held: Any, asked: Any, path: str = "") -> list[str]:

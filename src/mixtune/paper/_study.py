@@ -1,40 +1,63 @@
 """Experiment -> run_study -> Results: independent runs, each from its own seed, kept as they finish.
 
 An experiment is a function of (settings, seed) and a number of runs. A study does the runs that are not in the results
-folder yet and hands all of them to the experiment's summary. Because a run depends on nothing but its settings and its
+folder yet and passes all of them to the experiment's summary. Because a run depends on nothing but its settings and its
 seed, a study that was killed and resumed, or done with another number of jobs, ends with the same numbers to the bit.
+
+Matrix products round differently with different numbers of threads, so every run computes on one thread and the
+processes are the only parallelism. Each worker process has a pipe of its own: it can be ended at any moment without
+disturbing the others, it ends by itself when the parent is gone, and it ignores Ctrl-C (the parent decides). Only the
+parent touches files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import closing
+import multiprocessing
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import scipy
+from threadpoolctl import threadpool_limits
 
+from mixtune._array import Floats
 from mixtune._checks import check_whole
 from mixtune._device import check_device, describe_device
 from mixtune._version import __version__
-from mixtune.errors import DataError, ParameterError
-from mixtune.paper._pool import Together, execute, execute_together
+from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.paper._store import Outcome, ResultsStore
 
 __all__ = ["Executor", "Experiment", "Results", "Summary", "Table", "check_together", "run_seed", "run_study"]
 
-Floats = np.ndarray[Any, Any]
 S = TypeVar("S")
 
 MADE_WITH = f"mixtune {__version__}, numpy {np.__version__}, scipy {scipy.__version__}"
 
-#: Does the runs of (run index -> seed) with (run, settings, seeds), and yields (index, outcome, seconds).
-Executor = Callable[[Any, Any, Mapping[int, int]], Generator[tuple[int, Outcome, float], None, None]]
+#: A run as a function of (settings, seed).
+Run = Callable[[Any, int], Outcome]
+#: (index, outcome, seconds) of runs as they finish.
+Outcomes = Generator[tuple[int, Outcome, float], None, None]
+#: Does the runs of (run index -> seed), called with (run, settings, seeds).
+Executor = Callable[[Run, Any, Mapping[int, int]], Outcomes]
+#: (settings, seeds, device) to the outcome of every seed.
+Together = Callable[[Any, Sequence[int], str], list[Outcome]]
 #: Rows of a table for people or for a CSV file; all with the same keys. None is an empty cell.
-Table = Sequence[Mapping[str, str | int | float | bool | None]]
+Table = Sequence[Mapping[str, str | int | float | None]]
+
+#: Runs that share a device's time and memory: enough to keep it busy, few enough to see progress.
+RUNS_AT_ONCE = 20
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Summary(Protocol):
@@ -97,32 +120,32 @@ class Results:
     ----------
     experiment : str
     seed, runs : int
-    methods : tuple of str
-        In the order the runs gave them.
     """
 
     experiment: str
     seed: int
     runs: int
-    methods: tuple[str, ...]
     _rows: dict[str, list[dict[str, float]]]
     _curves: Callable[[str, str], list[Floats]]
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """In the order the runs gave them."""
+        return tuple(self._rows)
 
     def values(self, method: str, quantity: str) -> Floats:
         """One number per run, shape (runs,)."""
         found = [row[quantity] for row in self._rows.get(method, []) if quantity in row]
-        self._check(len(found), method, quantity)
-        return np.array(found)
+        return self._stacked(found, method, quantity)
 
     def curves(self, method: str, quantity: str) -> Floats:
         """One array per run, shape (runs, ...)."""
-        found = self._curves(method, quantity)
-        self._check(len(found), method, quantity)
-        return np.stack(found)
+        return self._stacked(self._curves(method, quantity), method, quantity)
 
-    def _check(self, found: int, method: str, quantity: str) -> None:
-        if found != self.runs:
-            raise DataError(f"{self.experiment} has {quantity!r} of {method!r} in {found} of {self.runs} runs")
+    def _stacked(self, found: Sequence[Any], method: str, quantity: str) -> Floats:
+        if len(found) != self.runs:
+            raise DataError(f"{self.experiment} has {quantity!r} of {method!r} in {len(found)} of {self.runs} runs")
+        return np.stack(found)
 
 
 def run_seed(seed: int, run: int) -> int:
@@ -195,20 +218,132 @@ def run_study(
         store.claim(experiment.name, experiment.configuration(seed, device))
         held = store.finished(experiment.name)
         seeds = {run: run_seed(seed, run) for run in range(runs) if run not in held}
-        finished = runs - len(seeds)
-        if progress:
-            progress(finished, runs)
+        report = progress or (lambda finished, runs: None)
+        report(runs - len(seeds), runs)
         # Closing ends the workers, whatever goes wrong here.
         with closing(doing(experiment.run, experiment.settings, seeds)) as outcomes:
-            for run, outcome, seconds in outcomes:
+            for finished, (run, outcome, seconds) in enumerate(outcomes, start=runs - len(seeds) + 1):
                 store.add(experiment.name, run, outcome, seed=seeds[run], seconds=seconds, made_with=made_with)
-                finished += 1
-                if progress:
-                    progress(finished, runs)
+                report(finished, runs)
         rows = store.rows(experiment.name, runs)
+        curves = partial(store.curves, experiment.name, runs=runs)
+        return experiment.summarise(experiment.settings, Results(experiment.name, seed, runs, rows, curves))
 
-        def curves(method: str, quantity: str) -> list[Floats]:
-            return store.curves(experiment.name, method, quantity, runs)
 
-        results = Results(experiment.name, seed, runs, tuple(rows), rows, curves)
-        return experiment.summarise(experiment.settings, results)
+# --- processes --------------------------------------------------------------------------------------------------------
+
+
+def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> Outcomes:
+    """Do the runs of ``seeds`` (run index to seed); yield (index, outcome, seconds) as they finish.
+
+    One job runs in this process, several in as many new processes. Closing the iterator ends the workers at once.
+    """
+    jobs = min(jobs, len(seeds))
+    if jobs > 1:
+        yield from _in_workers(run, settings, seeds, jobs)
+        return
+    for index, seed in seeds.items():
+        yield index, *_timed(run, settings, seed)
+
+
+def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
+    """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
+    waiting = list(seeds)
+    while waiting:
+        now, waiting = waiting[:RUNS_AT_ONCE], waiting[RUNS_AT_ONCE:]
+        outcomes, seconds = _timed(together, settings, [seeds[index] for index in now], device)
+        for index, outcome in zip(now, outcomes, strict=True):
+            yield index, outcome, seconds / len(now)
+
+
+def _in_workers(run: Run, settings: Any, seeds: Mapping[int, int], jobs: int) -> Outcomes:
+    waiting = list(seeds.items())[::-1]
+    workers: dict[Connection, BaseProcess] = {}
+    finished = False
+    try:
+        with _interrupts_held():
+            for _ in range(jobs):
+                _start_worker(workers, run, settings)
+        busy = list(workers)
+        for pipe in busy:
+            pipe.send(waiting.pop())
+        while busy:
+            ready = wait(busy)
+            for pipe in [pipe for pipe in busy if pipe in ready]:
+                index, outcome, seconds = _receive(pipe)
+                if waiting:
+                    pipe.send(waiting.pop())
+                else:
+                    busy.remove(pipe)
+                yield index, outcome, seconds
+        finished = True
+    finally:
+        for pipe, worker in workers.items():
+            pipe.close()  # an idle worker ends here
+            if not finished:
+                worker.terminate()
+        for worker in workers.values():
+            worker.join()
+
+
+def _start_worker(workers: dict[Connection, BaseProcess], run: Run, settings: Any) -> None:
+    # A new interpreter rather than a fork: forking a process with threads (BLAS, progress bars) can hang.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_work, args=(theirs, run, settings), daemon=True)
+    worker.start()
+    theirs.close()
+    workers[ours] = worker
+
+
+def _receive(pipe: Connection) -> tuple[int, Outcome, float]:
+    try:
+        index, outcome, rest = pipe.recv()
+    except (EOFError, ConnectionError) as error:
+        raise MixtuneError(
+            "a worker process ended before its run was finished, perhaps because memory ran out; finished runs are "
+            "kept: continue with fewer jobs"
+        ) from error
+    if outcome is None:
+        raise RuntimeError(f"run {index} failed in a worker process:\n{rest}")
+    return index, outcome, rest
+
+
+def _work(pipe: Connection, run: Run, settings: Any) -> None:
+    """What a worker process does: take seeds, return outcomes, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))  # for libraries loaded from now on
+    with suppress(EOFError, ConnectionError):
+        while True:
+            index, seed = pipe.recv()
+            try:
+                outcome, seconds = _timed(run, settings, seed)
+            except Exception:  # noqa: BLE001 - whatever it is, the parent reports it
+                pipe.send((index, None, traceback.format_exc()))
+            else:
+                pipe.send((index, outcome, seconds))
+
+
+def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:
+    """The result of some work on one thread, and its seconds."""
+    begin = time.perf_counter()
+    # Here and not once per worker: libraries loaded since then are limited as well.
+    with threadpool_limits(limits=1):
+        result = work(*arguments)
+    return result, time.perf_counter() - begin
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold Ctrl-C back while workers start: they inherit the mask, and cannot be hit before they are ready."""
+    if not hasattr(signal, "pthread_sigmask"):  # pragma: no cover - Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its own start would lift the mask
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -20,20 +20,60 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats, Integers
+from mixtune.features import RandomFeatures
 from mixtune.moments import Moments
-from mixtune.paper._networks import NetworkData
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Experiment, Results, Table
-from mixtune.regret import RegretProblem, RegretSolution, descend, solve
-from mixtune.regret.descent import DescentPath
+from mixtune.regret import DescentPath, RegretProblem, RegretSolution, descend, solve
 from mixtune.weights import PredictiveWeights
 
-__all__ = ["FIGURE_1", "FIGURE_2", "ConvergenceSettings", "ConvergenceSummary", "Series"]
-
-Floats = np.ndarray[Any, Any]
+__all__ = ["FIGURE_1", "FIGURE_2", "ConvergenceSettings", "ConvergenceSummary", "NetworkData", "Series"]
 
 #: The learning rate at which the paper saw descent explode.
 NEXT_RATE = 8e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkData:
+    """How to draw the datasets of one run, each labelled by a small random ReLU network of its own.
+
+    Inputs are N(0, I), the networks have one hidden layer of ``target_units``, Xavier-uniform weights and biases
+    uniform on (-target_bias, target_bias). Features are ``width`` random ReLU features with weights and biases N(0, 1),
+    and a constant.
+
+    Examples
+    --------
+    >>> rows = NetworkData(width=20).draw(seed=0)
+    >>> len(rows), rows[0][0].shape, rows[0][1].shape
+    (5, (100, 21), (100,))
+    """
+
+    n_domains: int = 5
+    n_rows: int = 100
+    n_inputs: int = 5
+    target_units: int = 10
+    target_bias: float = 0.1
+    width: int = 500
+
+    def draw(self, seed: int) -> list[tuple[Floats, Floats]]:
+        """Features (n, width + 1) and targets (n,) of each dataset."""
+        phi = RandomFeatures(n_inputs=self.n_inputs, width=self.width, activation="relu", seed=seed)
+        rows = []
+        for index in range(self.n_domains):
+            rng = np.random.default_rng([seed, 1 + index])
+            inner = _xavier(rng, self.n_inputs, self.target_units)
+            outer = _xavier(rng, self.target_units, 1)
+            biases = [rng.uniform(-self.target_bias, self.target_bias, size) for size in (self.target_units, 1)]
+            X = rng.standard_normal((self.n_rows, self.n_inputs))
+            targets = np.maximum(X @ inner + biases[0], 0.0) @ outer + biases[1]
+            rows.append((phi.transform(X), targets[:, 0]))
+        return rows
+
+
+def _xavier(rng: np.random.Generator, fan_in: int, fan_out: int) -> Floats:
+    bound = np.sqrt(6 / (fan_in + fan_out))
+    return rng.uniform(-bound, bound, (fan_in, fan_out))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +94,7 @@ class ConvergenceSettings:
         """The method's name, with lambda where there are several."""
         return method if len(self.transfers) == 1 else f"{method} lambda={transfer:g}"
 
-    def iterations(self, method: str) -> Floats:
+    def iterations(self, method: str) -> Integers:
         """Where the curves are known: everywhere up to the horizon, then every ``descent_every`` steps."""
         dense = np.arange(self.horizon + 1)
         if method != "GD":
@@ -69,7 +109,7 @@ class Series:
 
     method: str
     transfer: float
-    iterations: Floats
+    iterations: Integers
     loss_mean: Floats
     loss_std: Floats
     energy_mean: Floats
@@ -85,13 +125,8 @@ def _problems(settings: ConvergenceSettings, seed: int) -> Iterator[tuple[float,
     weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
     equal = np.full(len(moments), 1 / len(moments))
     for transfer in settings.transfers:
-        problem = partial(
-            RegretProblem,
-            moments=moments,
-            transfer=transfer,
-            stability=settings.stability,
-            horizon=settings.horizon,
-        )
+        costs = {"transfer": transfer, "stability": settings.stability}
+        problem = partial(RegretProblem, moments=moments, horizon=settings.horizon, **costs)
         yield transfer, problem(weights=weights, heads=heads), problem(weights=equal, heads=mean_heads)
 
 
@@ -136,12 +171,7 @@ class ConvergenceSummary:
         return int(np.sum(self.settings.learning_rate > self.stability_limits))
 
     def as_json(self) -> dict[str, Any]:
-        document: dict[str, Any] = {
-            "experiment": self.experiment,
-            "seed": self.seed,
-            "runs": self.runs,
-            "methods": self.headline(),
-        }
+        document = {name: getattr(self, name) for name in ("experiment", "seed", "runs")} | {"methods": self.headline()}
         if len(self.stability_limits):
             document["descent"] = {
                 "learning_rate": self.settings.learning_rate,
@@ -179,13 +209,11 @@ class ConvergenceSummary:
 
     def tables(self) -> dict[str, Table]:
         columns = ("loss_mean", "loss_std", "energy_mean", "energy_std")
-        rows: list[dict[str, str | int | float]] = []
+        rows: list[dict[str, Any]] = []
         for s in self.series:
             for t, *values in zip(s.iterations, *(getattr(s, name) for name in columns)):
                 numbers = dict(zip(columns, map(float, values)))
-                rows.append(
-                    {"method": s.method, "transfer": s.transfer, "iteration": int(t), "runs": s.runs, **numbers}
-                )
+                rows.append({"method": s.method, "transfer": s.transfer, "iteration": int(t), "runs": s.runs} | numbers)
         return {self.experiment: rows}
 
 

@@ -1,4 +1,4 @@
-"""Two theorems realised: robustness to changed rows, and near-optimality of the accelerated algorithm.
+"""Two theorems measured: robustness to changed rows, and near-optimality of the accelerated algorithm.
 
 **Robustness.** A share q of all rows moves by at most epsilon (in features and in targets), at random or in the worst
 direction; the theorem bounds the change of the optimal energy by a multiple of epsilon sqrt(q). Shown are the change
@@ -19,17 +19,15 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune.moments import Moments
-from mixtune.paper._networks import NetworkData
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Experiment, Results, Table
-from mixtune.regret import RegretProblem, RegretSolution, adversarial_sensitivity, log_slope, solve
-from mixtune.regret._solution import StoredPath
+from mixtune.paper.convergence import NetworkData
+from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
 from mixtune.weights import PredictiveWeights
 
 __all__ = ["ROBUSTNESS", "Band", "RobustnessSettings", "RobustnessSummary", "accelerated_gap"]
-
-Floats = np.ndarray[Any, Any]
 
 MEAN_HEADS, LOCAL_HEADS = "Algorithm 3, mean heads", "Algorithm 3, local heads"
 
@@ -56,13 +54,7 @@ class RobustnessSettings:
 
 
 def accelerated_gap(
-    moments: Sequence[Moments],
-    heads: Floats,
-    *,
-    weights: Floats,
-    transfer: float,
-    stability: float,
-    horizon: int,
+    moments: Sequence[Moments], heads: Floats, *, weights: Floats, transfer: float, stability: float, horizon: int
 ) -> float:
     """By how much the energy of Algorithm 3 exceeds the least one, with ``heads`` as start and reference.
 
@@ -147,18 +139,13 @@ class RobustnessSummary:
     by_epsilon: Mapping[str, Band]
     by_share: Mapping[str, Band]
     gaps: Mapping[str, Band]
-    slopes: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
-    constant: float = 0.0
+    slopes: Mapping[str, Mapping[str, Floats]]
+    constant: float
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "experiment": self.experiment,
-            "seed": self.seed,
-            "runs": self.runs,
-            "slopes": self.headline(),
-            "constant": self.constant,
-            "curves": self.tables()[self.experiment],
-        }
+        names = ("experiment", "seed", "runs", "constant")
+        found = {"slopes": self.headline(), "curves": self.tables()[self.experiment]}
+        return {name: getattr(self, name) for name in names} | found
 
     def headline(self) -> Table:
         theorem = {"epsilon_slope": 1.0, "share_slope": 0.5, "gap_slope": 1.0}

@@ -1,9 +1,8 @@
 """RegretProblem -> solve -> RegretSolution: closed form, dense and accelerated references, descent, certificates."""
 
 from mixtune.regret._problem import RegretProblem
-from mixtune.regret._schedule import Schedule
-from mixtune.regret._solution import RegretSolution
-from mixtune.regret._solve import solve
+from mixtune.regret._solution import RegretSolution, StoredPath
+from mixtune.regret._solve import Schedule, solve
 from mixtune.regret.baselines import joint_head, joint_subset_head, local_head, mean_local_head
 from mixtune.regret.certificates import (
     Certificate,
@@ -12,18 +11,21 @@ from mixtune.regret.certificates import (
     generalisation_bound,
     kl_term,
     optimal_cost,
+    t_gain,
     transfer_gain,
 )
-from mixtune.regret.descent import descend
+from mixtune.regret.descent import DescentPath, descend
 from mixtune.regret.robustness import Sensitivity, adversarial_sensitivity, log_slope
 
 __all__ = [
     "Certificate",
+    "DescentPath",
     "GeneralisationBound",
     "RegretProblem",
     "RegretSolution",
     "Schedule",
     "Sensitivity",
+    "StoredPath",
     "adversarial_sensitivity",
     "certify",
     "descend",
@@ -36,5 +38,6 @@ __all__ = [
     "mean_local_head",
     "optimal_cost",
     "solve",
+    "t_gain",
     "transfer_gain",
 ]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, count_nonfinite, freeze, is_numpy, match, namespace
+from mixtune._array import Array, Floats, all_finite, as_float64, count_nonfinite, freeze, is_numpy, match, namespace
 from mixtune._checks import check_nonnegative, check_simplex, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, System, local_heads, weighted_system
@@ -85,7 +85,9 @@ class RegretProblem:
         _assign(self, "weights", check_simplex(self.weights, len(moments)))
         _assign(self, "transfer", check_nonnegative("transfer", self.transfer))
         _assign(self, "stability", check_nonnegative("stability", self.stability))
-        _assign(self, "horizon", _check_horizon(self.horizon))
+        _assign(self, "horizon", check_whole("horizon", self.horizon))
+        if self.horizon > MOST_STEPS:
+            raise ParameterError(f"horizon must be at most 2**53, where float64 skips integers; got {self.horizon}")
         if (self.heads is None) == (self.ridge is None):
             raise ParameterError("give either heads (the pre-trained ones) or ridge (to make them), and not both")
         ridges = None if self.ridge is None else _check_ridges(self.ridge, len(moments))
@@ -142,9 +144,7 @@ class RegretProblem:
 
     def mix(self, heads: Array) -> Array:
         """``theta^w = sum_k w_k theta_k`` for heads (..., N, p, D)."""
-        xp = namespace(heads)
-        w = heads_weights(self.weights, heads)
-        return xp.sum(w * heads, axis=-3)
+        return namespace(heads).sum(heads_weights(self.weights, heads) * heads, axis=-3)
 
     def as_matrices(self, heads: Array) -> Array:
         """Heads (..., N, p) of a single-output problem as (..., N, p, 1); others as they are."""
@@ -176,7 +176,7 @@ class RegretProblem:
         return heads
 
 
-def heads_weights(weights: np.ndarray[Any, Any], heads: Array) -> Array:
+def heads_weights(weights: Floats, heads: Array) -> Array:
     """``weights`` (N,) in the library of ``heads``, shaped to multiply (..., N, p, D)."""
     return match(weights, heads)[:, None, None]
 
@@ -197,13 +197,6 @@ def _check_moments(moments: Any) -> tuple[Moments, ...]:
         sizes = ", ".join(f"{m.n_features} x {m.n_outputs}" for m in moments[:6])
         raise DataError(f"moments have unequal features x outputs ({sizes}); use one feature map and the same targets")
     return moments
-
-
-def _check_horizon(value: int) -> int:
-    horizon = check_whole("horizon", value)
-    if horizon > MOST_STEPS:
-        raise ParameterError(f"horizon must be at most 2**53, where steps stop being whole in float64; got {value!r}")
-    return horizon
 
 
 def _check_ridges(ridge: float | Sequence[float], count: int) -> list[float]:

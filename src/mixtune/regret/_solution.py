@@ -1,4 +1,4 @@
-"""The solution: one type for every way of solving, over a path that answers for any step without being stored."""
+"""The solution: one type for every method, over a path that can be evaluated at any step without being stored."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, count_nonfinite, freeze, namespace
+from mixtune._array import Array, Floats, all_finite, as_float64, count_nonfinite, freeze, namespace, to_numpy
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import SolveStats
-from mixtune.regret._problem import RegretProblem, heads_weights
+from mixtune.regret._problem import RegretProblem
 
 __all__ = ["Path", "RegretSolution", "StoredPath"]
-
-Floats = np.ndarray[Any, Any]
 
 
 class Path(Protocol):
@@ -181,8 +179,7 @@ class StoredPath:
         return self.heads(t + 1) - self.heads(t)
 
     def coef(self, t: Floats) -> Array:
-        heads = self.heads(t)
-        return namespace(heads).sum(heads_weights(self.problem.weights, heads) * heads, axis=-3)
+        return self.problem.mix(self.heads(t))
 
     def loss(self, t: Floats) -> Floats:
         return np.array([self.problem.system.loss(coef) for coef in self.coef(t)])
@@ -192,12 +189,8 @@ class StoredPath:
 
     @cached_property
     def _running_costs(self) -> Floats:
-        xp = namespace(self.theta)
-        reference = self.problem.as_matrices(self.problem.reference)
-        costs = np.zeros(self.steps + 1)
-        for t in range(self.steps):
-            after = self.theta[t + 1, ...]
-            away = float(xp.sum((after - reference) ** 2))
-            moved = float(xp.sum((after - self.theta[t, ...]) ** 2))
-            costs[t + 1] = costs[t] + self.problem.transfer * away + self.problem.stability * moved
-        return costs
+        xp, after = namespace(self.theta), self.theta[1:, ...]
+        away = xp.sum((after - self.problem.as_matrices(self.problem.reference)) ** 2, axis=(1, 2, 3))
+        moved = xp.sum((after - self.theta[:-1, ...]) ** 2, axis=(1, 2, 3))
+        costs = to_numpy(self.problem.transfer * away + self.problem.stability * moved)
+        return np.concatenate([[0.0], np.cumsum(costs)])

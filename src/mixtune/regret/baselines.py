@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mixtune._array import Array, namespace
 from mixtune.errors import ParameterError
-from mixtune.moments import Moments, check_alike
+from mixtune.moments import Moments, check_alike, local_heads
 
 __all__ = ["joint_head", "joint_subset_head", "local_head", "mean_local_head"]
 
@@ -21,8 +21,8 @@ def mean_local_head(moments: Sequence[Moments], *, ridge: float) -> Array:
     if not moments:
         raise ParameterError("there are no datasets to average over")
     check_alike(moments)
-    heads = [m.head(ridge) for m in moments]
-    return namespace(*heads).mean(namespace(*heads).stack(heads), axis=0)
+    heads = local_heads(moments, [ridge] * len(moments))
+    return namespace(heads).mean(heads, axis=0)
 
 
 def joint_head(moments: Sequence[Moments], *, ridge: float) -> Array:

@@ -1,4 +1,4 @@
-"""What can be said about a solution: its cost by a second route, its regret, the gain from transfer, Theorem 1.
+"""What can be proven about a solution: its cost by a second route, its regret, the paper's T-Gain, Theorem 1.
 
 * the value-function identity: the energy summed along the path equals the optimal cost computed without any path;
 * T-Gain: what the weights change in the first term of Theorem 1's bound, against using the focal domain alone;
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +17,8 @@ from mixtune._array import namespace
 from mixtune._checks import check_nonnegative, check_positive
 from mixtune.errors import ParameterError
 from mixtune.regret._problem import RegretProblem
-from mixtune.regret._schedule import Schedule
 from mixtune.regret._solution import RegretSolution
+from mixtune.regret._solve import Schedule
 from mixtune.weights import TransportWeights
 
 __all__ = [
@@ -27,13 +28,14 @@ __all__ = [
     "generalisation_bound",
     "kl_term",
     "optimal_cost",
+    "t_gain",
     "transfer_gain",
 ]
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """A solution's accounts.
+    """A solution's energy beside the least possible one.
 
     Attributes
     ----------
@@ -102,14 +104,32 @@ def optimal_cost(problem: RegretProblem) -> float:
     return problem.system.loss(prior) - float(gained) + held * float(xp.sum(offset**2))
 
 
-def transfer_gain(weights: TransportWeights) -> float:
-    """T-Gain of Section 3.2: ``sum_i (w_i - 1{i=focal}) (W1_i + n_i^(-1/(d+D)))``.
+def t_gain(weights: TransportWeights) -> float:
+    """T-Gain of the paper's Section 3.2, the change of Theorem 1's first term when w replaces the focal domain alone:
 
-    The change of the bound's first term when w replaces the focal domain alone. Negative means that the bound
-    improves, which takes a source large enough for its smaller sampling error to outweigh its distance.
+        T-Gain = sum_i (w_i - 1{i = focal}) (W1_i + n_i^(-1/(d+D))).
+
+    Negative means that the bound improves, which takes a source large enough for its smaller sampling error to outweigh
+    its distance. The estimators' ``transfer_gain_`` is another quantity: it compares errors and is positive for a gain.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixtune import WassersteinWeights
+    >>> from mixtune.regret import t_gain
+    >>> x = np.linspace(0, 1, 200)[:, None]
+    >>> weights = WassersteinWeights(20.0).weigh_clouds([x[::40], x])  # few rows, and many of the same distribution
+    >>> t_gain(weights) < 0
+    True
     """
     _need_distances(weights)
     return float(weights.values @ weights.relevance - weights.relevance[weights.focal])
+
+
+def transfer_gain(weights: TransportWeights) -> float:
+    """Old name of :func:`t_gain`, kept for one release."""
+    warnings.warn("mixtune.regret.transfer_gain is called t_gain now", DeprecationWarning, stacklevel=2)
+    return t_gain(weights)
 
 
 def kl_term(weights: TransportWeights) -> float:
@@ -125,7 +145,7 @@ def kl_term(weights: TransportWeights) -> float:
 def _need_distances(weights: TransportWeights) -> None:
     if not isinstance(weights, TransportWeights):
         raise ParameterError(
-            "Theorem 1 speaks of transport distances; pass what WassersteinWeights(...).weigh(domains=...) returns, "
+            "Theorem 1 is about transport distances; pass what WassersteinWeights(...).weigh(domains=...) returns, "
             f"not a {type(weights).__name__}"
         )
 
@@ -192,9 +212,8 @@ def generalisation_bound(
     delta = check_positive("delta", delta)
     if delta > 1:
         raise ParameterError(f"delta must be in (0, 1]; got {delta!r}")
-    lipschitz = check_nonnegative("loss_lipschitz", loss_lipschitz) * max(
-        1.0, check_nonnegative("model_lipschitz", model_lipschitz)
-    )
+    model_lipschitz = check_nonnegative("model_lipschitz", model_lipschitz)
+    lipschitz = check_nonnegative("loss_lipschitz", loss_lipschitz) * max(1.0, model_lipschitz)
     constant = check_positive("constant", constant)
     if constant < 1:
         raise ParameterError(f"constant must be >= 1 in Theorem 1; got {constant!r}")

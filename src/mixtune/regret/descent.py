@@ -11,21 +11,19 @@ no gradient and never move. The iteration is stable iff lr <= 1/(|w|^2 a_max).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, match, namespace, to_numpy
+from mixtune._array import Array, Floats, match, namespace, to_numpy
 from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ConvergenceError, ParameterError
 from mixtune.regret._problem import RegretProblem, heads_weights
 from mixtune.regret._solution import RegretSolution
 
 __all__ = ["DescentPath", "descend"]
-
-Floats = np.ndarray[Any, Any]
 
 #: Steps evaluated at a time, times eigenvalues: bounds the memory of long curves.
 CHUNK_ENTRIES = 2**21
@@ -118,27 +116,27 @@ class DescentPath:
 
     def _displacement(self, t: Floats) -> Array:
         """``theta^w(t) - theta^w(0)``, (len(t), p, D)."""
-        values, vectors, gradient = self._basis
-        share = self._moved(t) / values
+        return self._combine(self._moved(t) / self._basis[0], t)
+
+    def _combine(self, share: Floats, t: Floats) -> Array:
+        """``sum_k share_k(t) v_k g_k``, (len(t), p, D)."""
+        _, vectors, gradient = self._basis
         if not np.all(np.isfinite(share)):
             raise ConvergenceError(f"gradient descent overflowed before step {int(t.max())}; ask for fewer steps")
         return vectors @ (match(share, gradient)[:, :, None] * gradient)
+
+    def _per_head(self, moved: Array) -> Array:
+        """Moves of theta^w (len(t), p, D) as moves of the heads, (len(t), N, p, D)."""
+        return heads_weights(self.problem.weights / self.problem.weight_square, moved) * moved[:, None]
 
     def coef(self, t: Floats) -> Array:
         return self._start_mix + self._displacement(t)
 
     def heads(self, t: Floats) -> Array:
-        moved = self._displacement(t)
-        shares = heads_weights(self.problem.weights / self.problem.weight_square, moved)
-        return self.problem.as_matrices(self.problem.start) + shares * moved[:, None]
+        return self.problem.as_matrices(self.problem.start) + self._per_head(self._displacement(t))
 
     def controls(self, t: Floats) -> Array:
-        values, vectors, gradient = self._basis
-        share = self._power(t) * (self._drop / values)
-        if not np.all(np.isfinite(share)):
-            raise ConvergenceError(f"gradient descent overflowed before step {int(t.max())}; ask for fewer steps")
-        moved = vectors @ (match(share, gradient)[:, :, None] * gradient)
-        return heads_weights(self.problem.weights / self.problem.weight_square, moved) * moved[:, None]
+        return self._per_head(self._combine(self._power(t) * (self._drop / self._basis[0]), t))
 
     def loss(self, t: Floats) -> Floats:
         excess = self._per_eigenvalue(self._basis[2]) / self._basis[0]
@@ -188,7 +186,7 @@ class DescentPath:
         """``g_k^2`` summed over outputs."""
         return to_numpy(namespace(gradient).sum(gradient**2, axis=1))
 
-    def _chunked(self, t: Floats, function: Any) -> Floats:
+    def _chunked(self, t: Floats, function: Callable[[Floats], Floats]) -> Floats:
         size = max(1, CHUNK_ENTRIES // max(1, len(self._drop)))
         parts = [function(t[i : i + size]) for i in range(0, len(t), size)]
         return np.concatenate(parts) if parts else np.zeros(0)

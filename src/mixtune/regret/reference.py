@@ -1,6 +1,6 @@
-"""The slow twins: the paper's Algorithm 2 and Algorithm 3, step by step and dense.
+"""The paper's Algorithm 2 and Algorithm 3 as printed, step by step and dense.
 
-They exist to check the closed form, to reproduce the paper's claims about cost, and to be read next to the paper.
+They check the closed form, reproduce the paper's claims about cost, and can be read next to the paper.
 Algorithm 2 inverts T matrices of size Np x Np; use it on small problems only.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mixtune._array import Array, match, namespace
+from mixtune._array import Array, namespace
 from mixtune.errors import SingularError
 from mixtune.regret._problem import RegretProblem
-from mixtune.regret._schedule import Schedule
 from mixtune.regret._solution import RegretSolution, StoredPath
+from mixtune.regret._solve import Schedule
 
 __all__ = ["ValueFunction", "accelerated", "riccati", "value_functions"]
 
@@ -38,12 +38,12 @@ def value_functions(problem: RegretProblem) -> list[ValueFunction]:
     reference = _flat(problem.as_matrices(problem.reference))
     xp = namespace(reference)
     p = problem.moments[0].n_features
-    w = match(problem.weights, reference)
     identity = xp.eye(problem.n_domains * p, dtype=reference.dtype, device=reference.device)
     gram = sum(float(wi) * m.gram for wi, m in zip(problem.weights, problem.moments))
     cross = sum(float(wi) * m._cross for wi, m in zip(problem.weights, problem.moments))
     square = sum(float(wi) * float(xp.sum(m._square)) for wi, m in zip(problem.weights, problem.moments))
-    mixing = _kron(w[None, :], xp.eye(p, dtype=reference.dtype, device=reference.device))  # [w_1 I_p, ..., w_N I_p]
+    one = xp.eye(p, dtype=reference.dtype, device=reference.device)
+    mixing = xp.concat([float(wi) * one for wi in problem.weights], axis=1)  # [w_1 I_p, ..., w_N I_p]
     backward = [ValueFunction(mixing.T @ gram @ mixing, -(mixing.T @ cross), square)]
     for _ in range(T):
         after = backward[-1]
@@ -101,9 +101,8 @@ def accelerated(problem: RegretProblem) -> RegretSolution:
         pressure = lam * (theta - reference) + _block_apply(pi_1, pi_2, theta) + pi_3
         theta = theta - _block_apply(gamma_1, gamma_2, pressure)
         trajectory.append(theta)
-    return RegretSolution(
-        problem, StoredPath(problem, xp.stack(trajectory)), "accelerated", Schedule(lam, beta, T).rho * N
-    )
+    path = StoredPath(problem, xp.stack(trajectory))
+    return RegretSolution(problem, path, "accelerated", Schedule(lam, beta, T).rho * N)
 
 
 def _block_apply(diagonal: Array, other: Array, heads: Array) -> Array:
@@ -115,13 +114,6 @@ def _block_apply(diagonal: Array, other: Array, heads: Array) -> Array:
 def _flat(heads: Array) -> Array:
     """Heads (N, p, D) stacked into the paper's Theta (Np, D)."""
     return namespace(heads).reshape(heads, (heads.shape[0] * heads.shape[1], heads.shape[2]))
-
-
-def _kron(row: Array, block: Array) -> Array:
-    """Kronecker product of (1, N) and (p, p): the standard has none."""
-    xp = namespace(row)
-    product = row[:, None, :, None] * block[None, :, None, :]
-    return xp.reshape(product, (row.shape[0] * block.shape[0], row.shape[1] * block.shape[1]))
 
 
 def _require_definite(problem: RegretProblem, method: str) -> None:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, to_numpy
+from mixtune._array import Array, Floats, to_numpy
 from mixtune._checks import check_nonnegative, check_whole
 from mixtune.errors import ParameterError
 from mixtune.moments import Moments
@@ -26,8 +25,6 @@ from mixtune.regret._problem import RegretProblem
 from mixtune.regret._solve import solve
 
 __all__ = ["Sensitivity", "adversarial_sensitivity", "log_slope"]
-
-Floats = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The paper's figures from the summaries of their studies, with Matplotlib.
 
 Colours are Okabe and Ito's, which colour-blind readers can tell apart; methods also differ in width and quantities in
-dashes, so that the figures survive a grey printer. Nothing here touches Matplotlib's global state.
+dashes, so that the figures can be read in grey. Nothing here touches Matplotlib's global state.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mixtune._array import Floats, Integers
 from mixtune._files import write_atomically
 from mixtune.errors import MissingExtraError
 from mixtune.paper.convergence import ConvergenceSummary, Series
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "draw", "require_matplotlib", "save_figure"]
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
-# RO and ARO nearly coincide, and so do loss and energy of GD: what comes later is drawn thin on top of what is broad.
+# RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
 LINES: Mapping[tuple[str, str], dict[str, Any]] = {
     ("RO", "loss"): {"color": BLUE, "linewidth": 4.0, "alpha": 0.5},
     ("RO", "energy"): {"color": BLUE, "linewidth": 4.0, "alpha": 0.5, "linestyle": (0, (1.6, 0.8))},
@@ -139,7 +140,7 @@ def _curves(axes: Axes, series: Series, first: int, last: int) -> None:
     if not series.runs:
         return
     within = np.flatnonzero((series.iterations >= first) & (series.iterations <= last))
-    within = within[_enough(len(within))]
+    within = within[_thinned(len(within))]
     t = series.iterations[within]
     for quantity in ("loss", "energy"):
         mean, std = (getattr(series, f"{quantity}_{part}")[within] for part in ("mean", "std"))
@@ -150,8 +151,8 @@ def _curves(axes: Axes, series: Series, first: int, last: int) -> None:
         axes.fill_between(t, low, mean + std, color=line["color"], alpha=alpha, linewidth=0)
 
 
-def _enough(points: int) -> np.ndarray[Any, Any]:
-    """Which of many points to draw: dense at both ends, where curves on log axes and last-moment descents need it."""
+def _thinned(points: int) -> Integers:
+    """Which of many points to draw: dense at both ends, for log axes and for curves that fall at the last steps."""
     ends = np.geomspace(1, points, 100) - 1
     chosen = np.concatenate([np.linspace(0, points - 1, 200), ends, points - 1 - ends])
     return np.unique(np.rint(chosen).astype(int))
@@ -174,19 +175,14 @@ def _robustness(summary: RobustnessSummary) -> Figure:
     figure, panels = _panels(3, width=13, height=4.2)
     s, colours = summary.settings, {"worst case": ORANGE, "random": BLUE, MEAN_HEADS: GREEN, LOCAL_HEADS: PURPLE}
     epsilons, shares = np.array(s.epsilons), np.array(s.shares)
-    for axes, x, bands in zip(
-        panels, (epsilons, shares, s.distances), (summary.by_epsilon, summary.by_share, summary.gaps)
-    ):
+    curves = ((epsilons, summary.by_epsilon), (shares, summary.by_share), (s.distances, summary.gaps))
+    for axes, (x, bands) in zip(panels, curves):
         for marker, (name, band) in zip("os", bands.items()):
             slope = "a floor" if name == LOCAL_HEADS else f"slope {log_slope(x, band.mean):.2f}"
             _band(axes, x, band, label=f"{name}: {slope}", color=colours[name], marker=marker)
     _line(panels[0], epsilons, summary.constant * epsilons, r"bound $C\,\varepsilon\sqrt{q}$: slope 1")
-    _line(
-        panels[1],
-        shares,
-        summary.constant * epsilons[0] * np.sqrt(shares),
-        r"bound $C\,\varepsilon\sqrt{q}$: slope 1/2",
-    )
+    by_share = summary.constant * epsilons[0] * np.sqrt(shares)
+    _line(panels[1], shares, by_share, r"bound $C\,\varepsilon\sqrt{q}$: slope 1/2")
     gap, distance = summary.gaps[MEAN_HEADS].mean, s.distances
     _line(panels[2], distance, gap[-1] * distance / distance[-1], "theorem: slope 1")
     change = r"$|\mathcal{L} - \widetilde{\mathcal{L}}|$"
@@ -202,12 +198,12 @@ def _robustness(summary: RobustnessSummary) -> Figure:
     return figure
 
 
-def _band(axes: Axes, x: np.ndarray[Any, Any], band: Band, *, label: str, color: str, marker: str) -> None:
+def _band(axes: Axes, x: Floats, band: Band, *, label: str, color: str, marker: str) -> None:
     axes.plot(x, band.mean, marker=marker, markersize=4, color=color, label=label)
     axes.fill_between(x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
 
 
-def _line(axes: Axes, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], label: str) -> None:
+def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
     axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
 
 

@@ -1,4 +1,4 @@
-"""Tables as files, whole or not there."""
+"""Tables as CSV files, written completely or not at all."""
 
 from __future__ import annotations
 

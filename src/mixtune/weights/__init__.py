@@ -1,7 +1,14 @@
 """How much each domain counts: Wasserstein, predictive, equal, given; the transport distances."""
 
-from mixtune.weights._predictive import PredictiveWeights, predictive_shares
-from mixtune.weights._rule import DomainWeights, EqualWeights, GivenWeights, WeightRule
+from mixtune.weights._rule import (
+    DomainWeights,
+    EqualWeights,
+    GivenWeights,
+    PredictiveWeights,
+    WeightRule,
+    normalise,
+    predictive_shares,
+)
 from mixtune.weights._wasserstein import TransportWeights, WassersteinWeights
 from mixtune.weights.transport import (
     Diameter,
@@ -21,6 +28,7 @@ __all__ = [
     "TransportWeights",
     "WassersteinWeights",
     "WeightRule",
+    "normalise",
     "pooled_diameter",
     "predictive_shares",
     "sampling_floor",

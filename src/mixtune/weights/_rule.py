@@ -1,7 +1,7 @@
-"""How much each domain counts: what a rule may look at, and what it returns.
+"""How much each domain counts: what a rule may look at, what it returns, and the rules that need no rows.
 
-A rule declares what it needs (rows, or only moments and heads), so that the same call works for every rule and a
-missing piece is named. Results carry the scores they were made from: the weights explain themselves.
+A rule declares what it needs (rows, or only moments and heads), so that the same call works for every rule and an error
+names what is missing. Results carry the scores they were made from.
 """
 
 from __future__ import annotations
@@ -13,16 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64
-from mixtune._checks import check_simplex
+from mixtune._array import Array, Floats, all_finite, as_float64
+from mixtune._checks import check_nonnegative, check_simplex
 from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap
 from mixtune.moments import Moments, local_heads
-
-__all__ = ["DomainWeights", "EqualWeights", "Evidence", "GivenWeights", "WeightRule"]
-
-Floats = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,6 +163,56 @@ class GivenWeights(WeightRule):
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         values = check_simplex(self.values, len(evidence.names))
         return DomainWeights(values, evidence.names, evidence.focal, "given")
+
+
+@dataclass(frozen=True)
+class PredictiveWeights(WeightRule):
+    """Weights from the error of each domain's head on the focal domain; needs moments only, no rows.
+
+    Parameters
+    ----------
+    sharing : float
+        eta >= 0, in units of squared targets: heads whose mean squared error exceeds the focal head's by eta or more
+        get no weight. 0 keeps only the focal domain (and exact ties).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from mixtune import Moments, PredictiveWeights
+    >>> level = lambda value: Moments.from_rows(np.ones((5, 1)), np.full(5, value))
+    >>> moments = [level(1.0), level(1.5), level(9.0)]
+    >>> PredictiveWeights(sharing=1.0).weigh(moments=moments, ridge=0.0).values.round(3)
+    array([0.509, 0.491, 0.   ])
+    """
+
+    sharing: float
+    needs: ClassVar[tuple[str, ...]] = ("moments", "heads")
+
+    def __post_init__(self) -> None:
+        check_nonnegative("sharing", self.sharing)
+
+    def _weigh(self, evidence: Evidence) -> DomainWeights:
+        assert evidence.moments is not None
+        focal = evidence.moments[evidence.focal]
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = focal.losses(evidence.heads)
+        # Heads so far off that their error overflows are infinitely bad, not unknown.
+        scores = np.where(np.isnan(losses), np.inf, losses) / (focal.count * focal.n_outputs)
+        if not np.isfinite(scores[evidence.focal]):
+            raise DataError("the focal head's error on its own rows overflows; rescale features and targets")
+        raw = predictive_shares(scores, evidence.focal, self.sharing)
+        return DomainWeights(normalise(raw, evidence.focal), evidence.names, evidence.focal, "predictive", scores)
+
+
+def predictive_shares(scores: Floats, focal: int, sharing: float) -> Floats:
+    """``exp(x) max(0, 1 - x)`` with ``x = (s - s_focal)/sharing``; in [0, 1], and 1 for the focal domain."""
+    excess = scores - scores[focal]
+    if sharing == 0:
+        return (excess == 0).astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        # Beyond |x| = 745 exp(x) is 0 in double precision; the clip keeps 0 * infinity out.
+        x = np.clip(excess / sharing, -745.0, 1.0)
+        return np.exp(x) * (1 - x)
 
 
 def normalise(raw: Floats, focal: int) -> Floats:

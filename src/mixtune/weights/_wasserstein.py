@@ -3,30 +3,37 @@
     w_i ~ exp(-gamma (W1(mu_1, mu_i) + n_i^(-1/(d+D)))) 1{W1(mu_1, mu_i) <= eta},
 
 the minimiser of the Bayesian objective in Theorem 1. The theorem asks for data in a set of diameter 1, so distances
-are divided by the pooled diameter unless told otherwise, which makes gamma and eta unit-free. The focal domain always
-passes. Next to the distances stands the sampling floor, the distance between two halves of the focal domain itself:
-distances that do not rise above it say nothing.
+are divided by the pooled diameter unless told otherwise, which makes gamma and eta unit-free. The focal domain is
+always admitted. The sampling floor, the distance between two halves of the focal domain itself, is reported next to the
+distances: those that do not exceed it carry no information.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from mixtune._array import Array, as_float64, namespace, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers, as_float64, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.data import Domains
 from mixtune.errors import ParameterError
 from mixtune.features import FeatureMap
 from mixtune.weights._rule import DomainWeights, Evidence, WeightRule, normalise
-from mixtune.weights.transport import Diameter, TransportDistance, distances_to, pooled_diameter, sampling_floor
+from mixtune.weights.transport import (
+    METHODS,
+    Diameter,
+    TransportDistance,
+    distances_to,
+    pooled_diameter,
+    random_halves,
+    sampling_floor,
+)
 
 __all__ = ["TransportWeights", "WassersteinWeights"]
 
-Floats = np.ndarray[Any, Any]
 DistanceFunction = Callable[[Floats, Floats], "TransportDistance | float"]
 
 
@@ -55,14 +62,14 @@ class TransportWeights(DomainWeights):
     sampling_floor: TransportDistance | None
     diameter: Diameter
     relevance: Floats
-    admitted: np.ndarray[Any, Any]
-    counts: np.ndarray[Any, Any]
+    admitted: Booleans
+    counts: Integers
     dimension: int
     temperature: float
     threshold: float
 
     @property
-    def above_floor(self) -> np.ndarray[Any, Any]:
+    def above_floor(self) -> Booleans:
         """Which domains are farther from the focal one than its own halves are from each other."""
         floor = 0.0 if self.sampling_floor is None else self.sampling_floor.value
         return np.array([d.value > floor for d in self.distances])
@@ -127,7 +134,7 @@ class WassersteinWeights(WeightRule):
         if self.jobs is not None:
             check_whole("jobs", self.jobs, least=1)
         if not callable(self.distance):
-            check_choice("distance", self.distance, ("auto", "exact", "line", "sliced", "bracket"))
+            check_choice("distance", self.distance, METHODS)
 
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         assert evidence.domains is not None
@@ -184,10 +191,9 @@ class WassersteinWeights(WeightRule):
 
     def _clouds(self, domains: Domains, feature_map: FeatureMap | None) -> list[Array]:
         """Each domain as points (x, y) or (phi(x), y)."""
-        if self.on == "features" and feature_map is None:
-            raise ParameterError('WassersteinWeights(on="features") needs feature_map; pass it to weigh')
-
-        if self.on == "features" and feature_map is not None:
+        if self.on == "features":
+            if feature_map is None:
+                raise ParameterError('WassersteinWeights(on="features") needs feature_map; pass it to weigh')
             domains = domains.map(feature_map)
         pairs = ((as_float64(d.X, what="X"), as_float64(d.targets, what="y")) for d in domains)
         return [namespace(X, Y).concat([X, Y], axis=1) for X, Y in pairs]
@@ -200,43 +206,32 @@ class WassersteinWeights(WeightRule):
         clouds = [cloud / unit for cloud in clouds]
         here = clouds[focal]
         others = [cloud for i, cloud in enumerate(clouds) if i != focal]
+        wants_floor = self.floor and len(here) > 1
         floor = None
         if callable(self.distance):
-            function = self.distance
             here, *others = (to_numpy(cloud) for cloud in (here, *others))
-            found = [_as_distance(function(here, cloud), here, cloud) for cloud in others]
-            if self._wants_floor(here):
-                half = np.random.default_rng(self.seed).permutation(len(here))
-                left, right = here[half[: len(here) // 2]], here[half[len(here) // 2 :]]
-                floor = _as_distance(function(left, right), left, right)
+            found = [self._by_function(here, cloud) for cloud in others]
+            if wants_floor:
+                floor = self._by_function(*random_halves(here, self.seed))
         else:
             limit = float(self.threshold) if self.screen else float("inf")
             found = distances_to(here, others, method=self.distance, seed=self.seed, jobs=self.jobs, limit=limit)
-            if self._wants_floor(here):
+            if wants_floor:
                 floor = sampling_floor(here, method=self.distance, seed=self.seed)
-        found.insert(focal, _zero(len(here)))
+        found.insert(focal, TransportDistance(0.0, 0.0, 0.0, "exact", certified=True, rows=(len(here), len(here))))
         return tuple(found), floor, diameter
 
-    def _wants_floor(self, focal: Floats) -> bool:
-        return self.floor and len(focal) > 1
+    def _by_function(self, left: Floats, right: Floats) -> TransportDistance:
+        assert callable(self.distance)
+        value = self.distance(left, right)
+        if isinstance(value, TransportDistance):
+            return value
+        number = check_nonnegative("the distance function's result", value)
+        return TransportDistance(number, 0.0, float("inf"), "given", certified=False, rows=(len(left), len(right)))
 
 
-def softmin(relevance: Floats, admitted: np.ndarray[Any, Any], temperature: float) -> Floats:
+def softmin(relevance: Floats, admitted: Booleans, temperature: float) -> Floats:
     """``exp(-temperature (relevance - least))`` where admitted, else 0: in [0, 1] for any scale, 1 somewhere."""
     least = relevance[admitted].min()
     with np.errstate(over="ignore", under="ignore"):
         return np.where(admitted, np.exp(-temperature * (np.where(admitted, relevance, least) - least)), 0.0)
-
-
-def _as_distance(value: TransportDistance | float, left: Floats, right: Floats) -> TransportDistance:
-    if isinstance(value, TransportDistance):
-        return value
-    number = check_nonnegative("the distance function's result", value)
-    return TransportDistance(
-        value=number, lower=0.0, upper=float("inf"), method="given", certified=False, rows=(len(left), len(right))
-    )
-
-
-def _zero(rows: int) -> TransportDistance:
-    """The focal domain's distance to itself."""
-    return TransportDistance(value=0.0, lower=0.0, upper=0.0, method="exact", certified=True, rows=(rows, rows))

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from mixtune.weights.transport import wasserstein_distance
-from mixtune.weights.transport._bracket import _block_plan, _lipschitz_bound, _restricted_plan, bracket
-from mixtune.weights.transport._exact import solve_samples
-from mixtune.weights.transport._pricing import Distances, price
-from mixtune.weights.transport._samples import common_frame
+from mixtune.weights import _transport_bounds
+from mixtune.weights._transport_bounds import Distances, _block_plan, _lipschitz_bound, _restricted_plan, bracket, price
+from mixtune.weights._transport_exact import network_simplex, solve_samples
+from mixtune.weights.transport import common_frame, wasserstein_distance
 
 
 def samples(n, m, d, *, seed=0, shift=0.5):
@@ -34,12 +33,13 @@ def test_contains_the_exact_distance_tightly(n, m, d):
 
 
 @pytest.mark.parametrize("d", [2, 20])
-def test_holds_after_every_round_and_closes(d):
+def test_holds_after_every_round_and_closes(d, monkeypatch):
     (X, Y), _ = common_frame(samples(500, 350, d))
     exact = solve_samples(X, Y, seed=0, subsample=1000).cost
     gaps = []
     for rounds in (0, 1, 2, 4, 30):
-        lower, upper = bracket(X, Y, seed=0, subsample=50, rtol=0.0, rounds=rounds)
+        monkeypatch.setattr(_transport_bounds, "ROUNDS", rounds)
+        lower, upper = bracket(X, Y, seed=0, subsample=50, rtol=0.0)
         assert lower <= exact * (1 + 1e-9)
         assert upper >= exact * (1 - 1e-9)
         gaps.append(upper - lower)
@@ -47,10 +47,11 @@ def test_holds_after_every_round_and_closes(d):
     assert gaps[-1] <= 1e-6 * exact
 
 
-def test_rough_bounds_beyond_the_pricing_limit():
+def test_rough_bounds_beyond_the_pricing_limit(monkeypatch):
+    monkeypatch.setattr(_transport_bounds, "PRICED_ENTRIES", 1000)
     (X, Y), _ = common_frame(samples(600, 500, 3, shift=3.0))
     exact = solve_samples(X, Y, seed=0, subsample=1000).cost
-    lower, upper = bracket(X, Y, seed=0, subsample=200, rtol=1e-3, priced_entries=1000)
+    lower, upper = bracket(X, Y, seed=0, subsample=200, rtol=1e-3)
     assert 0.9 * exact <= lower <= exact <= upper <= 1.1 * exact
 
 
@@ -63,8 +64,8 @@ def test_parts_are_bounds(d):
     assert lower <= exact
     upper, pairs = _block_plan(X, Y, rng=rng)
     assert upper >= exact
-    plan = _restricted_plan(X, Y, pairs, start=(u, v))
-    assert exact <= plan.cost <= upper * (1 + 1e-12)
+    cost, *_ = _restricted_plan(X, Y, pairs, start=(u, v))
+    assert exact <= cost <= upper * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("n", "m"), [(5, 3), (40, 90), (200, 200)])
@@ -125,13 +126,13 @@ def test_auto_switches_to_the_bracket():
     assert wasserstein_distance(A, B, max_exact_entries=2999).method == "bracket"
 
 
-def test_memory_is_bounded():
-    import ot  # noqa: F401  (its import allocates more than the computation does)
-
+def test_memory_is_bounded(monkeypatch):
+    network_simplex()  # its import allocates more than the computation does
+    monkeypatch.setattr(_transport_bounds, "ROUNDS", 1)
     (X, Y), _ = common_frame(samples(10_000, 10_000, 3))
     tracemalloc.start()
     try:
-        lower, upper = bracket(X, Y, seed=0, subsample=300, rtol=1e-3, rounds=1)
+        lower, upper = bracket(X, Y, seed=0, subsample=300, rtol=1e-3)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import pdist
 
 from mixtune.errors import DataError, ParameterError
-from mixtune.weights.transport import pooled_diameter
+from mixtune.weights.transport import Diameter, pooled_diameter
 
 
 def shapes():
@@ -30,8 +30,17 @@ def test_agrees_with_all_pairs(X, monkeypatch):
     found = pooled_diameter(np.array_split(X, 3))
     assert found.exact
     assert found.value == pytest.approx(expected, rel=1e-12)
-    monkeypatch.setitem(pooled_diameter.__globals__, "_CHUNK_ENTRIES", 1)
+    monkeypatch.setitem(pooled_diameter.__globals__, "CHUNK_ENTRIES", 1)
     assert pooled_diameter([X[:300]]).value == pytest.approx(pdist(X[:300]).max(), rel=1e-12)
+
+
+@pytest.mark.parametrize("entries", [1, 2_000_000])
+def test_the_largest_pair_need_not_hold_the_outermost_row(entries, monkeypatch):
+    """The row farthest from the mean has its partner at 1.85; two other rows are 2 apart."""
+    X = np.vstack([np.zeros((50, 2)), [[-1.05, 0.0], [0.8, 0.0], [0.0, 1.0], [0.0, -1.0]]])
+    monkeypatch.setitem(pooled_diameter.__globals__, "CHUNK_ENTRIES", entries)
+    assert pooled_diameter([X]) == Diameter(2.0, exact=True)
+    assert pooled_diameter([X[::-1]]).value == 2.0
 
 
 @pytest.mark.parametrize("X", list(shapes()))
@@ -47,6 +56,11 @@ def test_small_sets(X):
     expected = pdist(X).max() if len(X) > 1 else 0.0
     assert pooled_diameter([X]).value == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert pooled_diameter([X, X], max_rows=1).value >= expected * (1 - 1e-12)
+
+
+def test_exact_up_to_and_including_the_limit():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    assert [pooled_diameter([X[:8], X[8:]], max_rows=rows).exact for rows in (19, 20, 21)] == [False, True, True]
 
 
 def test_coinciding_points():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mixtune.errors import ConvergenceError, DataError, ParameterError
+from mixtune.weights import transport
 from mixtune.weights.transport import distances_to, sampling_floor, wasserstein_distance
 
 
@@ -101,7 +102,7 @@ class TestDistancesTo:
         assert distances_to([1.0, 2.0], []) == []
 
     def test_checks_everything_first(self, monkeypatch):
-        monkeypatch.setitem(distances_to.__globals__, "_distance", lambda *_: pytest.fail("work began"))
+        monkeypatch.setattr(transport, "pair_distance", lambda *_, **__: pytest.fail("work began"))
         with pytest.raises(DataError, match=r"others\[1\] has 2 columns, focal has 1"):
             distances_to([1.0], [[2.0], [[1.0, 2.0]]])
         with pytest.raises(ParameterError, match="needs one column"):
@@ -117,9 +118,21 @@ class TestDistancesTo:
         def fails(X, Y, settings, **options):
             raise ConvergenceError(f"failed at {Y[0, 0]:g}")
 
-        monkeypatch.setitem(distances_to.__globals__, "pair_distance", fails)
+        monkeypatch.setattr(transport, "pair_distance", fails)
         with pytest.raises(ConvergenceError, match="failed at 1"):
             distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
+
+    def test_jobs_by_default_fit_into_memory(self, rng, monkeypatch):
+        monkeypatch.setattr(transport.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+        X, others = rng.standard_normal((100, 3)), [rng.standard_normal((n, 3)) for n in (100, 400, 50, 50, 50)]
+        settings = transport.Settings("auto", 0)
+        assert transport._default_jobs(X, others, settings) == 5  # one for each pair
+        assert transport._default_jobs(X, [*others] * 2, settings) == 8  # one for each processor
+        monkeypatch.setattr(transport, "MEMORY", 45 * 100 * 400 * 3.5)
+        assert transport._default_jobs(X, others, settings) == 3  # of the largest pair
+        monkeypatch.setattr(transport, "MEMORY", 1.0)
+        assert transport._default_jobs(X, others, settings) == 1
+        assert transport._default_jobs(X, others, transport.Settings("sliced", 0)) == 5
 
     def test_threads_leave_no_trace(self, rng):
         before = threading.active_count()

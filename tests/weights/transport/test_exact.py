@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.stats import wasserstein_distance_nd
 
 from mixtune.errors import ConvergenceError
-from mixtune.weights.transport import wasserstein_distance
-from mixtune.weights.transport._exact import (
+from mixtune.weights import _transport_exact
+from mixtune.weights._transport_exact import (
     _subsample_potentials,
     masses,
+    proven,
     semi_dual,
     solve_samples,
     transport,
     unit_costs,
 )
+from mixtune.weights.transport import wasserstein_distance
 
 
 def samples(n, m, d, *, seed=0, shift=0.5):
@@ -35,9 +40,7 @@ def test_agrees_with_linear_programming(n, m, d):
 
 
 @pytest.mark.parametrize(("n", "m", "d"), [(40, 40, 5), (60, 23, 2), (31, 97, 8)])
-def test_agrees_with_plain_network_simplex(n, m, d):
-    import ot
-
+def test_agrees_with_plain_network_simplex(n, m, d, ot):
     A, B = samples(n, m, d, seed=m)
     expected = ot.emd2(np.full(n, 1 / n), np.full(m, 1 / m), cdist(A, B))
     found = wasserstein_distance(A, B, method="exact")
@@ -68,9 +71,7 @@ class TestConvergence:
 
     LIMIT = 4000
 
-    def test_plain_solver_stops_early(self):
-        import ot
-
+    def test_plain_solver_stops_early(self, ot):
         A, B = samples(100, 3000, 3)
         exact = wasserstein_distance(A, B, method="exact").value
         weights = np.full(100, 1 / 100), np.full(3000, 1 / 3000)
@@ -78,20 +79,23 @@ class TestConvergence:
             early = ot.emd2(*weights, cdist(A, B), numItermax=self.LIMIT)
         assert abs(early - exact) > 1e-3 * exact
 
-    def test_ours_runs_on_until_certified(self):
+    def test_ours_runs_on_until_certified(self, monkeypatch):
         A, B = samples(100, 3000, 3)
-        patient = solve_samples(A, B, seed=0, subsample=1000, first_limit=self.LIMIT)
-        assert patient.cost == pytest.approx(solve_samples(A, B, seed=0, subsample=1000).cost, rel=1e-12)
+        at_once = solve_samples(A, B, seed=0, subsample=1000)
+        monkeypatch.setattr(_transport_exact, "FIRST_LIMIT", self.LIMIT)
+        patient = solve_samples(A, B, seed=0, subsample=1000)
+        assert patient.cost == pytest.approx(at_once.cost, rel=1e-12)
         assert patient.cost - patient.lower <= 1e-9 * patient.cost
 
-    def test_ours_raises_rather_than_return_an_early_number(self):
+    def test_ours_raises_rather_than_return_an_early_number(self, monkeypatch):
         A, B = samples(100, 3000, 3)
+        monkeypatch.setattr(_transport_exact, "FIRST_LIMIT", self.LIMIT)
+        monkeypatch.setattr(_transport_exact, "LAST_LIMIT", 2 * self.LIMIT)
         with pytest.raises(ConvergenceError, match=r"not certified after 4000 pivots.*use method='bracket'"):
-            solve_samples(A, B, seed=0, subsample=1000, first_limit=self.LIMIT, last_limit=2 * self.LIMIT)
+            solve_samples(A, B, seed=0, subsample=1000)
 
     def test_a_solver_that_claims_success_is_not_believed(self, monkeypatch):
-        import ot.lp.emd_wrap as wrapper
-
+        wrapper = _transport_exact.network_simplex()
         honest = wrapper.emd_c
 
         def boastful(a, b, cost, limit, *rest):
@@ -102,6 +106,13 @@ class TestConvergence:
         A, B = samples(60, 40, 3)
         with pytest.raises(ConvergenceError):
             transport(unit_costs(A, B)[0], *masses(60, 40))
+
+
+def test_what_counts_as_a_proof():
+    assert proven(1.0, 1.0 - 5e-10, 1.0)
+    assert not proven(1.0, 1.0 - 1e-8, 1.0)
+    assert not proven(1e-9, 0.0, 1.0)
+    assert proven(1e-9, 1e-9 - 5e-12, 1.0)  # rounding of the solver, relative to the largest cost
 
 
 @pytest.mark.parametrize(("n", "m"), [(11_000, 100), (900, 900)])
@@ -172,3 +183,36 @@ class TestHardData:
         far = np.full((1, 4), 1.7e308)
         with pytest.raises(ValueError, match="exceeds the largest float64"):
             wasserstein_distance(far, -far)
+
+
+IMPORT = """
+import os, sys
+import scipy.stats, sklearn.cluster
+from mixtune import wasserstein_distance
+assert "ot" not in sys.modules
+sys.pycache_prefix = sys.argv[1]  # as in an environment without bytecode: POT is compiled now, with warnings
+os.environ["POT_BACKEND_DISABLE_JAX"] = "mine"
+loaded = set(sys.modules)
+wasserstein_distance([[0.0, 0.0], [1.0, 0.0]], [[3.0, 4.0]], method="bracket")
+assert {name: value for name, value in os.environ.items() if name.startswith("POT_")} == {
+    "POT_BACKEND_DISABLE_JAX": "mine"
+}
+assert not {"ot", "torch", "jax", "tensorflow", "cupy"} & (set(sys.modules) - loaded)
+"""
+
+
+def test_the_solver_is_imported_alone(tmp_path):
+    """Warnings of POT's sources are no errors, no array library is loaded, and the environment is as it was."""
+    subprocess.run([sys.executable, "-W", "error", "-c", IMPORT, str(tmp_path)], check=True)
+
+
+def test_importing_pot_later_finds_its_array_libraries():
+    pytest.importorskip("torch")
+    code = """
+import mixtune
+mixtune.wasserstein_distance([[0.0, 0.0], [1.0, 0.0]], [[3.0, 4.0]], method="exact")
+import torch, ot
+cost = torch.tensor([[0.0, 1.0], [1.0, 0.5]])
+assert torch.is_tensor(ot.emd(torch.full((2,), 0.5), torch.full((2,), 0.5), cost))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

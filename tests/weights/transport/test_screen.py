@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mixtune.weights._transport_bounds import axes_bound, principal_axes
 from mixtune.weights.transport import distances_to, wasserstein_distance
-from mixtune.weights.transport._screen import axes_bound, principal_axes
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 12), st.integers(1, 5), st.floats(0, 10))
@@ -19,6 +19,19 @@ def test_never_above_the_distance_nor_below_that_of_the_means(seed, n, m, d, shi
     bound = axes_bound(A, B)
     assert bound <= wasserstein_distance(A, B).value * (1 + 1e-12)
     assert bound >= np.linalg.norm(A.mean(axis=0) - B.mean(axis=0)) - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stays_below_by_more_than_rounding(seed):
+    """On a line in any direction the bound would be the distance itself; it keeps a margin, and a narrow one."""
+    rng = np.random.default_rng(seed)
+    direction = rng.standard_normal(4)
+    A, B = (np.outer(rng.standard_normal(n) + shift, direction) for n, shift in ((40, 0.0), (30, 5.0)))
+    distance = wasserstein_distance(A[:, 0], B[:, 0]).value * np.linalg.norm(direction) / abs(direction[0])
+    assert (1 - 1e-11) * distance < axes_bound(A, B) < (1 - 5e-13) * distance
+    # Where the distance is small beside the coordinates, rounding is relative to those.
+    far = np.full((3, 2), 1.0)
+    assert axes_bound(far, far + np.array([1e-13, 0.0])) <= 1e-13 - 5e-15
 
 
 def test_sees_what_means_do_not():
@@ -32,7 +45,7 @@ def test_sees_what_means_do_not():
 
 def test_axes_are_orthonormal():
     rng = np.random.default_rng(1)
-    axes = principal_axes([rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2])
+    axes = principal_axes(rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
 
 

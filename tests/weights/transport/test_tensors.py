@@ -7,11 +7,9 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from mixtune import Domains, WassersteinWeights
-from mixtune.weights.transport import distances_to, sampling_floor, wasserstein_distance
-from mixtune.weights.transport._bracket import bracket
-from mixtune.weights.transport._exact import solve_samples
-from mixtune.weights.transport._pricing import Distances, price
-from mixtune.weights.transport._samples import common_frame, home_of
+from mixtune.weights._transport_bounds import Distances, bracket, price
+from mixtune.weights._transport_exact import solve_samples
+from mixtune.weights.transport import common_frame, distances_to, home_of, sampling_floor, wasserstein_distance
 
 torch = pytest.importorskip("torch")
 HOME = torch.ones(1)
@@ -75,12 +73,13 @@ def test_brackets_contain_the_exact_distance_tightly(d, device):
     assert (found.method, found.certified) == ("bracket", True)
 
 
-def test_bounds_hold_after_every_round():
+def test_bounds_hold_after_every_round(monkeypatch):
     (X, Y), _ = common_frame(samples(250, 180, 6))
     exact = solve_samples(X, Y, seed=0, subsample=1000).cost
     gaps = []
     for rounds in (0, 1, 3, 12):
-        lower, upper = bracket(X, Y, seed=0, subsample=50, rtol=0.0, rounds=rounds, home=HOME)
+        monkeypatch.setitem(bracket.__globals__, "ROUNDS", rounds)
+        lower, upper = bracket(X, Y, seed=0, subsample=50, rtol=0.0, home=HOME)
         assert lower <= exact * (1 + 1e-9)
         assert upper >= exact * (1 - 1e-9)
         gaps.append(upper - lower)
@@ -91,13 +90,14 @@ def test_bounds_hold_after_every_round():
 def test_a_device_looks_once_at_pairs_too_many_to_plan_with(monkeypatch):
     (X, Y), _ = common_frame(samples(600, 500, 20))
     exact = solve_samples(X, Y, seed=0, subsample=1000).cost
-    rough = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, priced_entries=1000, home=HOME)
+    monkeypatch.setitem(bracket.__globals__, "PRICED_ENTRIES", 1000)
+    rough = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME)
     monkeypatch.setitem(bracket.__globals__, "on_device", lambda _: True)
     monkeypatch.setitem(bracket.__globals__, "_restricted_plan", lambda *_, **__: pytest.fail("a plan was made"))
-    looked = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, priced_entries=1000, home=HOME)
+    looked = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME)
     assert rough[0] < 0.5 * exact < 0.9 * exact < looked[0] <= exact <= looked[1]
-    monkeypatch.setitem(bracket.__globals__, "LOOKED_AT_ENTRIES", 1000)
-    assert bracket(X, Y, seed=0, subsample=100, rtol=1e-3, priced_entries=1000, home=HOME) == rough
+    monkeypatch.setitem(bracket.__globals__, "DEVICE_PRICED_ENTRIES", 1000)
+    assert bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME) == rough
 
 
 @pytest.mark.parametrize("make", [np.asarray, torch.asarray], ids=["numpy", "torch"])

@@ -6,9 +6,20 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from mixtune.weights.transport import _exact, wasserstein_distance
-from mixtune.weights.transport._exact import Plan, _checked, masses, solve_samples, solve_within, transport, unit_costs
-from mixtune.weights.transport._thinned import SparsePlan, thinned_transport
+from mixtune.weights import _transport_exact as _exact
+from mixtune.weights._transport_exact import (
+    Plan,
+    SparsePlan,
+    _bound,
+    _checked,
+    masses,
+    solve_samples,
+    solve_within,
+    thinned_transport,
+    transport,
+    unit_costs,
+)
+from mixtune.weights.transport import wasserstein_distance
 
 
 def samples(n, m, d, *, seed=0, shift=0.3):
@@ -34,9 +45,7 @@ def test_same_as_on_all_pairs(n, m, d, shift):
     assert np.count_nonzero(checked.flow) < n + m
 
 
-def test_the_exact_distance_takes_it_and_is_the_same_without(monkeypatch):
-    import ot
-
+def test_the_exact_distance_takes_it_and_is_the_same_without(monkeypatch, ot):
     A, B = samples(330, 300, 6)
     with_it = wasserstein_distance(A, B, method="exact")
     calls = []
@@ -48,9 +57,7 @@ def test_the_exact_distance_takes_it_and_is_the_same_without(monkeypatch):
     assert with_it.gap <= 1e-9 * with_it.value
 
 
-def test_repeated_rows_and_grids_still_come_out_exact():
-    import ot
-
+def test_repeated_rows_and_grids_still_come_out_exact(ot):
     rng = np.random.default_rng(0)
     grid = [rng.integers(0, 3, (300, 5)).astype(float) for _ in range(2)]
     repeated = [np.repeat(rng.standard_normal((k, 5)), 300 // k, axis=0) for k in (30, 50)]
@@ -63,10 +70,11 @@ def test_repeated_rows_and_grids_still_come_out_exact():
     assert wasserstein_distance(same, same[::-1], method="exact").value == 0.0
 
 
-def test_gives_up_rather_than_grind():
+def test_gives_up_rather_than_run_on(monkeypatch):
+    monkeypatch.setattr(_exact, "THIN_ROUNDS", 0)
     X, Y = samples(300, 300, 10)
     cost, _ = unit_costs(X, Y)
-    assert thinned_transport(cost, *masses(300, 300), rounds=0) is None
+    assert thinned_transport(cost, *masses(300, 300)) is None
 
 
 def test_a_wrong_plan_is_not_believed():
@@ -76,10 +84,41 @@ def test_a_wrong_plan_is_not_believed():
     thin = thinned_transport(cost, a, b)
     assert isinstance(thin, SparsePlan)
     lost = SparsePlan(thin.rows, thin.columns, thin.flow * 0.5, thin.row_potential, thin.column_potential)
-    dear = SparsePlan(np.arange(250), np.arange(250), np.ones(250), thin.row_potential, thin.column_potential)
+    costly = SparsePlan(np.arange(250), np.arange(250), np.ones(250), thin.row_potential, thin.column_potential)
     assert _checked(lost, cost, a, b) is None
-    assert _checked(dear, cost, a, b) is None
+    assert _checked(costly, cost, a, b) is None
     assert _checked(None, cost, a, b) is None
+
+
+def known_distance(n, d, *, seed=0):
+    """Samples whose distance is exactly 1/4: the same rows, moved along an axis by more than they are spread."""
+    X = np.random.default_rng(seed).integers(-64, 64, (n, d)) / 1024.0
+    return X, X + np.eye(d)[0] / 4.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bounds_on_the_way_never_exceed_the_distance(seed):
+    """Not even by rounding: potentials are moved by constants, which changes no bound in exact arithmetic."""
+    X, Y = known_distance(230, 5, seed=seed)
+    cost, (a, b) = cdist(X, Y), masses(230, 230)
+    found = []
+    for constant in np.random.default_rng(seed).uniform(-1, 1, 100):
+        u, v = constant - X[:, 0], Y[:, 0] - constant
+        found.append(_bound(cost - u[:, None] - v, a, b, u, v))
+    assert max(found) <= 0.25
+    assert min(found) >= 0.25 - 1e-11  # and hardly below
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_distance_equal_to_the_limit_is_not_beyond_it(seed):
+    X, Y = known_distance(230, 5, seed=seed)
+    for left, right in ((X, Y), (Y, X), (X[:, ::-1], Y[:, ::-1])):
+        found = solve_within(left, right, 0.25, seed=0, subsample=1000)
+        assert isinstance(found, Plan)
+        assert found.cost == pytest.approx(0.25, rel=1e-12)
+        below = solve_within(left, right, 0.25 - 1e-9, seed=0, subsample=1000)
+        assert isinstance(below, float)  # proven from the potentials
+        assert 0.25 - 1e-9 < below <= 0.25
 
 
 @pytest.mark.parametrize("d", [3, 10])  # three columns go through the solver on all pairs
