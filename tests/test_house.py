@@ -20,6 +20,7 @@ ROOMS = [
     "_device",
     "_checks",
     "_files",
+    "_registry",
     "data",
     "features",
     "moments",

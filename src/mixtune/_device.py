@@ -96,10 +96,10 @@ def to_device(array: np.ndarray[Any, Any], device: str | None) -> Array:
     return torch_module().from_numpy(array if usable else array.copy()).to(device)
 
 
-def torch_module() -> Any:
+def torch_module(purpose: str = "computing on a device") -> Any:
     """PyTorch, or an error that says how to get it."""
     try:
         import torch
     except ImportError as error:
-        raise MissingExtraError("torch", "torch", "computing on a device") from error
+        raise MissingExtraError("torch", "torch", purpose) from error
     return torch

@@ -14,7 +14,7 @@ import numpy as np
 
 from mixtune._array import Array, namespace, to_numpy
 from mixtune._device import to_device
-from mixtune.features._combine import Concatenate, Identity
+from mixtune.features._base import Concatenate, Identity
 from mixtune.features._random import RandomFeatures
 from mixtune.features._torch import TorchFeatures
 
