@@ -28,7 +28,10 @@ import safetensors.numpy
 
 from mixtune.errors import DataError
 
-__all__ = ["DTYPES", "FORMAT_VERSION", "array_digest", "check_place", "read_model", "write_atomically", "write_model"]
+__all__ = [
+    *("DTYPES", "FORMAT_VERSION", "array_digest", "check_place", "plain_spec", "read_model"),
+    *("write_atomically", "write_model"),
+]
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -140,7 +143,7 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
     """
     path = Path(path)
     check_place(path, "model.mixtune")
-    plain, tensors = _plain_spec(spec), _plain_arrays(arrays)
+    plain, tensors = plain_spec(spec), _plain_arrays(arrays)
 
     def check(written: Path) -> None:
         back_spec, back = read_model(written)
@@ -205,7 +208,14 @@ def array_digest(arrays: Mapping[str, Any]) -> str:
     return sha.hexdigest()
 
 
-def _plain_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+def plain_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy a description into what JSON can hold: tuples become lists, and NumPy scalars those of Python.
+
+    Examples
+    --------
+    >>> plain_spec({"shape": (2, np.int64(3))})
+    {'shape': [2, 3]}
+    """
     if not isinstance(spec, Mapping):
         raise DataError(f"the spec is a {type(spec).__name__}; pass a dict")
     try:
@@ -322,13 +332,13 @@ def _parse_header(path: Path, text: bytes) -> dict[str, Any]:
     metadata = header.get(_METADATA)
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise _foreign(path, "it is a safetensors file of something else")
-    version = str(metadata.get("version"))
-    if not re.fullmatch("[1-9][0-9]{0,8}", version):
-        raise _damaged(path, f"its format version is {version[:20]!r}")
-    if int(version) > FORMAT_VERSION:
+    version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))
+    if not re.fullmatch("[1-9][0-9]{0,8}", str(version)):
+        raise _damaged(path, f"its format version is {str(version)[:20]!r}")
+    if int(str(version)) > FORMAT_VERSION:
         readable = f"this mixtune reads versions up to {FORMAT_VERSION}"
         raise DataError(f"{path} has format version {version}, {readable}; update mixtune")
-    if not re.fullmatch("[0-9a-f]{64}", str(metadata.get("sha256"))) or not isinstance(metadata.get("spec"), str):
+    if not re.fullmatch("[0-9a-f]{64}", str(digest)) or not isinstance(spec, str):
         raise _damaged(path, "its header lacks the checksum or the spec")
     return header
 

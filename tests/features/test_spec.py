@@ -261,9 +261,12 @@ def test_several_networks_have_their_names(tmp_path):
     [
         (None, r"a Sequential with 6 layers; pass networks=\{'network': module\}"),
         (3, "is a int; pass a torch.nn.Module"),
-        (network(nn.ReLU), 'another architecture: "2" is ReLU where the saved one has "2", Tanh'),
-        (network()[:-1], 'another architecture: it lacks "4"'),
-        (nn.Sequential(*network(), nn.ReLU()), 'another architecture: only it has "5"'),
+        (network(nn.ReLU), r'another architecture: it has "2" \(ReLU\) where the saved one has "2" \(Tanh\)'),
+        (network()[:-1], r'another architecture: it has nothing where the saved one has "4" \(Linear\)'),
+        (
+            nn.Sequential(*network(), nn.ReLU()),
+            r'another architecture: it has "5" \(ReLU\) where the saved one has nothing',
+        ),
         (
             network(width=5),
             r"other tensors than the saved one: .*size mismatch for 0\.weight.*\[6, 4\].*\[5, 4\]",

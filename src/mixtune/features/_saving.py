@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._files import array_digest
+from mixtune._files import array_digest, plain_spec
 from mixtune._messages import quoted
 from mixtune._registry import entry_named, field_values, name_of, register
 from mixtune.errors import DataError, ParameterError
@@ -189,9 +189,8 @@ def _write(feature_map: Any, networks: list[str]) -> Spec:
             "read=...), or save the model without its map and hand the map over again with load(path, feature_map=...)"
         )
     settings, arrays = entry_named("feature map", kind).write(feature_map, networks)
-    plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
     arrays = {name: np.asarray(array) for name, array in arrays.items()}
-    return {"kind": kind, "settings": plain, "sha256": array_digest(arrays)}, arrays
+    return {"kind": kind, "settings": plain_spec(settings), "sha256": array_digest(arrays)}, arrays
 
 
 def _read(spec: Any, arrays: Mapping[str, Any], supplied: _Supplied) -> Any:

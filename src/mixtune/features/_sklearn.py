@@ -1,13 +1,14 @@
 """Any fitted scikit-learn transformer as a frozen feature map, and the few that can be saved.
 
-Saved are those whose whole state is numbers: each class is in a table with the attributes that make up its fitted
-state, and pipelines of them work too. The features of three made-up rows are saved as well and compared on loading,
-because scikit-learn may rename an attribute, or compute differently, from one release to the next.
+Saved are those whose whole state is numbers, and pipelines of them: their parameters and their fitted attributes. The
+features of three made-up rows are saved as well and compared on loading, because scikit-learn may rename an attribute,
+or compute differently, from one release to the next.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,22 +28,14 @@ __all__ = ["SklearnFeatures", "probe", "same_features"]
 Settings = dict[str, Any]
 Arrays = dict[str, Any]
 
-#: Transformers that can be saved, with the attributes that make up their fitted state.
-_FITTED = {
-    "StandardScaler": ("mean_", "var_", "scale_", "n_samples_seen_"),
-    "MinMaxScaler": ("min_", "scale_", "data_min_", "data_max_", "data_range_", "n_samples_seen_"),
-    "MaxAbsScaler": ("scale_", "max_abs_", "n_samples_seen_"),
-    "RobustScaler": ("center_", "scale_"),
-    "PolynomialFeatures": (),
-    "PCA": (
-        *("components_", "mean_", "n_components_", "n_samples_", "noise_variance_"),
-        *("explained_variance_", "explained_variance_ratio_", "singular_values_"),
-    ),
-    "TruncatedSVD": ("components_", "explained_variance_", "explained_variance_ratio_", "singular_values_"),
+#: Transformers whose whole state is numbers, by the module they are in.
+_SAVED = {
+    "preprocessing": ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PolynomialFeatures"),
+    "decomposition": ("PCA", "TruncatedSVD"),
 }
 _REMEDY = (
-    f"supported are {', '.join(_FITTED)} and pipelines of them; save the model without its map and hand the map over "
-    "again with load(path, feature_map=...)"
+    f"supported are {', '.join(name for names in _SAVED.values() for name in names)} and pipelines of them; save the "
+    "model without its map and hand the map over again with load(path, feature_map=...)"
 )
 
 
@@ -254,10 +247,9 @@ register("feature map", "sklearn", SklearnFeatures, _write, _read)
 
 
 def _supported() -> dict[str, Any]:
-    from sklearn import decomposition, pipeline, preprocessing
-
-    found = {name: getattr(preprocessing, name, None) or getattr(decomposition, name) for name in _FITTED}
-    return {**found, "Pipeline": pipeline.Pipeline}
+    modules = {module: importlib.import_module(f"sklearn.{module}") for module in (*_SAVED, "pipeline")}
+    found = {name: getattr(modules[module], name) for module, names in _SAVED.items() for name in names}
+    return {**found, "Pipeline": modules["pipeline"].Pipeline}
 
 
 def _write_transformer(transformer: Any) -> tuple[Settings, Arrays]:
@@ -272,15 +264,17 @@ def _write_transformer(transformer: Any) -> tuple[Settings, Arrays]:
         settings["steps"] = [[label, inner] for (label, _), (inner, _) in zip(transformer.steps, steps, strict=True)]
         return settings, {f"{place}.{key}": held[key] for place, (_, held) in enumerate(steps) for key in held}
     names = getattr(transformer, "feature_names_in_", None)
-    state = {key: getattr(transformer, key) for key in _FITTED[name]}
+    state = {key: value for key, value in vars(transformer).items() if _is_fitted_state(key)}
     arrays = {key: np.asarray(value) for key, value in state.items() if isinstance(value, np.ndarray | np.generic)}
     settings |= {
-        "params": {key: _parameter(name, key, value) for key, value in transformer.get_params(deep=False).items()},
+        "params": transformer.get_params(deep=False),
         "input_names": None if names is None else [str(column) for column in names],
         "state": {key: value for key, value in state.items() if key not in arrays},
         # The order in memory decides in which order a product is summed, and so its last bits.
         "fortran": [key for key, value in arrays.items() if value.flags.fnc],
     }
+    if isinstance(settings["params"].get("random_state"), np.random.RandomState):
+        settings["params"]["random_state"] = None  # it no longer matters after the fit
     return settings, arrays
 
 
@@ -298,25 +292,18 @@ def _read_transformer(settings: Settings, arrays: Arrays) -> Any:
     if name == "PolynomialFeatures":
         # Its state follows from the number of columns alone.
         transformer.fit(np.zeros((1, settings["n_inputs"])))
-    for key in _FITTED[name]:
-        value = arrays[key] if key in arrays else settings["state"].get(key)
-        if isinstance(value, np.ndarray):
-            value = np.asarray(value, order="F" if key in settings["fortran"] else "C")[()]
-        setattr(transformer, key, value)
+    held = {
+        key: np.asarray(array, order="F" if key in settings["fortran"] else "C")[()] for key, array in arrays.items()
+    }
+    for key, value in {**settings["state"], **held}.items():
+        # A file must not put anything in the place of a method or a setting.
+        if _is_fitted_state(key):
+            setattr(transformer, key, value)
     transformer.n_features_in_ = settings["n_inputs"]
     if settings["input_names"] is not None:
         transformer.feature_names_in_ = np.array(settings["input_names"], dtype=object)
     return transformer
 
 
-def _parameter(name: str, key: str, value: Any) -> Any:
-    """Read a parameter as JSON can hold it; generators of random numbers no longer matter after the fit."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [_parameter(name, key, inner) for inner in value]
-    if key == "random_state":
-        return None
-    raise ParameterError(f"{key}={value!r} of the {name} cannot be saved; {_REMEDY}")
+def _is_fitted_state(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_") and name not in ("n_features_in_", "feature_names_in_")

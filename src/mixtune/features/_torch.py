@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from mixtune._array import Array
 from mixtune._checks import check_choice, check_whole
 from mixtune._device import torch_module
 from mixtune._files import array_digest
-from mixtune._messages import nearest, quoted
+from mixtune._messages import nearest
 from mixtune._registry import register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import DTYPES, check_finite
@@ -326,10 +327,8 @@ def _layers(module: Any) -> list[list[str]]:
 
 
 def _first_difference(found: list[list[str]], expected: list[list[str]]) -> str | None:
-    for have, want in zip(found, expected, strict=False):
+    for have, want in zip_longest(found, expected):
         if have != want:
-            return f'"{have[0]}" is {have[1]} where the saved one has "{want[0]}", {want[1]}'
-    if len(found) == len(expected):
-        return None
-    whose, longer = ("only it has", found) if len(found) > len(expected) else ("it lacks", expected)
-    return f"{whose} {quoted([layer[0] for layer in longer[min(len(found), len(expected)) :]])}"
+            shown = ["nothing" if each is None else f'"{each[0]}" ({each[1]})' for each in (have, want)]
+            return f"it has {shown[0]} where the saved one has {shown[1]}"
+    return None
