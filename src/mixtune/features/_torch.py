@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._array import Array
+from mixtune._array import Array, torch_module
 from mixtune._checks import check_choice, check_whole
-from mixtune._device import torch_module
 from mixtune._files import array_digest
 from mixtune._messages import nearest
 from mixtune._registry import register
