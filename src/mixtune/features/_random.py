@@ -212,7 +212,7 @@ class RandomFeatures:
         if self.activation == "relu":
             units = xp.maximum(Z, xp.zeros_like(bias), **into)
         elif self.activation == "leaky_relu":
-            units = xp.maximum(Z, self.slope * Z, **into)
+            units = xp.maximum(Z, xp.multiply(Z, self.slope, **into), **into)
         else:
             units = (xp.tanh if self.activation == "tanh" else xp.cos)(Z, **into)
         factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
