@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from mixtune._device import check_device, describe_device, device_or_cpu, to_device, torch_device
+from mixtune._array import check_device, describe_device, device_or_cpu, to_device, torch_device
 from mixtune.errors import MissingExtraError, ParameterError
 
 torch = pytest.importorskip("torch")

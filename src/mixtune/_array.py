@@ -1,7 +1,11 @@
-"""Which array library the inputs belong to, and the few places where the libraries differ.
+"""Which array library the inputs belong to, the few places where the libraries differ, and where to compute.
 
 NumPy, PyTorch and CuPy arrays share most of their functions through the array API standard. What the standard leaves
 out (triangular solves, what a failed Cholesky factorisation does, read-only arrays) lives here and nowhere else.
+
+Users name a device: "cpu" for NumPy, "cuda" or "cuda:1" for PyTorch on a CUDA device. "torch:cpu" is PyTorch on the
+processor, which runs the same code as "cuda" and needs no such hardware. :func:`torch_device` turns this into what the
+code works with: None for NumPy, or PyTorch's own name of the device.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import array_api_compat
 import numpy as np
 import scipy.linalg
 
-from mixtune.errors import DataError
+from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 __all__ = [
     "Array",
@@ -24,10 +28,13 @@ __all__ = [
     "add_to_diagonal",
     "all_finite",
     "as_float64",
+    "check_device",
     "cholesky",
     "cholesky_solve",
     "column_gram",
     "count_nonfinite",
+    "describe_device",
+    "device_or_cpu",
     "freeze",
     "half_squares",
     "has_tf32",
@@ -39,7 +46,10 @@ __all__ = [
     "reciprocal_condition",
     "row_gram",
     "tf32_products",
+    "to_device",
     "to_numpy",
+    "torch_device",
+    "torch_module",
 ]
 
 #: An array of any supported library.
@@ -265,3 +275,84 @@ def _inverse_norm(factor: Array) -> float:
         x = xp.zeros_like(x)
         x[steepest, 0] = 1.0
     return best
+
+
+def torch_device(device: str) -> str | None:
+    """The PyTorch device that a user means, or None for NumPy; an error where there is no such device.
+
+    Examples
+    --------
+    >>> torch_device("cpu")
+    >>> torch_device("tpu")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: there is no device 'tpu'; use cpu, or cuda where PyTorch finds a CUDA device
+    """
+    if device == "cpu":
+        return None
+    return check_device("cpu" if device == "torch:cpu" else str(device))
+
+
+def device_or_cpu(device: str) -> str:
+    """The same device, or "cpu" where it is missing, so that a model can predict on another machine.
+
+    Examples
+    --------
+    >>> device_or_cpu("cuda:99")
+    'cpu'
+    """
+    try:
+        torch_device(device)
+    except (ParameterError, MissingExtraError):
+        return "cpu"
+    return device
+
+
+def check_device(device: str | None) -> str | None:
+    """Refuse a PyTorch device that is missing, before any work.
+
+    Examples
+    --------
+    >>> check_device(None)
+    >>> check_device("abacus")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: there is no device 'abacus'; use cpu, or cuda where PyTorch finds a CUDA device
+    """
+    if device is None:
+        return None
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ParameterError(f"there is no device {device!r}; use cpu, or cuda where PyTorch finds a CUDA device")
+    torch = torch_module()
+    if kind == "cuda" and int(number or 0) >= (found := torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        raise ParameterError(
+            f"device {device!r} is not there: PyTorch {torch.__version__} finds {found or 'no'} CUDA devices here; "
+            "use cpu, or install the PyTorch build for your CUDA driver"
+        )
+    return device
+
+
+def describe_device(device: str) -> str:
+    """Name the library and the device, for the record of a computation."""
+    torch = torch_module()
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+    return f"torch {torch.__version__} on {name}"
+
+
+def to_device(array: np.ndarray[Any, Any], device: str | None) -> Array:
+    """``array`` as a tensor on the device; itself without one."""
+    if device is None:
+        return array
+    # PyTorch takes neither read-only memory nor backward steps.
+    usable = array.flags.writeable and min(array.strides, default=0) >= 0
+    return torch_module().from_numpy(array if usable else array.copy()).to(device)
+
+
+def torch_module(purpose: str = "computing on a device") -> Any:
+    """PyTorch, or an error that says how to get it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtraError("torch", "torch", purpose) from error
+    return torch

@@ -15,9 +15,22 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.preprocessing import PolynomialFeatures
 
+from cli.command_line import as_json
+from estimators.saved import make
 from estimators.transfer_data import make_transfer
-from mixtune import EqualWeights, Moments, PredictiveWeights, RandomFeatures, RegretProblem, WassersteinWeights, solve
+from mixtune import (
+    EqualWeights,
+    Moments,
+    PredictiveWeights,
+    RandomFeatures,
+    RegretProblem,
+    WassersteinWeights,
+    _registry,
+    solve,
+)
 from mixtune._files import read_model, write_model
+from mixtune._messages import Note, setting
+from mixtune._registry import Reader, Writer, storable
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     JointRegressor,
@@ -26,15 +39,13 @@ from mixtune.estimators import (
     MeanOfLocalsRegressor,
     RegretOptimalClassifier,
     RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
     Sources,
-    _loading,
     _saving,
-    _stored_values,
     load,
     read_info,
 )
 from mixtune.estimators._saving import savable
-from mixtune.estimators._stored_values import Reader, Writer, storable
 from mixtune.features import SklearnFeatures, TorchFeatures
 from mixtune.regret import descend
 from mixtune.weights import GivenWeights, TransportWeights, WeightRule
@@ -58,9 +69,8 @@ NEW = np.random.default_rng(9).standard_normal((7, 4)) * 3
 
 
 @pytest.fixture(autouse=True)
-def own_registries(monkeypatch):
-    monkeypatch.setattr(_saving, "_ESTIMATORS", dict(_saving._ESTIMATORS))
-    monkeypatch.setattr(_stored_values, "_RECORDS", dict(_stored_values._RECORDS))
+def own_registry(monkeypatch):
+    monkeypatch.setattr(_registry, "ENTRIES", dict(_registry.ENTRIES))
 
 
 def through(model, tmp_path, *, load_with=None, **options):
@@ -397,7 +407,7 @@ def test_places_that_cannot_be_written_to(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(DataError, match=r"a\.mixtune cannot be written: Permission denied; choose a folder"):
         model.save(tmp_path / "a.mixtune")
 
@@ -444,6 +454,7 @@ def put(*keys, value):
 
 
 DEEP = "estimator", "fitted", "coef_"
+MOMENTS = "estimator", "fitted", "_state", "parts", "moments", "items", 0, "parts"
 
 
 @pytest.mark.parametrize(
@@ -460,7 +471,7 @@ DEEP = "estimator", "fitted", "coef_"
         (put("estimator", "name", value="os.system"), "not known here"),
         (put("estimator", "is", value="tuple"), "cannot be built from the file"),
         (put("estimator", "is", value="Moments"), "cannot be built from the file"),
-        (put("estimator", "is", value="subprocess.Popen"), "does not know; update mixtune"),
+        (put("estimator", "is", value="subprocess.Popen"), "not known here .*; update mixtune"),
         (put("estimator", "settings", "colour", value=1), "cannot be built from the file"),
         (put("estimator", "fitted", "predict", value=1), 'holds "predict", which RegretOptimalRegressor does not know'),
         (put("estimator", "fitted", value={}), "no fitted estimator"),
@@ -468,6 +479,7 @@ DEEP = "estimator", "fitted", "coef_"
         (put(*DEEP, value={"is": "array", "name": "other", "by_columns": False, "frozen": False}), "cannot be built"),
         (put(*DEEP, value={"is": "scalar", "dtype": "object", "value": 1}), "unknown type 'object'"),
         (put(*DEEP, value={}), '"None"'),
+        (put(*MOMENTS, "gram", value=None), "neither sums nor rows"),
         (lambda spec, arrays: arrays.pop("model.coef_"), "cannot be built from the file"),
         (lambda spec, arrays: arrays.pop("feature_map.weights"), "hash differs"),
     ],
@@ -483,7 +495,7 @@ def test_very_deep_files_are_refused(saved, monkeypatch):
     for _ in range(5000):
         deep = [deep]
     spec["estimator"]["fitted"]["coef_"] = deep
-    monkeypatch.setattr(_loading, "read_model", lambda path: (spec, arrays))
+    monkeypatch.setattr(_saving, "read_model", lambda path: (spec, arrays))
     with pytest.raises(DataError, match="nested too deeply"):
         load(saved)
 
@@ -502,6 +514,45 @@ def test_pickles_are_called_that(tmp_path):
     path.write_bytes(pickle.dumps(LocalRegressor()))
     with pytest.raises(DataError, match="pickle"):
         load(path)
+
+
+# --- files of earlier versions --------------------------------------------------------------------------------------
+
+SAVED = Path(__file__).parent / "saved"
+EXPECTED = json.loads((SAVED / "expected.json").read_text())
+NEEDED = {
+    "map-network": lambda: {"networks": {"network": make.network()}},
+    "map-outside": lambda: {"feature_map": RandomFeatures(n_inputs=make.COLUMNS, width=4, seed=7)},
+}
+
+
+def test_every_saved_model_has_its_expectations():
+    assert sorted(path.stem for path in SAVED.glob("*.mixtune")) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_files_of_earlier_versions_load_and_predict_the_same(name):
+    expected = EXPECTED[name]
+    path = SAVED / f"{name}.mixtune"
+    assert read_info(path).created_with["mixtune"] == "0.1.0"
+    model = load(path, **NEEDED.get(name, dict)())
+    assert type(model).__name__ == expected["estimator"]
+    found = make.expectations(model, np.array(expected["X"]))
+    for what, values in found.items():
+        if what == "predict" and "predict_proba" in found:
+            assert values == expected[what]
+        else:
+            np.testing.assert_allclose(values, expected[what], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name, expected in EXPECTED.items() if "command_line" in expected])
+def test_the_command_line_reads_files_of_earlier_versions(name):
+    found = as_json("predict", SAVED / f"{name}.mixtune", SAVED / f"{name}.csv")["columns"]["prediction"]
+    expected = EXPECTED[name]["command_line"]["prediction"]
+    if isinstance(expected[0], str):
+        assert found == expected
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
 
 
 # --- what subclasses declare ----------------------------------------------------------------------------------------
@@ -544,6 +595,27 @@ def test_a_subclass_declares_what_it_stores(tmp_path):
     assert not found.low_.flags.c_contiguous
 
 
+def test_notes_come_back_with_their_fields(tmp_path):
+    X, y, _ = make_transfer()
+    model = RegretOptimalRegressorCV(seed=0).fit(X, y)
+    model.notes_ = (
+        "plain",
+        Note("text-column", "column {column}: pass {fix}", column="a b", fix=setting("ignore", "a b")),
+    )
+    found = through(model, tmp_path).notes_
+    assert found == model.notes_
+    assert found[1].render("terminal") == "column a b: pass --ignore 'a b'"
+    assert (found[1].code, found[1].fields) == ("text-column", model.notes_[1].fields)
+
+
+def test_a_renamed_class_keeps_its_name_in_files():
+    storable(Pair, name="FormerPair")
+    writer = Writer()
+    tree = writer.write(Pair("a", 0.5), "x_")
+    assert tree["is"] == "FormerPair"
+    assert_identical(Reader(writer.arrays).read(tree), Pair("a", 0.5))
+
+
 def test_classes_that_are_not_registered_are_refused(tmp_path):
     class Unregistered(LocalRegressor):
         pass
@@ -556,9 +628,9 @@ def test_classes_that_are_not_registered_are_refused(tmp_path):
         pass
 
     LocalRegressorTwin.__name__ = "LocalRegressor"
-    with pytest.raises(ParameterError, match="another estimator is saved under the name"):
+    with pytest.raises(ParameterError, match='"LocalRegressor" is taken by another estimator'):
         savable(LocalRegressorTwin)
-    with pytest.raises(ParameterError, match="another class is stored under the name"):
+    with pytest.raises(ParameterError, match='"Rows" is taken by another value'):
         storable(type("Rows", (), {}))
 
 
@@ -654,6 +726,6 @@ def test_onnx_into_a_folder_that_is_not_there(tmp_path, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(DataError, match="No space left"):
         model.to_onnx(tmp_path / "a.onnx")

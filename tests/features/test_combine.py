@@ -30,7 +30,7 @@ def test_identity_types_and_equality():
 
 
 def test_identity_refuses():
-    with pytest.raises(ParameterError, match="n_inputs=0"):
+    with pytest.raises(ParameterError, match="n_inputs must be a whole number >= 1; got 0"):
         Identity(0)
     with pytest.raises(DataError, match="the map takes 2 columns, X has 3"):
         Identity(2).transform(X)

@@ -11,8 +11,8 @@ from rich.console import Console
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._facts import model_facts
-from mixtune.cli._kept import encoder_of, load_if_possible, rows_of, texts_of
 from mixtune.cli._outputs import print_json
+from mixtune.cli._saved_model import encoder_of, load_if_possible, rows_of, texts_of
 from mixtune.cli._show import output, show_lines, show_model, table
 from mixtune.cli._words import safe
 from mixtune.data import TableEncoder

@@ -16,8 +16,8 @@ import typer
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
-from mixtune.cli._kept import load_kept
 from mixtune.cli._outputs import check_outputs, print_json, write_file
+from mixtune.cli._saved_model import load_with_encoder
 from mixtune.cli._show import output, progress_bar, show_lines
 from mixtune.data import Encoded, TableEncoder, read_new
 from mixtune.data._readers import CsvFormat, read_table
@@ -72,7 +72,7 @@ def predict(
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
         step("Reading")
-        fitted, encoder = load_kept(model)
+        fitted, encoder = load_with_encoder(model)
         _check_asked(encoder, interval=interval, std=std, proba=proba)
         read = read_new(new, encoder, encoding=form.encoding, separator=form.separator, decimal=form.decimal)
         step("Predicting")

@@ -18,7 +18,7 @@ import numpy as np
 from mixtune._array import freeze
 from mixtune._files import array_digest, read_model, write_model
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._spec import to_spec
+from mixtune.features import to_spec
 from mixtune.moments import Moments
 from mixtune.moments._stream_features import StreamFeatures
 

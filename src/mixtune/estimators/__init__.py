@@ -12,9 +12,8 @@ from mixtune.estimators._baselines_comparison import (
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import RegretOptimalRegressorCV
-from mixtune.estimators._loading import SavedInfo, load, read_info
 from mixtune.estimators._regressor import RegretOptimalRegressor
-from mixtune.estimators._saving import savable
+from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._sources import FocalSplit, Sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._streamed import StreamedSources
 

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._checks import check_whole
+from mixtune._registry import storable
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, check_source, column_names
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
@@ -28,7 +29,6 @@ from mixtune.estimators._prepare import Prepared
 from mixtune.estimators._rows import Floats, Rows, trim
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
-from mixtune.estimators._stored_values import storable
 from mixtune.estimators._weight_setting import TEMPERATURE, domains_of
 from mixtune.regret import RegretSolution
 from mixtune.selection import Choice, Comparison, TransferGain, choose

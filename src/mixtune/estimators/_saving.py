@@ -1,8 +1,7 @@
 """Fitted estimators in one file: settings, fitted attributes and the feature map, no pickle.
 
-At the end of the data's way; :mod:`mixtune.estimators._loading` is the way back. The file (:mod:`mixtune._files`)
-holds arrays and a versioned JSON spec. The spec names the estimator, which must be one of those registered here with
-:func:`savable`, and nothing in the file is ever run.
+The file (:mod:`mixtune._files`) holds arrays and a versioned JSON spec. The spec names the estimator, which must be
+registered here with :func:`savable`; nothing in the file is ever run.
 """
 
 from __future__ import annotations
@@ -10,28 +9,37 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._files import check_place, write_atomically, write_model
-from mixtune._messages import nearest, quoted
+from mixtune._files import check_place, read_model, write_atomically, write_model
+from mixtune._messages import quoted
+from mixtune._registry import KIND, Reader, Writer, entry_named, field_values, name_of, register, storable
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._rows import Floats
-from mixtune.estimators._stored_values import KIND, Reader, Writer
-from mixtune.features._spec import given_spec, to_spec
+from mixtune.estimators._fixed import Held, State
+from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
+from mixtune.estimators._prepare import Scaling
+from mixtune.estimators._rows import Rows
+from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.features import from_spec, given_spec, to_spec
+from mixtune.moments import Moments
+from mixtune.regret import RegretProblem, RegretSolution, solve
+from mixtune.weights import DomainWeights, EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights
+from mixtune.weights import TransportWeights as Transport
+from mixtune.weights.transport import Diameter, TransportDistance
 
-__all__ = ["MAP", "MODEL", "SPEC_VERSION", "ModelReader", "Savable", "savable", "write_bytes"]
+__all__ = ["Savable", "SavedInfo", "load", "read_info", "savable", "write_bytes"]
 
 SPEC_VERSION = 1
 #: Arrays of the feature map and of the estimator share one file.
-MAP, MODEL = "feature_map.", "model."
+_MAP, _MODEL = "feature_map.", "model."
 
 E = TypeVar("E", bound="Savable")
-_ESTIMATORS: dict[str, type[Savable]] = {}
+Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class Savable:
@@ -51,7 +59,7 @@ class Savable:
         The file is written whole or not at all, and read back before it takes its place. It holds the settings, the
         fitted attributes and what further fitting and intervals need: sums over the rows of every domain, and the
         features and targets of the focal rows themselves (and of sources with fewer rows than features). Hand it only
-        to those who may see these.
+        to those who may see these. A file that is replaced keeps its permissions.
 
         Parameters
         ----------
@@ -82,18 +90,19 @@ class Savable:
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ParameterError(f"metadata came as a {type(metadata).__name__}; pass a dict of what JSON can hold")
         feature_map = self.feature_map  # type: ignore[attr-defined]
-        keep = store_feature_map or feature_map is None
-        map_spec, map_arrays = to_spec(feature_map) if keep else given_spec(feature_map)
+        store = to_spec if store_feature_map or feature_map is None else given_spec
+        map_spec, map_arrays = store(feature_map)
         writer = _ModelWriter(feature_map)
+        versions = {"mixtune": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
         spec = {
             "spec_version": SPEC_VERSION,
             "estimator": writer.write(self, ""),
             "feature_map": map_spec,
-            "created_with": _versions(),
+            "created_with": {**versions, "python": platform.python_version()},
             "metadata": dict(metadata or {}),
         }
-        arrays = {MAP + name: array for name, array in map_arrays.items()}
-        arrays |= {MODEL + name: array for name, array in writer.arrays.items()}
+        arrays = {_MAP + name: array for name, array in map_arrays.items()}
+        arrays |= {_MODEL + name: array for name, array in writer.arrays.items()}
         try:
             return write_model(path, spec, arrays)
         except OSError as error:
@@ -132,23 +141,124 @@ def savable(cls: type[E]) -> type[E]:
     ...         self.n_rows_ = len(y)
     ...         return super().fit(X, y, sample_weight, sources=sources)
     """
-    taken = _ESTIMATORS.get(cls.__name__)
-    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-        raise ParameterError(f"another estimator is saved under the name {cls.__name__}; rename one of them")
-    _ESTIMATORS[cls.__name__] = cls
+    register("estimator", cls.__name__, cls, cls._get_stored, cls._set_stored)
     return cls
 
 
+def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
+    """Build a model again from a file of its ``save``: the same class, settings, predictions and intervals.
+
+    Parameters
+    ----------
+    path : str or Path
+    feature_map : object with transform(X), optional
+        The map of the fit, where the model was saved without it (``store_feature_map=False``).
+    networks : mapping name -> module, optional
+        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The message of a
+        load without them says which are needed.
+
+    Returns
+    -------
+    estimator
+        Fitted; a :class:`RegretOptimalRegressor` also takes further rows and forgets sources as before.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, cut off, altered, no model, or of a newer version.
+    ParameterError
+        If the feature map or a module is missing, or is another one.
+
+    Examples
+    --------
+    >>> load("nowhere.mixtune")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: there is no file nowhere.mixtune; check the name and the folder
+    """
+    spec, arrays = _read(path)
+    map_arrays = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
+    built_map = from_spec(spec["feature_map"], map_arrays, networks=networks, feature_map=feature_map)
+    own = {name.removeprefix(_MODEL): array for name, array in arrays.items() if name.startswith(_MODEL)}
+    try:
+        model = _ModelReader(own, built_map).read(spec["estimator"])
+    except RecursionError as error:
+        raise DataError(f"{path} holds values that are nested too deeply") from error
+    if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
+        raise DataError(f"{path} holds no fitted estimator; save the model again")
+    return model
+
+
+class SavedInfo(NamedTuple):
+    """What a model file says about itself, without building the model.
+
+    Attributes
+    ----------
+    estimator : str
+        Name of the class.
+    feature_map : str
+        Kind of the feature map: "none", "random", ..., or "given" where it is not in the file.
+    created_with : dict
+        Versions of mixtune, numpy, scikit-learn and python.
+    metadata : dict
+        As passed to ``save``.
+    """
+
+    estimator: str
+    feature_map: str
+    created_with: dict[str, str]
+    metadata: dict[str, Any]
+
+
+def read_info(path: str | Path) -> SavedInfo:
+    """Read what a file of ``save`` says about itself, and the metadata that were saved with it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mixtune.estimators import LocalRegressor
+    >>> model = LocalRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     info = read_info(model.save(Path(folder) / "model.mixtune", metadata={"target": "price"}))
+    >>> info.estimator, info.feature_map, info.metadata
+    ('LocalRegressor', 'none', {'target': 'price'})
+    """
+    spec, _ = _read(path)
+    return SavedInfo(spec["estimator"]["name"], spec["feature_map"]["kind"], spec["created_with"], spec["metadata"])
+
+
 def write_bytes(path: str | Path | None, content: bytes) -> bytes:
-    """Write ``content`` whole or not at all, where there is a path, and hand it on."""
+    """Write ``content`` whole or not at all, where there is a path, and return it."""
     if path is not None:
-        target = Path(path)
-        check_place(target, "head.onnx")
+        check_place(Path(path), "head.onnx")
         try:
-            write_atomically(target, content)
+            write_atomically(Path(path), content)
         except OSError as error:
             raise _unwritable(path, error) from error
     return content
+
+
+def _unwritable(path: str | Path, error: OSError) -> DataError:
+    return DataError(f"{path} cannot be written: {error.strerror or error}; choose a folder with space and permission")
+
+
+def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
+    spec, arrays = read_model(path)
+    version = spec.get("spec_version")
+    if type(version) is not int or version < 1:
+        raise DataError(f"{path} holds no estimator: its spec has no version; pass a file that was written by save")
+    if version > SPEC_VERSION:
+        writer = dict(spec.get("created_with") or {}).get("mixtune", "a newer one")
+        raise DataError(
+            f"{path} has spec version {version} (written by mixtune {writer}), this mixtune {__version__} reads "
+            f"versions up to {SPEC_VERSION}; update mixtune"
+        )
+    parts = ("estimator", "feature_map", "created_with", "metadata")
+    if any(not isinstance(spec.get(part), dict) for part in parts) or not (
+        isinstance(spec["estimator"].get("name"), str) and isinstance(spec["feature_map"].get("kind"), str)
+    ):
+        raise DataError(f"{path} holds no estimator: its spec lacks one of {quoted(parts)}; save the model again")
+    return spec, arrays
 
 
 class _ModelWriter(Writer):
@@ -161,11 +271,11 @@ class _ModelWriter(Writer):
     def write(self, value: Any, where: str) -> Any:
         if not isinstance(value, Savable):
             return super().write(value, where)
-        name = type(value).__name__
-        if _ESTIMATORS.get(name) is not type(value):
+        name = name_of("estimator", value)
+        if name is None:
             raise ParameterError(
-                f"{name} cannot be saved: a file names its estimator, and only registered names are loaded; decorate "
-                "the class with mixtune.estimators.savable"
+                f"{type(value).__name__} cannot be saved: a file names its estimator, and only registered names are "
+                "loaded; decorate the class with mixtune.estimators.savable"
             )
         settings = value.get_params(deep=False)  # type: ignore[attr-defined]
         if settings.pop("feature_map") is not self._feature_map:
@@ -178,25 +288,25 @@ class _ModelWriter(Writer):
             "fitted": {key: self.write(inner, inside + key) for key, inner in value._get_stored().items()},
         }
 
+    def _advice(self, where: str) -> str:
+        if "settings.weights" in where:
+            return ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
+        return ""
 
-class ModelReader(Reader):
+
+class _ModelReader(Reader):
     """Builds estimators too, all of them on the one feature map."""
 
-    def __init__(self, arrays: Mapping[str, Floats], feature_map: Any) -> None:
+    def __init__(self, arrays: Arrays, feature_map: Any) -> None:
         super().__init__(arrays)
         self._feature_map = feature_map
 
     def _read_kind(self, kind: str, tree: dict[str, Any]) -> Any:
         if kind != "estimator":
             return super()._read_kind(kind, tree)
-        if (cls := _ESTIMATORS.get(tree["name"])) is None:
-            known = nearest(str(tree["name"]), sorted(_ESTIMATORS))
-            raise DataError(
-                f'the file holds a "{tree["name"]}", an estimator that is not known here ({known}); update mixtune, or '
-                "import the package that defines it"
-            )
+        cls: Any = entry_named("estimator", tree["name"]).cls
         settings = {key: self.read(value) for key, value in tree["settings"].items()}
-        model = cls(feature_map=self._feature_map, **settings)  # type: ignore[call-arg]
+        model = cls(feature_map=self._feature_map, **settings)
         # Only what the class itself would store: a file must not put anything in the place of a method.
         if unknown := sorted(set(tree["fitted"]) - set(cls._stored_names())):
             raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
@@ -204,14 +314,41 @@ class ModelReader(Reader):
         return model
 
 
-def _versions() -> dict[str, str]:
+def _write_moments(moments: Moments) -> dict[str, Any]:
     return {
-        "mixtune": __version__,
-        "numpy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-        "python": platform.python_version(),
+        "count": moments.count,
+        "single": moments.single_output,
+        # Where rows are kept, the Gram matrix follows from them.
+        "gram": moments.gram if moments.rows is None else None,
+        "cross": moments._cross,
+        "square": moments._square,
+        "rows": moments.rows,
+        "summed": float(moments._summed),
     }
 
 
-def _unwritable(path: str | Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be written: {error.strerror or error}; choose a folder with space and permission")
+def _read_moments(parts: dict[str, Any]) -> Moments:
+    if parts["gram"] is None and parts["rows"] is None:
+        raise DataError("the file holds moments with neither sums nor rows; save the model again")
+    return Moments._make(**parts)
+
+
+def _write_solution(solution: RegretSolution) -> dict[str, Any]:
+    if solution.method != "closed-form":
+        raise ParameterError(f"a solution by {solution.method} cannot be saved; solve in closed form")
+    problem = solution.problem
+    return {"moments": list(problem.moments), "weights": problem.weights, **field_values(Held.of(problem))}
+
+
+# A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName").
+for _cls in (Rows, Scaling, State, Held, LeaveOneOut, Posterior, DomainWeights, Transport, TransportDistance, Diameter):
+    storable(_cls)
+for _rule in (EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights):
+    storable(_rule)
+storable(Moments, write=_write_moments, read=_read_moments)
+storable(
+    Uncertainty,
+    write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
+    read=lambda parts: Uncertainty.known(**parts),
+)
+storable(RegretSolution, write=_write_solution, read=lambda parts: solve(RegretProblem(**parts)))

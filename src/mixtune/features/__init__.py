@@ -1,9 +1,25 @@
-"""Frozen feature maps: inputs in, features out; only the linear head on top of them is ever fitted."""
+"""Frozen feature maps: inputs in, features out; only the linear model on top of them is ever fitted."""
 
-from mixtune.features._combine import Concatenate, Identity
-from mixtune.features._protocol import FeatureMap
+from mixtune.features._base import Concatenate, FeatureMap, Identity
+from mixtune.features._devices import device_slices, host_features, map_rows, placed
 from mixtune.features._random import RandomFeatures
+from mixtune.features._saving import from_spec, given_spec, register_feature_map, to_spec
 from mixtune.features._sklearn import SklearnFeatures
 from mixtune.features._torch import TorchFeatures
 
-__all__ = ["Concatenate", "FeatureMap", "Identity", "RandomFeatures", "SklearnFeatures", "TorchFeatures"]
+__all__ = [
+    "Concatenate",
+    "FeatureMap",
+    "Identity",
+    "RandomFeatures",
+    "SklearnFeatures",
+    "TorchFeatures",
+    "device_slices",
+    "from_spec",
+    "given_spec",
+    "host_features",
+    "map_rows",
+    "placed",
+    "register_feature_map",
+    "to_spec",
+]

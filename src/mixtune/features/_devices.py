@@ -2,7 +2,7 @@
 
 :class:`RandomFeatures`, :class:`Identity` and :class:`TorchFeatures` compute where their inputs are, and so do they
 joined by :class:`Concatenate`. Whatever else there is (scikit-learn's transformers, maps of one's own) is given NumPy
-arrays, and its features are moved. A device is None for NumPy, or a name that PyTorch knows (:mod:`mixtune._device`).
+arrays, and its features are moved. A device is None for NumPy, or a name that PyTorch knows (:mod:`mixtune._array`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, namespace, to_numpy
-from mixtune._device import to_device
-from mixtune.features._combine import Concatenate, Identity
+from mixtune._array import Array, namespace, to_device, to_numpy
+from mixtune.features._base import Concatenate, Identity
 from mixtune.features._random import RandomFeatures
 from mixtune.features._torch import TorchFeatures
 

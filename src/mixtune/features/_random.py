@@ -1,23 +1,24 @@
 """One hidden layer of a random network: the paper's feature map, ready without any training.
 
-Weights and biases are drawn once from the seed; what is learnt afterwards is only the linear head on the
-hidden units. With cosine units the same layer is a random Fourier map, whose inner products approach a Gaussian
-kernel.
+Weights and biases are drawn once from the seed; only the linear model on top of the hidden units is learned. With
+cosine units the same layer is a random Fourier map, whose inner products approximate a Gaussian kernel.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 from numpy.typing import ArrayLike, NDArray
 
-from mixtune.errors import ParameterError
-from mixtune.features._protocol import DTYPES, Array, as_rows, check_finite, count
+from mixtune._array import Array, freeze
+from mixtune._checks import check_choice, check_nonnegative, check_whole
+from mixtune._registry import field_values, register
+from mixtune.errors import DataError, ParameterError
+from mixtune.features._base import DTYPES, as_rows, check_finite
 
 __all__ = ["RandomFeatures"]
 
@@ -91,22 +92,30 @@ class RandomFeatures:
     weights: NDArray[Any] = field(init=False, repr=False)
     bias: NDArray[Any] = field(init=False, repr=False)
     _layers: dict[Any, tuple[Array, ...]] = field(init=False, repr=False, default_factory=dict)
+    _restored: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
-        n_inputs, width = count(self.n_inputs, "n_inputs"), count(self.width, "width")
-        _check_options(self)
-        shift = _frozen(_per_column(self.input_shift, n_inputs, "input_shift"))
-        scale = _frozen(_per_column(self.input_scale, n_inputs, "input_scale"))
+        n_inputs = check_whole("n_inputs", self.n_inputs, least=1)
+        width = check_whole("width", self.width, least=1)
+        check_whole("seed", self.seed)
+        choices = {"activation": _ACTIVATIONS, "weight_law": _LAWS, "bias_law": _LAWS, "dtype": DTYPES}
+        for option, known in choices.items():
+            check_choice(option, getattr(self, option), known)
+        for option in ("weight_scale", "bias_scale", "output_scale", "slope"):
+            check_nonnegative(option, getattr(self, option))
+        if self.slope > 1:
+            raise ParameterError(f"slope={self.slope!r} must be between 0 and 1")
+        shift = _per_column(self.input_shift, n_inputs, "input_shift")
+        scale = _per_column(self.input_scale, n_inputs, "input_scale")
         if not (scale > 0).all():
             raise ParameterError(f"input_scale={self.input_scale!r} must be positive")
         rng = np.random.default_rng(self.seed)
         weights = _draw(rng, self.weight_law, self.weight_scale, (n_inputs, width))
         bias = _draw(rng, self.bias_law, self.bias_scale, (width,))
         # Casting after the draw makes the float32 map the rounding of the float64 one.
-        object.__setattr__(self, "weights", _frozen(weights.astype(self.dtype)))
-        object.__setattr__(self, "bias", _frozen(bias.astype(self.dtype)))
-        object.__setattr__(self, "input_shift", shift)
-        object.__setattr__(self, "input_scale", scale)
+        drawn = {"weights": weights.astype(self.dtype), "bias": bias.astype(self.dtype)}
+        for name, array in {**drawn, "input_shift": shift, "input_scale": scale}.items():
+            object.__setattr__(self, name, freeze(array))
 
     @classmethod
     def fourier(
@@ -187,45 +196,29 @@ class RandomFeatures:
                     check_finite(block, "X", start)
                 hidden = U[start : start + step, : self.width]
                 if is_numpy_array(rows):
-                    self._hidden_in_place(hidden, block, *layer)
+                    self._hidden(xp, block, *layer, out=hidden)
                 else:
                     hidden[...] = self._hidden(xp, block, *layer)
             check_finite(hidden, "the features", start)
         return U
 
-    def _hidden_in_place(self, out: Array, X: Array, weights: Array, bias: Array, shift: Array, scale: Array) -> None:
-        """Compute the hidden units of one block with NumPy, the last pass writing straight into the result."""
+    def _hidden(
+        self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array, *, out: Array | None = None
+    ) -> Array:
+        """Compute the hidden units of one block; NumPy can write them straight into ``out``."""
         Z = ((X - shift) / scale) @ weights
         Z += bias
+        into = {} if out is None else {"out": out}
         if self.activation == "relu":
-            np.maximum(Z, 0, out=out)
+            units = xp.maximum(Z, xp.zeros_like(bias), **into)
         elif self.activation == "leaky_relu":
-            np.multiply(Z, self.slope, out=out)
-            np.maximum(Z, out, out=out)
-        elif self.activation == "tanh":
-            np.tanh(Z, out=out)
+            units = xp.maximum(Z, xp.multiply(Z, self.slope, **into), **into)
         else:
-            np.cos(Z, out=out)
-        if self._factor != 1.0:
-            out *= self._factor
-
-    @property
-    def _factor(self) -> float:
-        return self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
-
-    def _hidden(self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array) -> Array:
-        """Compute the hidden units of one block in any array library."""
-        Z = ((X - shift) / scale) @ weights
-        Z += bias
-        if self.activation == "relu":
-            Z = xp.maximum(Z, xp.zeros_like(bias))
-        elif self.activation == "leaky_relu":
-            Z = xp.maximum(Z, self.slope * Z)
-        elif self.activation == "tanh":
-            Z = xp.tanh(Z)
-        else:
-            Z = xp.cos(Z)
-        return Z if self._factor == 1.0 else Z * self._factor
+            units = (xp.tanh if self.activation == "tanh" else xp.cos)(Z, **into)
+        factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
+        if factor != 1.0:
+            units *= factor
+        return units
 
     def _layer(self, xp: Any, where: Any) -> tuple[Array, ...]:
         """Return weights, bias, shift and scale in the library and on the device, converted once for each."""
@@ -238,24 +231,39 @@ class RandomFeatures:
         return self._layers[key]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies and other processes draw the same weights anew: smaller to send, and read-only like the original.
-        options = {option.name: getattr(self, option.name) for option in fields(self) if option.init}
-        return partial(type(self), **options), ()
+        # Copies and other processes draw the same weights again, which is less to send than the weights.
+        return _restore, (field_values(self), *((self.weights, self.bias) if self._restored else ()))
 
 
-def _check_options(features: RandomFeatures) -> None:
-    """Refuse unknown names and scales out of range."""
-    choices = {"activation": _ACTIVATIONS, "weight_law": _LAWS, "bias_law": _LAWS, "dtype": DTYPES}
-    for option, known in choices.items():
-        if (value := getattr(features, option)) not in known:
-            raise ParameterError(f"{option}={value!r} is unknown; use one of {', '.join(known)}")
-    for option in ("weight_scale", "bias_scale", "output_scale"):
-        if not 0 <= (value := getattr(features, option)) < math.inf:
-            raise ParameterError(f"{option}={value!r} must be finite and not negative")
-    if not 0 <= features.slope <= 1:
-        raise ParameterError(f"slope={features.slope!r} must be between 0 and 1")
-    if isinstance(features.seed, bool) or not isinstance(features.seed, int | np.integer) or features.seed < 0:
-        raise ParameterError(f"seed={features.seed!r} must be a whole number that is not negative")
+def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:
+    """The map with these options, and with stored weights and biases where the seed gives others."""
+    features = RandomFeatures(**options)
+    for name, stored in zip(("weights", "bias"), layer, strict=False):
+        if getattr(features, name).tobytes() != stored.tobytes():
+            object.__setattr__(features, name, freeze(np.array(stored)))
+            object.__setattr__(features, "_restored", True)
+    return features
+
+
+def _write(features: RandomFeatures, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    values = field_values(features)
+    # A NumPy scalar may turn float32 into float64 where a Python float does not, so its type is kept.
+    arrays = {name: np.asarray(value) for name, value in values.items() if isinstance(value, np.ndarray | np.floating)}
+    settings = {name: value for name, value in values.items() if name not in arrays}
+    return settings, {**arrays, "weights": features.weights, "bias": features.bias}
+
+
+def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> RandomFeatures:
+    layer = weights, bias = arrays.pop("weights"), arrays.pop("bias")
+    n_inputs, width, dtype = settings["n_inputs"], settings["width"], settings["dtype"]
+    # Before anything is drawn: a forged width must not take all memory.
+    if weights.shape != (n_inputs, width) or bias.shape != (width,) or {weights.dtype, bias.dtype} != {np.dtype(dtype)}:
+        raise DataError(f"the random features have {n_inputs} inputs and width {width}, their weights do not fit that")
+    # NumPy may change what a seed gives from one release to another; the stored weights are what was fitted on.
+    return _restore({**settings, **{name: value[()] for name, value in arrays.items()}}, *layer)
+
+
+register("feature map", "random", RandomFeatures, _write, _read)
 
 
 def _per_column(value: ArrayLike, n_inputs: int, option: str) -> NDArray[np.float64]:
@@ -263,11 +271,6 @@ def _per_column(value: ArrayLike, n_inputs: int, option: str) -> NDArray[np.floa
     array = np.array(value, dtype=np.float64)
     if array.shape not in ((), (n_inputs,)) or not np.isfinite(array).all():
         raise ParameterError(f"{option} must be one finite number, or {n_inputs} of them, one per column")
-    return array
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    array.flags.writeable = False
     return array
 
 

@@ -1,8 +1,14 @@
-"""Any fitted scikit-learn transformer as a frozen feature map."""
+"""Any fitted scikit-learn transformer as a frozen feature map, and the few that can be saved.
+
+Saved are those whose whole state is numbers, and pipelines of them: their parameters and their fitted attributes. The
+features of three made-up rows are saved as well and compared on loading, because scikit-learn may rename an attribute,
+or compute differently, from one release to the next.
+"""
 
 from __future__ import annotations
 
 import copy
+import importlib
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,11 +17,26 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
+from mixtune._array import Array
+from mixtune._registry import register
 from mixtune.data._naming import arrange
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._protocol import Array, as_rows, back_to, check_finite
+from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
 
-__all__ = ["SklearnFeatures"]
+__all__ = ["SklearnFeatures", "probe", "same_features"]
+
+Settings = dict[str, Any]
+Arrays = dict[str, Any]
+
+#: Transformers whose whole state is numbers, by the module they are in.
+_SAVED = {
+    "preprocessing": ("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "PolynomialFeatures"),
+    "decomposition": ("PCA", "TruncatedSVD"),
+}
+_REMEDY = (
+    f"supported are {', '.join(name for names in _SAVED.values() for name in names)} and pipelines of them; save the "
+    "model without its map and hand the map over again with load(path, feature_map=...)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +127,7 @@ class SklearnFeatures:
         else:
             rows = as_rows(X, self.n_inputs)
             features = self._dense(np.asarray(rows.cpu()) if is_torch_array(rows) else rows)
-        return back_to(X, self._check(features))
+        return match_library(self._check(features), X)
 
     def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
         """Compute the features of rows whose columns have names, in whatever order.
@@ -135,7 +156,7 @@ class SklearnFeatures:
         if self.input_names is None:
             return self.transform(X)
         rows = arrange(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
-        return back_to(X, self._check(self._dense(rows)))
+        return match_library(self._check(self._dense(rows)), X)
 
     def _check(self, features: Any) -> Any:
         if features.ndim != 2 or features.shape[1] != self.n_features_out:
@@ -158,3 +179,131 @@ class SklearnFeatures:
                 raise DataError(f"{type(self.transformer).__name__} cannot transform X: {error}{advice}") from error
         features = np.asarray(features.toarray() if hasattr(features, "toarray") else features)
         return features if features.dtype == np.float32 else features.astype(np.float64)
+
+
+def probe(feature_map: Any) -> Any:
+    """Compute the features of three made-up rows; None where the map does not know its columns or refuses such rows.
+
+    Examples
+    --------
+    >>> from mixtune.features import Identity
+    >>> probe(Identity(2))[0]
+    array([0.1 , 0.28])
+    """
+    n_inputs = getattr(feature_map, "n_inputs", None)
+    if n_inputs is None:
+        return None
+    rows = np.linspace(0.1, 1.0, 3 * n_inputs).reshape(3, n_inputs)
+    try:
+        return np.asarray(feature_map.transform(rows))
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return None
+
+
+def same_features(expected: Any, found: Any) -> bool:
+    """Compare features up to rounding: another machine may add in another order.
+
+    Examples
+    --------
+    >>> same_features(np.array([[1.0]]), np.array([[1.1]]))
+    False
+    """
+    if found is None or expected.shape != found.shape or expected.dtype != found.dtype:
+        return False
+    size = np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))
+    precision = 1e-4 if expected.dtype == np.float32 else 1e-8
+    return np.allclose(expected, found, rtol=precision, atol=precision * size, equal_nan=True)
+
+
+def _write(features: SklearnFeatures, networks: list[str]) -> tuple[Settings, Arrays]:
+    import sklearn
+
+    settings, arrays = _write_transformer(features.transformer)
+    if (found := probe(features)) is None:
+        raise ParameterError(f"the {settings['class']} takes no rows of plain numbers and cannot be saved; {_REMEDY}")
+    settings, arrays = {**settings, "wrapped": True, "sklearn": sklearn.__version__}, {**arrays, "probe": found}
+    # What cannot be rebuilt should be known now, not when it is loaded.
+    _read(settings, dict(arrays), None)
+    return settings, arrays
+
+
+def _read(settings: Settings, arrays: Arrays, supplied: Any) -> SklearnFeatures:
+    import sklearn
+
+    cause: Exception | None = None
+    try:
+        features = SklearnFeatures(_read_transformer(settings, arrays))
+        if same_features(arrays["probe"], probe(features)):
+            return features
+    except (TypeError, AttributeError) as error:
+        cause = error
+    raise DataError(
+        f"scikit-learn {sklearn.__version__} cannot rebuild the {settings['class']} that was saved with version "
+        f"{settings['sklearn']}{f' ({cause})' if cause else ''}; install that version"
+    ) from cause
+
+
+register("feature map", "sklearn", SklearnFeatures, _write, _read)
+
+
+def _supported() -> dict[str, Any]:
+    modules = {module: importlib.import_module(f"sklearn.{module}") for module in (*_SAVED, "pipeline")}
+    found = {name: getattr(modules[module], name) for module, names in _SAVED.items() for name in names}
+    return {**found, "Pipeline": modules["pipeline"].Pipeline}
+
+
+def _write_transformer(transformer: Any) -> tuple[Settings, Arrays]:
+    name = type(transformer).__name__
+    if type(transformer) is not _supported().get(name):
+        raise ParameterError(f"a {name} cannot be saved; {_REMEDY}")
+    settings: Settings = {"class": name, "n_inputs": getattr(transformer, "n_features_in_", None)}
+    if name == "Pipeline":
+        steps = [
+            (None, {}) if step in (None, "passthrough") else _write_transformer(step) for _, step in transformer.steps
+        ]
+        settings["steps"] = [[label, inner] for (label, _), (inner, _) in zip(transformer.steps, steps, strict=True)]
+        return settings, {f"{place}.{key}": held[key] for place, (_, held) in enumerate(steps) for key in held}
+    names = getattr(transformer, "feature_names_in_", None)
+    state = {key: value for key, value in vars(transformer).items() if _is_fitted_state(key)}
+    arrays = {key: np.asarray(value) for key, value in state.items() if isinstance(value, np.ndarray | np.generic)}
+    settings |= {
+        "params": transformer.get_params(deep=False),
+        "input_names": None if names is None else [str(column) for column in names],
+        "state": {key: value for key, value in state.items() if key not in arrays},
+        # The order in memory decides in which order a product is summed, and so its last bits.
+        "fortran": [key for key, value in arrays.items() if value.flags.fnc],
+    }
+    if isinstance(settings["params"].get("random_state"), np.random.RandomState):
+        settings["params"]["random_state"] = None  # it no longer matters after the fit
+    return settings, arrays
+
+
+def _read_transformer(settings: Settings, arrays: Arrays) -> Any:
+    name = settings["class"]
+    if (cls := _supported().get(name)) is None:
+        raise DataError(f'a scikit-learn transformer of class "{name}" cannot be loaded; update mixtune')
+    if name == "Pipeline":
+        steps = [
+            (label, "passthrough" if inner is None else _read_transformer(inner, arrays_below(arrays, place)))
+            for place, (label, inner) in enumerate(settings["steps"])
+        ]
+        return cls(steps)
+    transformer = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in settings["params"].items()})
+    if name == "PolynomialFeatures":
+        # Its state follows from the number of columns alone.
+        transformer.fit(np.zeros((1, settings["n_inputs"])))
+    held = {
+        key: np.asarray(array, order="F" if key in settings["fortran"] else "C")[()] for key, array in arrays.items()
+    }
+    for key, value in {**settings["state"], **held}.items():
+        # A file must not put anything in the place of a method or a setting.
+        if _is_fitted_state(key):
+            setattr(transformer, key, value)
+    transformer.n_features_in_ = settings["n_inputs"]
+    if settings["input_names"] is not None:
+        transformer.feature_names_in_ = np.array(settings["input_names"], dtype=object)
+    return transformer
+
+
+def _is_fitted_state(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_") and name not in ("n_features_in_", "feature_names_in_")

@@ -1,21 +1,29 @@
-"""Any PyTorch module, cut before its head, as a frozen feature map.
+"""Any PyTorch module, cut before its last layer, as a frozen feature map.
 
 PyTorch is imported when a map is made, not with this file: without it, everything else here still works.
+
+A module is saved as named tensors with a hash. Its architecture is code, which a file never holds: loading takes a
+module of the same layers from the user and gives a copy of it the stored tensors. The hash then confirms that the copy
+is, weight for weight, the module that the model was fitted on.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._messages import quoted
-from mixtune.errors import DataError, MissingExtraError, ParameterError
-from mixtune.features._protocol import DTYPES, Array, check_finite, count
+from mixtune._array import Array, torch_module
+from mixtune._checks import check_choice, check_whole
+from mixtune._files import array_digest
+from mixtune._messages import nearest
+from mixtune._registry import register
+from mixtune.errors import DataError, ParameterError
+from mixtune.features._base import DTYPES, check_finite
 
 __all__ = ["TorchFeatures"]
 
@@ -77,15 +85,16 @@ class TorchFeatures:
         dtype: str = "float32",
         n_features_out: int | None = None,
     ) -> None:
-        torch = _import_torch()
+        torch = torch_module("TorchFeatures")
         if not isinstance(module, torch.nn.Module):
             raise ParameterError(f"module is a {type(module).__name__}; pass a torch.nn.Module")
-        if dtype not in DTYPES:
-            raise ParameterError(f"dtype={dtype!r} is unknown; use one of {', '.join(DTYPES)}")
+        check_choice("dtype", dtype, DTYPES)
         found_cut = cut == "auto"
         cut = _find_cut(torch, module) if found_cut else cut
-        if cut is not None:
-            _check_name(module, cut)
+        layers = [name for name, _ in module.named_modules() if name]
+        if cut is not None and cut not in layers:
+            advice = nearest(str(cut), layers) if layers else "it has none inside; pass cut=None"
+            raise ParameterError(f"cut={cut!r} is not a layer of the module; {advice}")
         if n_features_out is None:
             n_features_out = _guess_width(torch, module, cut)
         try:
@@ -98,11 +107,11 @@ class TorchFeatures:
             ) from error
         if cut is not None:
             frozen.get_submodule(cut).register_forward_pre_hook(_stop, with_kwargs=True)
-        values = (frozen, cut, count(batch_size, "batch_size"), str(device), dtype)
-        for name, value in zip(("module", "cut", "batch_size", "device", "dtype"), values, strict=True):
+        values = {"module": frozen, "cut": cut, "device": str(device), "dtype": dtype, "found_cut": found_cut}
+        values["batch_size"] = check_whole("batch_size", batch_size, least=1)
+        values["n_features_out"] = check_whole("n_features_out", n_features_out, least=1)
+        for name, value in values.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "n_features_out", count(n_features_out, "n_features_out"))
-        object.__setattr__(self, "found_cut", found_cut)
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X``, batch by batch and without gradients.
@@ -117,12 +126,12 @@ class TorchFeatures:
         array of shape (n, n_features_out)
             A tensor on the device of ``X`` if ``X`` is one, else a NumPy array.
         """
-        torch = _import_torch()
+        torch = torch_module("TorchFeatures")
         dtype = getattr(torch, self.dtype)
         rows = X.detach() if is_torch_array(X) else np.asarray(X)
         if rows.ndim < 2:
             raise DataError(f"X has shape {tuple(rows.shape)}; pass rows by columns")
-        # Made outside inference mode, so that a head may later be trained on the features with gradients.
+        # Made outside inference mode, so that a layer may later be trained on the features with gradients.
         shape = (rows.shape[0], self.n_features_out)
         U = torch.empty(shape, dtype=dtype, device=rows.device if is_torch_array(rows) else "cpu")
         for start in range(0, rows.shape[0], self.batch_size):
@@ -130,7 +139,7 @@ class TorchFeatures:
             if not is_torch_array(batch):
                 # PyTorch does not take read-only NumPy memory, hence the copy.
                 batch = torch.from_numpy(np.array(batch))
-            # Whole numbers stay whole: they are tokens for an embedding, or the module refuses them with its own words.
+            # Whole numbers stay whole: they are tokens for an embedding, or the module refuses them itself.
             whole = not (batch.is_floating_point() or batch.dtype == torch.bool) and self._takes_tokens
             batch = batch.to(device=self.device, dtype=torch.int64 if whole else dtype)
             check_finite(batch.reshape(batch.shape[0], -1), "X", start)
@@ -151,7 +160,7 @@ class TorchFeatures:
 
     @property
     def _takes_tokens(self) -> bool:
-        torch = _import_torch()
+        torch = torch_module("TorchFeatures")
         return any(isinstance(layer, torch.nn.Embedding | torch.nn.EmbeddingBag) for layer in self.module.modules())
 
     def _check_cut(self, torch: Any, row: Array) -> None:
@@ -199,7 +208,7 @@ class TorchFeatures:
 
 
 class _ReachedCut(Exception):
-    """Carries the features out of the forward pass, so that the head is never computed."""
+    """Carries the features out of the forward pass, so that the last layer is never computed."""
 
     def __init__(self, features: Array) -> None:
         super().__init__()
@@ -209,14 +218,6 @@ class _ReachedCut(Exception):
 def _stop(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Forward pre-hook of the layer cut at."""
     raise _ReachedCut([*args, *kwargs.values()][0])
-
-
-def _import_torch() -> Any:
-    try:
-        import torch
-    except ImportError as error:
-        raise MissingExtraError("torch", "torch", "TorchFeatures") from error
-    return torch
 
 
 def _find_cut(torch: Any, module: Any) -> str:
@@ -230,16 +231,6 @@ def _find_cut(torch: Any, module: Any) -> str:
             "the module has no linear layer to cut at; name one with cut, or pass cut=None to keep all"
         )
     return names[-1]
-
-
-def _check_name(module: Any, cut: str) -> None:
-    names = [name for name, _ in module.named_modules() if name]
-    if cut not in names:
-        if not names:
-            raise ParameterError(f"cut={cut!r} is not a layer of the module, which has none inside; pass cut=None")
-        close = get_close_matches(str(cut), names)
-        guess = f"did you mean {quoted(close)}? " if close else ""
-        raise ParameterError(f"cut={cut!r} is not a layer of the module; {guess}its layers are {quoted(names, 20)}")
 
 
 def _guess_width(torch: Any, module: Any, cut: str | None) -> int:
@@ -257,3 +248,86 @@ def _guess_width(torch: Any, module: Any, cut: str | None) -> int:
     if width is None:
         raise ParameterError("the number of features cannot be read off the module; pass n_features_out")
     return int(width)
+
+
+def _write(features: TorchFeatures, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Write down the settings of the map, the layers and tensors of its module, and their hash."""
+    tensors = _tensors(features.module)
+    networks.append(f"network_{len(networks) + 1}" if networks else "network")
+    settings = {
+        "network": networks[-1],
+        "class": type(features.module).__name__,
+        "layers": _layers(features.module),
+        "tensors_sha256": array_digest(tensors),
+        "stored": True,
+        **{key: getattr(features, key) for key in ("cut", "found_cut", "batch_size", "dtype", "n_features_out")},
+    }
+    return settings, tensors
+
+
+def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> TorchFeatures:
+    """Give a copy of the user's module the stored tensors, and check that it is then the one that was saved."""
+    torch = torch_module("TorchFeatures")
+    name = settings["network"]
+    supplied.used.append(name)
+    if (module := supplied.networks.get(name)) is None:
+        raise ParameterError(
+            f"the model was fitted on the features of a network, a {settings['class']} with "
+            f"{len(settings['layers'])} layers; pass networks={{{name!r}: module}} with a module of that architecture"
+        )
+    if not isinstance(module, torch.nn.Module):
+        raise ParameterError(f"networks[{name!r}] is a {type(module).__name__}; pass a torch.nn.Module")
+    if difference := _first_difference(_layers(module), settings["layers"]):
+        raise _other_module(name, f"is of another architecture: {difference}")
+    twin = copy.deepcopy(module).to(getattr(torch, settings["dtype"]))
+    try:
+        # PyTorch does not take read-only memory, hence the copies.
+        twin.load_state_dict({key: torch.tensor(array) for key, array in arrays.items()})
+    except RuntimeError as error:
+        raise _other_module(name, f"has other tensors than the saved one: {' '.join(str(error).split())}") from error
+    if array_digest(_tensors(twin)) != settings["tensors_sha256"]:
+        raise _other_module(name, "does not keep the stored weights as they are")
+    features = TorchFeatures(
+        twin,
+        cut="auto" if settings["found_cut"] else settings["cut"],
+        batch_size=settings["batch_size"],
+        # The module computes where the user put it; the saved one may have been on another machine.
+        device=next((str(tensor.device) for tensor in module.parameters()), "cpu"),
+        dtype=settings["dtype"],
+        n_features_out=settings["n_features_out"],
+    )
+    if features.cut != settings["cut"]:
+        raise _other_module(name, f'ends at its layer "{features.cut}", the saved one at "{settings["cut"]}"')
+    return features
+
+
+register("feature map", "torch", TorchFeatures, _write, _read)
+
+
+def _other_module(name: str, why: str) -> ParameterError:
+    return ParameterError(f"networks[{name!r}] {why}; pass a module built as the saved one was")
+
+
+def _tensors(module: Any) -> dict[str, Any]:
+    """Read parameters and buffers as NumPy arrays."""
+    found = {}
+    for key, tensor in module.state_dict().items():
+        try:
+            found[key] = tensor.detach().cpu().numpy()
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            # A state that is no tensor, a lazy parameter without a shape, or numbers that NumPy does not know.
+            raise ParameterError(f'"{key}" of the module cannot be saved: {error}') from error
+    return found
+
+
+def _layers(module: Any) -> list[list[str]]:
+    """List the layers with their classes: tensors alone do not tell a ReLU from a tanh."""
+    return [[name, type(layer).__name__] for name, layer in module.named_modules()]
+
+
+def _first_difference(found: list[list[str]], expected: list[list[str]]) -> str | None:
+    for have, want in zip_longest(found, expected):
+        if have != want:
+            shown = ["nothing" if each is None else f'"{each[0]}" ({each[1]})' for each in (have, want)]
+            return f"it has {shown[0]} where the saved one has {shown[1]}"
+    return None

@@ -16,8 +16,7 @@ from mixtune._checks import check_choice
 from mixtune._device import to_device
 from mixtune.data._streams import Stream
 from mixtune.errors import DataError, ParameterError
-from mixtune.features import FeatureMap, Identity, RandomFeatures
-from mixtune.features._devices import map_rows, placed
+from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed
 from mixtune.moments._affine import Origin
 from mixtune.moments._budget import Budget, as_bytes
 

@@ -1,4 +1,4 @@
-"""Models that ``mixtune fit`` kept: the model and, beside it in the file, how it reads tables."""
+"""Saved models as the commands use them: the model and the table encoder that ``mixtune fit`` stores beside it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from mixtune.data import TableEncoder
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import SavedInfo, load, read_info
 
-__all__ = ["encoder_of", "load_if_possible", "load_kept", "rows_of", "texts_of"]
+__all__ = ["encoder_of", "load_if_possible", "load_with_encoder", "rows_of", "texts_of"]
 
 
-def load_kept(path: Path) -> tuple[Any, TableEncoder]:
+def load_with_encoder(path: Path) -> tuple[Any, TableEncoder]:
     """Load a model that can read tables, or say why this file does not hold one."""
     encoder = encoder_of(read_info(path))
     if encoder is None:
@@ -30,24 +30,24 @@ def load_kept(path: Path) -> tuple[Any, TableEncoder]:
 
 def encoder_of(info: SavedInfo) -> TableEncoder | None:
     """How the model reads tables; None for one that was saved in Python."""
-    kept = info.metadata.get("encoder")
-    return TableEncoder.from_dict(kept) if isinstance(kept, dict) else None
+    stored = info.metadata.get("encoder")
+    return TableEncoder.from_dict(stored) if isinstance(stored, dict) else None
 
 
 def rows_of(info: SavedInfo) -> dict[str, int]:
-    """How many rows each domain had, as far as the file says so; anyone may have written other metadata into it."""
+    """The number of rows of each domain, where the file says so; metadata saved in Python may hold anything."""
     rows = info.metadata.get("rows")
     return {name: count for name, count in rows.items() if isinstance(count, int)} if isinstance(rows, dict) else {}
 
 
 def texts_of(info: SavedInfo, key: str) -> list[str]:
-    """A list of texts that the file holds beside the model."""
+    """A list of texts from the metadata of the file; empty where there is none."""
     texts = info.metadata.get(key)
     return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
 
 
 def load_if_possible(path: Path) -> tuple[Any, str | None]:
-    """Load the model, or say what it needs that only Python can give it, such as a network."""
+    """Load the model, or say what is missing that only Python can provide, such as a network."""
     try:
         return load(path), None
     except ParameterError as error:

@@ -1,0 +1,238 @@
+"""The registry of classes that a saved file may name, and the values that it may hold.
+
+A file never brings code. It names classes, and only a class that is registered here, in the same role and under the
+same name, is built from it. Numbers, text, arrays, lists, tuples, sets and dicts are written as what they are; any
+other object only where its class is registered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from mixtune._files import DTYPES
+from mixtune._messages import Note, Wording, nearest
+from mixtune.errors import DataError, ParameterError
+
+__all__ = ["KIND", "Reader", "Writer", "entry_named", "field_values", "name_of", "register", "storable"]
+
+T = TypeVar("T")
+Role = Literal["value", "feature map", "estimator"]
+Parts = dict[str, Any]
+
+#: The key that marks a JSON object as something other than a plain value.
+KIND = "is"
+#: Longest text in an array of fixed width; a forged file could otherwise ask for any amount of memory.
+_WIDEST = 100_000
+_COLLECTIONS: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_REMEDIES = {
+    "value": "update mixtune",
+    "feature map": "call register_feature_map before loading, or update mixtune",
+    "estimator": "update mixtune, or import the package that defines it",
+}
+
+
+class Entry(NamedTuple):
+    """A registered class; what ``write`` and ``read`` take and give depends on the role."""
+
+    cls: type
+    write: Callable[..., Any]
+    read: Callable[..., Any]
+
+
+ENTRIES: dict[tuple[str, str], Entry] = {}
+
+
+def register(role: Role, name: str, cls: type, write: Callable[..., Any], read: Callable[..., Any]) -> None:
+    """Let files name a class; each name stands for one class of its role, and each class has one name."""
+    taken = ENTRIES.get((role, name))
+    # A module that is imported again brings a new class of the same name.
+    if taken is not None and (taken.cls.__module__, taken.cls.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ParameterError(f'the name "{name}" is taken by another {role}; choose another name')
+    if any(entry.cls is cls and key != (role, name) for key, entry in ENTRIES.items()):
+        raise ParameterError(f"{cls.__name__} is registered already, under another name")
+    ENTRIES[role, name] = Entry(cls, write, read)
+
+
+def name_of(role: Role, value: Any) -> str | None:
+    """Find the name by the exact class: a subclass may hold or compute something else."""
+    return next((name for (each, name), entry in ENTRIES.items() if each == role and type(value) is entry.cls), None)
+
+
+def entry_named(role: Role, name: Any) -> Entry:
+    """Look up what a file names."""
+    entry = ENTRIES.get((role, str(name)))
+    if entry is None:
+        known = sorted(each for kind, each in ENTRIES if kind == role)
+        raise DataError(
+            f'the file holds the {role} "{name}", which is not known here ({nearest(str(name), known)}); '
+            + _REMEDIES[role]
+        )
+    return entry
+
+
+def field_values(value: Any) -> Parts:
+    """The fields of a dataclass or named tuple that its constructor takes."""
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.init}
+
+
+def storable(
+    cls: type[T],
+    *,
+    name: str | None = None,
+    write: Callable[[Any], Parts] = field_values,
+    read: Callable[[Parts], Any] | None = None,
+) -> type[T]:
+    """Let objects of a class be part of a saved model; also a decorator.
+
+    Parameters
+    ----------
+    cls
+        A dataclass or named tuple of values that can be stored, or any class with ``write`` and ``read``.
+    name
+        The name in files, by default that of the class. A class that is renamed keeps its old name here.
+    write, read
+        Turn an object into parts by name, and these parts into an object; the fields by default.
+
+    Examples
+    --------
+    >>> @storable
+    ... @dataclasses.dataclass(frozen=True)
+    ... class ExampleShare:
+    ...     name: str
+    ...     share: float
+    >>> writer = Writer()
+    >>> tree = writer.write(ExampleShare("a", 0.5), "shares_")
+    >>> Reader(writer.arrays).read(tree)
+    ExampleShare(name='a', share=0.5)
+    """
+    register("value", name or cls.__name__, cls, write, read or (lambda parts: cls(**parts)))
+    return cls
+
+
+class Writer:
+    """Turns values into JSON; arrays are collected in ``arrays``, named after their place."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+
+    def write(self, value: Any, where: str) -> Any:
+        """The JSON of ``value``, whose place is called ``where``.
+
+        Raises
+        ------
+        ParameterError
+            If it is nothing that can be stored.
+        """
+        if value is None or type(value) in (bool, int, str):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {KIND: "float", "value": str(value)}
+        if isinstance(value, np.str_):
+            return str(value)
+        if isinstance(value, np.generic) and value.dtype.name in DTYPES:
+            return {KIND: "scalar", "dtype": value.dtype.name, "value": self.write(value.item(), where)}
+        if isinstance(value, np.ndarray):
+            return self._write_array(value, where)
+        if name := name_of("value", value):
+            parts = ENTRIES["value", name].write(value)
+            return {KIND: name, "parts": {key: self.write(part, f"{where}.{key}") for key, part in parts.items()}}
+        if isinstance(value, Mapping):
+            items = enumerate(value.items())
+            pairs = [[self.write(key, where), self.write(inner, f"{where}.{place}")] for place, (key, inner) in items]
+            return {KIND: "dict", "items": pairs}
+        if type(value) is list:
+            return self._write_items(value, where)
+        for kind, cls in _COLLECTIONS.items():
+            if type(value) is cls:
+                # The order of a set changes from run to run, and the same model should give the same file.
+                ordered = value if kind == "tuple" else sorted(value, key=repr)
+                return {KIND: kind, "items": self._write_items(ordered, where)}
+        raise ParameterError(
+            f"{where} holds a {type(value).__name__}, which cannot be saved; numbers, text, arrays and collections of "
+            "them can" + self._advice(where)
+        )
+
+    def _advice(self, where: str) -> str:
+        """What to do about a value that cannot be saved, for subclasses that know."""
+        return ""
+
+    def _write_items(self, items: Any, where: str) -> list[Any]:
+        return [self.write(item, f"{where}.{place}") for place, item in enumerate(items)]
+
+    def _write_array(self, array: np.ndarray[Any, Any], where: str) -> dict[str, Any]:
+        if array.dtype.name in DTYPES:
+            self.arrays[where] = array
+            # Products may round differently for a matrix that is stored by columns in memory, so that is kept.
+            by_columns = array.flags.f_contiguous and not array.flags.c_contiguous
+            return {KIND: "array", "name": where, "by_columns": by_columns, "frozen": not array.flags.writeable}
+        if array.dtype.kind not in "UOT":
+            raise ParameterError(f"{where} is an array of {array.dtype}, which cannot be saved; use numbers or text")
+        width = array.dtype.itemsize // 4 if array.dtype.kind == "U" else 0
+        items = self._write_items(array.reshape(-1).tolist(), where)
+        return {KIND: "texts", "of": array.dtype.kind, "width": width, "shape": list(array.shape), "items": items}
+
+
+class Reader:
+    """Turns the JSON and arrays of a :class:`Writer` into values again."""
+
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self._arrays = arrays
+
+    def read(self, tree: Any) -> Any:
+        """The value that ``tree`` describes.
+
+        Raises
+        ------
+        DataError
+            If it is of a kind that is not known here, or does not fit together.
+        """
+        if isinstance(tree, list):
+            return [self.read(item) for item in tree]
+        if not isinstance(tree, dict):
+            return tree
+        kind = tree.get(KIND)
+        try:
+            return self._read_kind(str(kind), tree)
+        except DataError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise DataError(f'a value of kind "{kind}" cannot be built from the file: {error!r}') from error
+
+    def _read_kind(self, kind: str, tree: dict[str, Any]) -> Any:
+        if kind == "float":
+            return float(tree["value"])
+        if kind == "scalar":
+            if tree["dtype"] not in DTYPES:
+                raise DataError(f"the file holds numbers of the unknown type {tree['dtype']!r}; update mixtune")
+            return np.dtype(tree["dtype"]).type(self.read(tree["value"]))
+        if kind == "array":
+            # A copy: arrays as they come from a file are unaligned parts of one block, and cannot be written to.
+            array = np.array(self._arrays[tree["name"]], order="F" if tree["by_columns"] else "C")
+            array.flags.writeable = not tree["frozen"]
+            return array
+        if kind == "dict":
+            return {self.read(key): self.read(value) for key, value in tree["items"]}
+        if kind in _COLLECTIONS:
+            return _COLLECTIONS[kind](self.read(tree["items"]))
+        if kind == "texts":
+            types: dict[str, Any] = {"U": f"<U{min(int(tree['width']), _WIDEST)}", "O": object, "T": None}
+            items = self.read(tree["items"])
+            texts = np.empty(len(items), dtype=types[tree["of"]] or np.dtypes.StringDType())
+            texts[:] = items
+            return texts.reshape(tree["shape"])
+        return entry_named("value", kind).read({key: self.read(part) for key, part in tree["parts"].items()})
+
+
+storable(Wording)
+storable(
+    Note,
+    write=lambda note: {"code": note.code, "template": note.message.template, "fields": dict(note.fields)},
+    read=lambda parts: Note(parts["code"], parts["template"], **parts["fields"]),
+)

@@ -1,0 +1,254 @@
+"""What a feature map is, the checks that all of them share, the plainest map, and the one that joins others.
+
+A feature map turns inputs into features, row by row, and never changes. It is applied to the rows of every domain
+before their moments are formed; what is fitted later is a linear model of its features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
+
+from mixtune._array import Array
+from mixtune._checks import check_whole
+from mixtune._messages import counted
+from mixtune.errors import DataError, ParameterError
+
+__all__ = [
+    "DTYPES",
+    "Concatenate",
+    "FeatureMap",
+    "Identity",
+    "arrays_below",
+    "as_rows",
+    "check_finite",
+    "match_library",
+]
+
+DTYPES = ("float32", "float64")
+
+
+@runtime_checkable
+class FeatureMap(Protocol):
+    """A frozen map from rows of inputs to rows of features.
+
+    Anything with these two members will do; it is ready to use when constructed.
+
+    Examples
+    --------
+    >>> class Doubled:
+    ...     n_features_out = 2
+    ...
+    ...     def transform(self, X):
+    ...         return 2 * X
+    >>> isinstance(Doubled(), FeatureMap)
+    True
+    """
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+
+    def transform(self, X: Array, /) -> Array:
+        """Turn rows of inputs (n, d) into rows of features (n, n_features_out), in the array library of X."""
+
+
+def as_rows(X: Any, n_inputs: int | None) -> Array:
+    """Read ``X`` as rows by columns of real numbers, without copying what fits already.
+
+    Parameters
+    ----------
+    X
+        NumPy or CuPy array, PyTorch tensor, or anything NumPy reads as numbers.
+    n_inputs
+        The number of columns to expect, if it is known.
+
+    Examples
+    --------
+    >>> as_rows([[1, 2]], 3)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns the map was made for
+    """
+    rows = X.detach() if is_torch_array(X) else X if is_cupy_array(X) else np.asarray(X)
+    if not array_namespace(rows).isdtype(rows.dtype, ("bool", "integral", "real floating")):
+        raise DataError(f"X holds {rows.dtype}, not real numbers; encode it as numbers first")
+    if rows.ndim != 2:
+        raise DataError(f"X has shape {tuple(rows.shape)}; pass rows by columns, such as X.reshape(1, -1) for one row")
+    if n_inputs is not None and rows.shape[1] != n_inputs:
+        raise DataError(
+            f"the map takes {n_inputs} columns, X has {rows.shape[1]}; pass the columns the map was made for"
+        )
+    return rows
+
+
+def check_finite(values: Array, what: str, start: int = 0) -> None:
+    """Refuse rows with NaN or infinite values, saying how many and which is the first.
+
+    Parameters
+    ----------
+    values
+        Rows by columns.
+    what
+        "X" or "the features", for the error.
+    start
+        Number of the first row when ``values`` is one batch of several.
+
+    Examples
+    --------
+    >>> check_finite(np.array([[1.0], [np.nan]]), "X")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: NaN or infinite values in X: at least 1 row, the first is row 1 (from 0); fill or scale X
+    """
+    xp = array_namespace(values)
+    # One bad value makes the sum NaN or infinite, and a sum is a single pass; only then are the rows searched.
+    if bool(xp.isfinite(xp.sum(values))):
+        return
+    finite = xp.isfinite(values)
+    if not bool(xp.all(finite)):
+        bad = [row for row, fine in enumerate(xp.all(finite, axis=1).tolist()) if not fine]
+        raise DataError(
+            f"NaN or infinite values in {what}: at least {counted((len(bad), 'row'))}, "
+            f"the first is row {start + bad[0]} (from 0); fill or scale X"
+        )
+
+
+def match_library(features: Array, like: Array) -> Array:
+    """NumPy features in the library and on the device of ``like``.
+
+    Examples
+    --------
+    >>> match_library(np.ones(2), np.zeros(1))
+    array([1., 1.])
+    """
+    if not is_torch_array(like) and not is_cupy_array(like):
+        return features
+    return array_namespace(like).asarray(features, device=device(like))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The inputs themselves as features, so that the model is linear in the inputs.
+
+    Parameters
+    ----------
+    n_inputs
+        Number of columns of ``X``.
+    constant
+        Whether to append a feature that is always 1, as the last column.
+
+    Examples
+    --------
+    >>> Identity(2, constant=True).transform([[3, 4]])
+    array([[3., 4., 1.]])
+    """
+
+    n_inputs: int
+    constant: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_whole("n_inputs", self.n_inputs, least=1)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        return self.n_inputs + int(self.constant)
+
+    def transform(self, X: Array, /) -> Array:
+        """Copy the rows of ``X``, as float32 if they are, else as float64."""
+        rows = as_rows(X, self.n_inputs)
+        xp = array_namespace(rows)
+        dtype = rows.dtype if rows.dtype == xp.float32 else xp.float64
+        U = xp.ones((rows.shape[0], self.n_features_out), dtype=dtype, device=device(rows))
+        U[:, : self.n_inputs] = xp.astype(rows, dtype)
+        check_finite(U, "X")
+        return U
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate:
+    """Several maps side by side: the paper's way to share heads between networks with different hidden layers.
+
+    Parameters
+    ----------
+    maps
+        The maps, all of the same inputs.
+
+    Examples
+    --------
+    >>> joint = Concatenate([Identity(2), Identity(2, constant=True)])
+    >>> joint.n_features_out
+    5
+    >>> joint.transform([[3, 4]])
+    array([[3., 4., 3., 4., 1.]])
+    """
+
+    maps: Sequence[FeatureMap]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "maps", tuple(self.maps))
+        if not self.maps:
+            raise ParameterError("maps is empty; pass at least one feature map")
+        for part in self.maps:
+            if not isinstance(part, FeatureMap):
+                raise ParameterError(
+                    f"{type(part).__name__} is not a feature map: it needs transform and n_features_out; "
+                    "wrap fitted scikit-learn transformers in SklearnFeatures and modules in TorchFeatures"
+                )
+        if len(known := self._known_inputs()) > 1:
+            raise ParameterError(f"the maps take {sorted(known)} columns; pass maps of the same inputs")
+
+    def _known_inputs(self) -> set[int]:
+        inputs = (getattr(part, "n_inputs", None) for part in self.maps)
+        return {n_inputs for n_inputs in inputs if n_inputs is not None}
+
+    @property
+    def n_inputs(self) -> int | None:
+        """Number of columns of ``X``, if one of the maps knows it."""
+        return next(iter(self._known_inputs()), None)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features: the sum over the maps."""
+        return sum(part.n_features_out for part in self.maps)
+
+    def transform(self, X: Array, /) -> Array:
+        """Compute the features of every map, in their order."""
+        return _join([part.transform(X) for part in self.maps])
+
+    def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
+        """Compute the features of rows whose columns have names; maps that know names pick theirs by name.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Concatenate([Identity(2)]).transform_named(np.array([[3.0, 4.0]]), ["u", "v"])
+        array([[3., 4.]])
+        """
+        return _join(
+            [
+                part.transform_named(X, columns) if hasattr(part, "transform_named") else part.transform(X)
+                for part in self.maps
+            ]
+        )
+
+
+def _join(parts: list[Array]) -> Array:
+    return array_namespace(*parts).concat(parts, axis=1)
+
+
+def arrays_below(arrays: Mapping[str, Any], place: int) -> dict[str, Any]:
+    """The arrays of one of several parts: those whose name starts with the number of the part.
+
+    Examples
+    --------
+    >>> arrays_below({"0.bias": 1.5, "1.bias": 2.5}, 1)
+    {'bias': 2.5}
+    """
+    start = f"{place}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}

@@ -1,0 +1,246 @@
+"""Feature maps as plain settings and arrays, so that a fitted model can be saved with its map and without pickle.
+
+Every class of maps is registered (:mod:`mixtune._registry`) with a name, a function that writes a map down as settings
+and arrays, and one that builds it again. A file holds only the name, the settings and the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixtune._files import array_digest, plain_spec
+from mixtune._messages import quoted
+from mixtune._registry import entry_named, field_values, name_of, register
+from mixtune.errors import DataError, ParameterError
+from mixtune.features._base import Concatenate, FeatureMap, Identity, arrays_below
+from mixtune.features._sklearn import probe, same_features
+
+__all__ = ["from_spec", "given_spec", "register_feature_map", "to_spec"]
+
+Spec = tuple[dict[str, Any], dict[str, Any]]
+
+
+@dataclass
+class _Supplied:
+    """What the user hands over for a map to be built again: modules by name, or the map itself."""
+
+    networks: Mapping[str, Any]
+    feature_map: Any
+    used: list[str] = field(default_factory=list)
+
+
+class _Outside:
+    """Stands for a map that is not in the file."""
+
+
+def to_spec(feature_map: Any) -> Spec:
+    """Write a feature map down.
+
+    Parameters
+    ----------
+    feature_map
+        A map of this library, a map of a registered class, or None.
+
+    Returns
+    -------
+    spec, arrays
+        What JSON can hold, and NumPy arrays by name.
+
+    Raises
+    ------
+    ParameterError
+        If the map cannot be written down, with what can be done about it.
+
+    Examples
+    --------
+    >>> spec, arrays = to_spec(Identity(2, constant=True))
+    >>> spec["kind"], spec["settings"]
+    ('identity', {'n_inputs': 2, 'constant': True})
+    >>> from_spec(spec, arrays)
+    Identity(n_inputs=2, constant=True)
+    """
+    return _write(feature_map, [])
+
+
+def from_spec(
+    spec: Mapping[str, Any],
+    arrays: Mapping[str, Any],
+    *,
+    networks: Mapping[str, Any] | None = None,
+    feature_map: Any = None,
+) -> Any:
+    """Build a feature map again.
+
+    Parameters
+    ----------
+    spec, arrays
+        From :func:`to_spec` or :func:`given_spec`.
+    networks
+        The PyTorch modules that the map needs, by the names in the spec. Their architecture counts: copies of them
+        get the stored tensors.
+    feature_map
+        The map itself, where it was not saved with the model.
+
+    Returns
+    -------
+    FeatureMap or None
+        What was written down; its features are the same, bit for bit.
+
+    Raises
+    ------
+    DataError
+        If spec and arrays do not belong together, or are of a kind that is not registered here.
+    ParameterError
+        If a module or map that is needed is missing or is another one.
+    """
+    supplied = _Supplied(dict(networks or {}), feature_map)
+    try:
+        built = _read(spec, arrays, supplied)
+    except RecursionError as error:
+        raise DataError("the feature map in the file is nested too deeply") from error
+    if feature_map is not None and built is not feature_map:
+        raise ParameterError("the file holds its own feature map; leave feature_map out")
+    if unknown := sorted(set(supplied.networks) - set(supplied.used)):
+        known = f"it needs {quoted(supplied.used)}" if supplied.used else "it needs none"
+        raise ParameterError(f"networks has {quoted(unknown)}, which the feature map does not know; {known}")
+    return built
+
+
+def given_spec(feature_map: Any) -> Spec:
+    """Write down only how to recognise a map that is not saved with the model.
+
+    The features of three made-up rows are stored, where the map knows its number of inputs and takes such rows; the map
+    that is handed over later must give the same.
+
+    Examples
+    --------
+    >>> spec, arrays = given_spec(Identity(2))
+    >>> from_spec(spec, arrays, feature_map=Identity(3))
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: feature_map gives 3 features, the model was fitted on 2; pass the map of the fit
+    """
+    if not isinstance(feature_map, FeatureMap):
+        raise ParameterError(f"a {type(feature_map).__name__} is no feature map: it needs transform and n_features_out")
+    arrays = {} if (features := probe(feature_map)) is None else {"probe": features}
+    settings = {"type": type(feature_map).__name__, "n_features_out": int(feature_map.n_features_out)}
+    return {"kind": "given", "settings": settings, "sha256": array_digest(arrays)}, arrays
+
+
+def register_feature_map(
+    kind: str,
+    cls: type,
+    *,
+    write: Callable[[Any], tuple[Mapping[str, Any], Mapping[str, Any]]],
+    read: Callable[[dict[str, Any], dict[str, Any]], Any],
+) -> None:
+    """Let models with your own feature map be saved and loaded.
+
+    Call it where the model is saved and where it is loaded: the file holds only the name of the kind.
+
+    Parameters
+    ----------
+    kind
+        The name in the file, such as "acme.spectrum"; choose one that no other library takes.
+    cls
+        The class of the maps; subclasses are registered on their own.
+    write
+        Turns a map into settings that JSON can hold and arrays by name.
+    read
+        Turns them back into a map.
+
+    Examples
+    --------
+    >>> @dataclass
+    ... class Scaled:
+    ...     factor: float
+    ...     n_features_out: int
+    ...
+    ...     def transform(self, X, /):
+    ...         return self.factor * X
+    >>> register_feature_map(
+    ...     "example.scaled",
+    ...     Scaled,
+    ...     write=lambda scaled: ({"factor": scaled.factor, "width": scaled.n_features_out}, {}),
+    ...     read=lambda settings, arrays: Scaled(settings["factor"], settings["width"]),
+    ... )
+    >>> from_spec(*to_spec(Scaled(0.5, 2)))
+    Scaled(factor=0.5, n_features_out=2)
+    """
+    if not isinstance(kind, str) or not kind.strip():
+        raise ParameterError(f"kind={kind!r} must be a name, such as 'acme.spectrum'")
+    if not isinstance(cls, type) or not callable(write) or not callable(read):
+        raise ParameterError("pass the class of the maps, and the functions write and read")
+    register(
+        "feature map", kind, cls, lambda each, networks: write(each), lambda settings, arrays, _: read(settings, arrays)
+    )
+
+
+def _write(feature_map: Any, networks: list[str]) -> Spec:
+    kind = name_of("feature map", feature_map)
+    if kind is None:
+        cls = type(feature_map).__name__
+        raise ParameterError(
+            f"a feature map of class {cls} cannot be saved; tell how with register_feature_map(kind, {cls}, write=..., "
+            "read=...), or save the model without its map and hand the map over again with load(path, feature_map=...)"
+        )
+    settings, arrays = entry_named("feature map", kind).write(feature_map, networks)
+    arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    return {"kind": kind, "settings": plain_spec(settings), "sha256": array_digest(arrays)}, arrays
+
+
+def _read(spec: Any, arrays: Mapping[str, Any], supplied: _Supplied) -> Any:
+    kind, settings = (spec.get("kind"), spec.get("settings")) if isinstance(spec, Mapping) else (None, None)
+    if not isinstance(kind, str) or not isinstance(settings, dict):
+        raise DataError("the spec is not that of a feature map: it lacks kind or settings")
+    entry = entry_named("feature map", kind)
+    if array_digest(arrays) != spec.get("sha256"):
+        raise DataError(f'the arrays are not those of the feature map of kind "{kind}": their hash differs')
+    try:
+        built = entry.read(dict(settings), dict(arrays), supplied)
+    except (KeyError, TypeError) as error:
+        raise DataError(f'the feature map of kind "{kind}" cannot be built from the file: {error!r}') from error
+    if entry.cls is not _Outside and type(built) is not entry.cls:
+        raise ParameterError(
+            f'read of kind "{kind}" gave a {type(built).__name__}; let it return a {entry.cls.__name__}, as registered'
+        )
+    return built
+
+
+def _read_outside(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Any:
+    if supplied.feature_map is None:
+        raise ParameterError(
+            f"the file was saved without its feature map, a {settings['type']}; pass that map as feature_map"
+        )
+    found, found_arrays = given_spec(supplied.feature_map)
+    width, expected = found["settings"]["n_features_out"], settings["n_features_out"]
+    if width != expected:
+        raise ParameterError(
+            f"feature_map gives {width} features, the model was fitted on {expected}; pass the map of the fit"
+        )
+    if "probe" in arrays and not same_features(arrays["probe"], found_arrays.get("probe")):
+        raise ParameterError(
+            "feature_map gives other features than the map the model was fitted on; pass that one, with its weights"
+        )
+    return supplied.feature_map
+
+
+def _write_parts(joint: Concatenate, networks: list[str]) -> Spec:
+    parts = [_write(part, networks) for part in joint.maps]
+    arrays = {f"{place}.{name}": array for place, (_, held) in enumerate(parts) for name, array in held.items()}
+    return {"maps": [spec for spec, _ in parts]}, arrays
+
+
+def _read_parts(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Concatenate:
+    parts = enumerate(settings["maps"])
+    return Concatenate([_read(spec, arrays_below(arrays, place), supplied) for place, spec in parts])
+
+
+register("feature map", "none", type(None), lambda *_: ({}, {}), lambda *_: None)
+register("feature map", "identity", Identity, lambda same, _: (field_values(same), {}), lambda s, *_: Identity(**s))
+register("feature map", "concatenate", Concatenate, _write_parts, _read_parts)
+register("feature map", "given", _Outside, to_spec, _read_outside)
