@@ -11,18 +11,18 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mixtune._array import computed
 from mixtune._device import torch_device
-from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, column_names
 from mixtune.estimators._calibration import fit_sharpness, softmax_scores
-from mixtune.estimators._gathering import sampled
 from mixtune.estimators._given import check_frame, check_new, within_bounds
 from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.estimators._source_moments import sampled
 from mixtune.estimators._sources import Sources, as_sources
 
 __all__ = ["LinearTransferClassifier", "RegretOptimalClassifier"]

@@ -17,9 +17,9 @@ from mixtune.errors import ParameterError
 from mixtune.estimators._base import Learnt, LinearTransferRegressor, check_source, column_names
 from mixtune.estimators._centering import augmented
 from mixtune.estimators._fixed import Solved, State
-from mixtune.estimators._gathering import Features, check_names, gather_state, has_sums, moments_of, sampled_rows
 from mixtune.estimators._prepare import Prepared
 from mixtune.estimators._rows import Rows, check_map, features_of, trim
+from mixtune.estimators._source_moments import Features, check_names, gather_state, has_sums, moments_of, sampled_rows
 from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._weighing import domains_of
 from mixtune.moments._affine import Origin, moved

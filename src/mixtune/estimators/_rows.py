@@ -15,7 +15,7 @@ from mixtune.data._domain import check_pair
 from mixtune.data._members import column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
-from mixtune.features._devices import host_features
+from mixtune.features import host_features
 
 __all__ = ["Rows", "check_map", "check_weight", "features_of", "read_source", "trim"]
 

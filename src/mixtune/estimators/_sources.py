@@ -3,7 +3,7 @@
 Cross-validation and grid search slice every fit argument that has a length equal to the number of focal rows. A dict or
 list of as many sources as there are rows would be cut up in silence, so :class:`Sources` has neither a length nor
 items. This is where data enter the estimators; next they are read as numbers and become features, or, where they are
-too many to hold (:mod:`mixtune.estimators._streamed`), sums of features.
+too many to hold (:mod:`mixtune.streaming`), sums of features.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from mixtune.data import Domain, Domains
-from mixtune.data._sample_domain import rows_by_label
-from mixtune.data._tables import as_table
-from mixtune.engines._collections import is_collection
+from mixtune._array import is_collection
+from mixtune.data import Domain, Domains, as_table, rows_by_label
 from mixtune.errors import DataError
-from mixtune.estimators._streamed import StreamedSources
 from mixtune.moments import Moments
+from mixtune.streaming import StreamedSources
 
 __all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_stream", "split_table"]
 

@@ -12,10 +12,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mixtune import Domains, Moments, RandomFeatures, WassersteinWeights
-from mixtune.engines import _cluster
-from mixtune.engines.dask import gather_moments, gather_samples, run_tasks
 from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
-from mixtune.moments._streaming import stream_moments
+from mixtune.streaming import _dask, gather_moments, gather_samples, run_tasks, stream_moments
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -190,10 +188,7 @@ def test_a_killed_worker_changes_nothing(tmp_path):
     keys = [path.name for path in kept.iterdir()]
     assert len(keys) == len(set(keys)) == 40
     # Adding the kept blocks up gives every row once.
-    from mixtune.engines._partials import PartialStore
-
-    store = PartialStore(str(kept))
-    parts = [store.read(key.removesuffix(".moments")) for key in keys]
+    parts = [_dask.read_partial(kept / key) for key in keys]
     assert sum(moments.count for part in parts for moments in part.values()) == 20_000
 
 
@@ -235,7 +230,7 @@ def test_mistakes_are_told_before_any_work(client, tmp_path, monkeypatch):
         )
     with pytest.raises(ParameterError, match="has its workers"):
         gather_moments(path, target="y", domain="site", scheduler=client, workers=2)
-    monkeypatch.setattr(_cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(_dask, "CONNECT_SECONDS", 0.2)
     with pytest.raises(ParameterError, match="no Dask scheduler answers"):
         gather_moments(path, target="y", domain="site", scheduler="tcp://127.0.0.1:1")
 
@@ -251,7 +246,7 @@ def test_without_dask(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(_cluster, "import_module", missing)
+    monkeypatch.setattr(_dask, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"mixtune\[dask\]"):
         gather_moments("rows.parquet", target="y")
 

@@ -229,7 +229,7 @@ def test_the_cv_estimator_chooses_on_a_sample(tmp_path):
     samples = drawn.samples()
     assert {name: len(A) for name, (A, _) in samples.items()} == {"s0": 20, "s1": 20, "s2": 20}
     np.testing.assert_array_equal(part.coef_, RegretOptimalRegressorCV().fit(X, y, sources=samples).coef_)
-    assert part.notes_[-1] == "the choice was learnt on at most 20 rows of each streamed source, drawn at random"
+    assert part.notes_[-1] == "the choice was learned on at most 20 rows of each streamed source, drawn at random"
     assert part.distances_ is not None
     part.partial_fit(sources=StreamedSources({"new": sources["s0"]}))
     assert "new" in part.domain_names_

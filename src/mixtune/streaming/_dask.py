@@ -1,0 +1,509 @@
+"""Moments and samples gathered on a Dask cluster: chunks to the workers, results back through a tree.
+
+Moments add, so all a cluster has to do is add: each worker folds the chunks it is given into one set of sums, and sums
+meet a few at a time until one set is left. Chunks are numbered and added in the order of their numbers, so the result
+does not depend, to the last bit, on how many workers there were or which of them failed. With a folder, the sums of
+every chunk are kept there as soon as they are known; a run that was cut off is continued by running it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from mixtune._array import Array, is_collection
+from mixtune._checks import check_whole
+from mixtune._files import array_digest, read_model, write_model
+from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
+from mixtune.features import FeatureMap, to_spec
+from mixtune.moments import Moments, Origin
+from mixtune.streaming._blocks import ArrayChunk, Block, Chunk, FrameChunk, TableChunk, label_codes
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, StreamFeatures
+from mixtune.streaming._samples import SampleJob, Samples
+from mixtune.streaming._stream import Progress, Reading, Stream, open_stream, reported
+
+__all__ = ["dask_module", "digest", "gather_moments", "gather_samples", "run_tasks"]
+
+#: Seconds to wait for a scheduler to answer.
+CONNECT_SECONDS = 10
+#: Results that meet at one node of the tree.
+FAN = 4
+#: The most chunks that one task folds, one after the other; fewer where there are not many tasks yet to share out.
+MOST_BLOCKS, ENOUGH_TASKS = 8, 128
+
+FORMAT = "mixtune-partial-moments-2"
+
+
+def gather_moments(
+    source: Any,
+    *,
+    feature_map: FeatureMap | None = None,
+    scheduler: Any = None,
+    workers: int | None = None,
+    folder: str | Path | None = None,
+    block_rows: int = 100_000,
+    memory_limit: int | str = DEFAULT_LIMIT,
+    dtype: str = "float64",
+    origin: Origin | None = None,
+    progress: Progress | None = None,
+    **reading: Unpack[Reading],
+) -> dict[str, Moments]:
+    """Moments of every domain, computed on a Dask cluster.
+
+    Parameters
+    ----------
+    source
+        A Dask data frame; a pair ``(X, y)`` of Dask arrays, or ``{name: (X, y)}``; or files and folders as for
+        :func:`stream_moments`, which the workers must find under the same names.
+    feature_map, target, domain, columns, dtype, origin, encoding, separator, decimal
+        As for ``stream_moments``. For a pair of Dask arrays, ``domain`` is a Dask array of labels.
+    scheduler
+        Address of a scheduler such as "tcp://10.0.0.1:8786", or a ``distributed.Client``; by default the client that is
+        open, or else a local cluster that is started for the time of the call (in a script, call this under
+        ``if __name__ == "__main__":``).
+    workers
+        Processes of that local cluster; by default one a core.
+    folder
+        Where the moments of finished blocks are kept, on a disk that all workers share. Running the same again uses
+        them: blocks of files that have not changed are not even read. By default nothing is kept.
+    block_rows
+        Rows in a block of files, about: Parquet is cut between row groups, CSV not at all. Dask collections come in
+        blocks already.
+    memory_limit
+        Memory for blocks and sums in each worker, as for ``stream_moments``.
+    progress
+        Called with the rows done and the rows in all (None where only reading tells).
+
+    Returns
+    -------
+    dict of str to Moments
+        In the order in which the domains appear, the same on any cluster.
+
+    Raises
+    ------
+    MixtuneError
+        If the cluster is lost; what was finished is kept in ``folder``.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> X = da.arange(6, chunks=2).reshape(6, 1)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     gather_moments({"a": (X, 2 * X[:, 0])}, scheduler=client)["a"].head(ridge=0.0)
+    array([2.])
+    """
+    dask_module("dask")
+    stream = open_stream(source, **reading)
+    features = StreamFeatures.of(stream, feature_map, dtype, origin)
+    job = MomentJob(features, features.budget(stream.n_outputs, memory_limit))
+    task = _Task(job, f"mixtune-{uuid.uuid4().hex}")
+    if folder is not None:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
+        settings = digest([reading, stream.columns, dtype, map_digest(features)])
+        task = replace(task, folder=str(Path(folder).resolve()), settings=settings)
+    found = job.finish(_gather(task, stream, block_rows, scheduler, workers, progress))
+    if progress is not None:  # what the last workers reported may still be on its way
+        rows = sum(moments.count for moments in found.values())
+        progress(rows, rows)
+    return found
+
+
+def gather_samples(
+    source: Any,
+    *,
+    rows: int = 1000,
+    whole: Collection[str] = (),
+    most_whole: int | None = None,
+    seed: int = 0,
+    scheduler: Any = None,
+    workers: int | None = None,
+    block_rows: int = 100_000,
+    progress: Progress | None = None,
+    **reading: Unpack[Reading],
+) -> Samples:
+    """Draw at most ``rows`` rows of every domain on a cluster: what weights from distances are computed on.
+
+    Parameters
+    ----------
+    source, target, domain, columns, scheduler, workers, block_rows, progress, encoding, separator, decimal
+        As for :func:`gather_moments`.
+    rows
+        The most rows of a domain; smaller domains come whole.
+    whole
+        Names of domains that come whole however large they are, such as the focal one.
+    most_whole
+        How many rows these may have; more are an error.
+    seed
+        Fixes the draw, which is uniform and without replacement.
+
+    Returns
+    -------
+    dict of str to (X, y)
+        As :meth:`mixtune.Domains.from_dict` takes it.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> X = da.arange(60, chunks=20).reshape(60, 1)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     X, y = gather_samples({"a": (X, X[:, 0])}, rows=5, scheduler=client)["a"]
+    >>> X.shape, bool((X[:, 0] == y).all())
+    ((5, 1), True)
+    """
+    dask_module("dask")
+    stream = open_stream(source, **reading)
+    job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed)
+    task = _Task(job, f"mixtune-{uuid.uuid4().hex}")
+    return job.finish(_gather(task, stream, block_rows, scheduler, workers, progress))
+
+
+def run_tasks(
+    function: Callable[..., Any],
+    arguments: Mapping[Any, tuple[Any, ...]],
+    *,
+    scheduler: Any = None,
+    workers: int | None = None,
+) -> Generator[tuple[Any, Any, float], None, None]:
+    """Call a function many times on a cluster: the runs of a study, the candidates of a grid.
+
+    Parameters
+    ----------
+    function
+        A function of a module that the workers can import. Each call computes on one thread.
+    arguments
+        The arguments of each call, by a key of your own.
+    scheduler, workers
+        As for :func:`gather_moments`.
+
+    Yields
+    ------
+    key, result, seconds
+        As they finish. Closing the iterator cancels the rest.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     sorted((key, result) for key, result, _ in run_tasks(pow, {"a": (2, 3), "b": (3, 2)}, scheduler=client))
+    [('a', 8), ('b', 9)]
+    """
+    distributed = dask_module("distributed")
+    with _connected(scheduler, workers) as client:
+        futures = client.map(partial(_timed, function), list(arguments.values()), pure=False)
+        keys = dict(zip(futures, arguments, strict=True))
+        try:
+            for future, (result, seconds) in distributed.as_completed(futures, with_results=True):
+                yield keys[future], result, seconds
+        finally:
+            client.cancel(futures)
+
+
+def _timed(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    with threadpool_limits(limits=1):
+        result = function(*given)
+    return result, time.perf_counter() - begin
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """All that the tasks of one run share: what to do with blocks, where progress is reported, where sums are kept.
+
+    Kept sums are in ``folder``, under names that depend on ``settings`` and on the chunk; without a folder none are.
+    """
+
+    job: Any
+    topic: str
+    folder: str | None = None
+    settings: str = ""
+
+    def fold(self, number: int, chunk: Any, identity: Any) -> tuple[Any, int]:
+        """The result over one chunk, computed or as it was kept, and its number of rows."""
+        path = None
+        if self.folder is not None:
+            # Equal partitions of a collection are still two partitions, hence the number.
+            key = digest([self.settings, identity or [number, chunk.identity()]])
+            path = Path(self.folder, f"{key}.moments")
+            if (found := read_partial(path)) is not None:
+                return found, sum(moments.count for moments in found.values())
+        seen = [0]
+        self._check_unchanged(chunk, identity)
+        blocks = reported(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
+        found = self.job.fold(blocks, (number,))
+        self._check_unchanged(chunk, identity)
+        if path is not None:
+            write_model(path, *pack(found))
+        return found, seen[-1]
+
+    def _check_unchanged(self, chunk: Any, identity: Any) -> None:
+        if identity is not None and chunk.identity() != identity:
+            raise DataError(f"a file changed while it was read ({identity}); run it again")
+
+
+def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> Any:
+    """The result over several chunks, one after the other, so that one set of sums is in memory."""
+    total = None
+    worker = dask_module("distributed").get_worker()
+    for number, chunk, identity in parts:
+        found, rows = task.fold(number, chunk, identity)
+        worker.log_event(task.topic, {"number": number, "rows": rows})
+        total = found if total is None else task.job.merge([total, found])
+    return total
+
+
+def _merge(task: _Task, parts: Sequence[Any]) -> Any:
+    return task.job.merge(parts)
+
+
+def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
+    """Merge a few neighbours at a time until one is left; Dask walks the tree depth first, so few results wait.
+
+    Examples
+    --------
+    >>> merge_tree(list("abcdef"), "".join)
+    'abcdef'
+    """
+    while len(parts) > 1:
+        parts = [merge(parts[begin : begin + FAN]) for begin in range(0, len(parts), FAN)]
+    return parts[0]
+
+
+def _gather(
+    task: _Task, stream: Stream, block_rows: int, scheduler: Any, workers: int | None, progress: Progress | None
+) -> Any:
+    """Fold all chunks of a stream on a cluster, and merge the results."""
+    delayed = dask_module("dask").delayed
+    block_rows = check_whole("block_rows", block_rows, least=1)
+    chunks = [part for chunk in stream.chunks for part in _parts(chunk, block_rows, delayed)]
+    parts = [(number, *part) for number, part in enumerate(chunks)]
+    # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
+    shared = delayed(task, traverse=False, pure=False)
+    fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
+    # From the number of chunks and not of workers, so that rounding does not depend on the cluster. Partitions of a
+    # Dask collection, which have no identity yet, are folded by a task each.
+    size = 1 if parts[0][2] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
+    leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
+    done: dict[int, int] = {}
+
+    def report(event: tuple[Any, dict[str, int]]) -> None:
+        done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
+        assert progress is not None
+        progress(sum(done.values()), stream.rows)
+
+    with _connected(scheduler, workers) as client, ExitStack() as stack:
+        if progress is not None:
+            progress(0, stream.rows)
+            client.subscribe_topic(task.topic, report)
+            stack.callback(client.unsubscribe_topic, task.topic)
+        return client.compute(merge_tree(leaves, lambda some: merge(shared, some))).result()
+
+
+def _parts(chunk: Chunk, rows: int, delayed: Any) -> Iterator[tuple[Any, Any]]:
+    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet."""
+    if isinstance(chunk, FrameChunk):
+        make = delayed(replace(chunk, frame=None).block, pure=False)
+        for number, partition in enumerate(chunk.frame.to_delayed()):
+            yield make(partition, number), None
+    elif isinstance(chunk, ArrayChunk) and (is_collection(chunk.X) or is_collection(chunk.y)):
+        make = delayed(_array_block, pure=False)
+        for arrays in _aligned(chunk):
+            yield make(*arrays, chunk.name), None
+    else:
+        for part in _portable(chunk).split(rows):
+            yield part, part.identity()
+
+
+def _portable(chunk: TableChunk | ArrayChunk) -> TableChunk | ArrayChunk:
+    """The same with full names of files, for processes that run in another folder."""
+    if isinstance(chunk, TableChunk):
+        return replace(chunk, path=os.path.abspath(chunk.path))
+    if chunk.identity() is None:
+        raise ParameterError(
+            "arrays and labels in this process cannot be read by the workers of a cluster; pass {name: (X, y)} with "
+            "names of .npy files, or Dask arrays, or use stream_moments here"
+        )
+    return replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
+
+
+def _aligned(chunk: ArrayChunk) -> Iterator[tuple[Any, ...]]:
+    """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
+    if not (is_collection(chunk.X) and is_collection(chunk.y)):
+        raise ParameterError(f'domain "{chunk.name}" must come as a pair (X, y) of Dask arrays')
+    if chunk.labels is not None and not is_collection(chunk.labels):
+        raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
+    X = chunk.X.rechunk({1: -1})
+    rows = {} if any(size != size for size in X.chunks[0]) else {0: X.chunks[0]}  # NaN where Dask does not know
+    parts: list[Any] = [X.to_delayed().ravel()]
+    for name, array in (("y", chunk.y), ("domain", chunk.labels)):
+        if array is None:
+            parts.append([None] * X.numblocks[0])
+            continue
+        array = array.rechunk(rows | ({1: -1} if array.ndim == 2 else {}))
+        if array.numblocks[0] != X.numblocks[0]:
+            raise DataError(f"{name} has {array.numblocks[0]} chunks of rows, X has {X.numblocks[0]}; chunk them alike")
+        parts.append(array.to_delayed().ravel())
+    return zip(*parts, strict=True)
+
+
+def _array_block(X: Array, y: Array, labels: Any, name: str) -> Block:
+    names, codes = ((name,), None) if labels is None else label_codes(np.asarray(labels), "domain")
+    return Block(np.asarray(X), np.asarray(y), names, codes)
+
+
+# --- sums of finished chunks ----------------------------------------------------------------------------------------
+
+
+def pack(moments: Mapping[str, Moments]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Moments by domain as a JSON document and arrays.
+
+    Examples
+    --------
+    >>> moments = {"a": Moments.from_rows(np.eye(2), np.ones(2))}
+    >>> _unpack(*pack(moments))["a"].gram
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    domains: list[dict[str, Any]] = []
+    arrays: dict[str, Array] = {}
+    for index, (name, m) in enumerate(moments.items()):
+        domains.append({"name": name, "count": m.count, "single": m.single_output, "summed": float(m._summed)})
+        parts = {"gram": m.gram} if m.rows is None else dict(zip("UY", m.rows, strict=True))
+        parts |= {"cross": m._cross, "square": m._square}
+        arrays |= {f"{index}.{part}": array for part, array in parts.items()}
+    return {"format": FORMAT, "domains": domains}, arrays
+
+
+def _unpack(spec: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Moments]:
+    if spec.get("format") != FORMAT:
+        raise DataError("these are not moments of a chunk")
+    found = {}
+    for index, about in enumerate(spec["domains"]):
+        part = {name: arrays.get(f"{index}.{name}") for name in ("gram", "cross", "square", "U", "Y")}
+        U, Y = part.pop("U"), part.pop("Y")
+        sums: dict[str, Any] = {**about, **part, "rows": None if U is None else (U, Y)}
+        name = sums.pop("name")
+        found[name] = Moments._make(**sums)
+    return found
+
+
+def read_partial(path: Path) -> dict[str, Moments] | None:
+    """The moments of a chunk, or None where the file is not there, or not whole."""
+    try:
+        return _unpack(*read_model(path))
+    except (DataError, KeyError):
+        # Perhaps a disk that was full or failing: the chunk is computed again, and its file replaced.
+        return None
+
+
+def digest(document: Any) -> str:
+    """The SHA-256 of a JSON document.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def map_digest(features: StreamFeatures) -> str:
+    """Tell feature maps and origins apart: maps by what they are made of, or else by the features of made-up rows.
+
+    Examples
+    --------
+    >>> from mixtune import RandomFeatures
+    >>> maps = (RandomFeatures(n_inputs=2, width=5, seed=seed) for seed in (0, 1))
+    >>> one, other = (StreamFeatures(each, 2, None, "float64") for each in maps)
+    >>> map_digest(one) == map_digest(other)
+    False
+    """
+    try:
+        spec, arrays = to_spec(features.feature_map)
+    except ParameterError:
+        rows = np.random.default_rng(0).standard_normal((32, features.n_inputs)) * np.logspace(-3, 3, 32)[:, None]
+        try:
+            spec, arrays = {"type": type(features.feature_map).__qualname__}, {"probe": features(rows)}
+        except ValueError as error:
+            raise ParameterError(
+                f"this {type(features.feature_map).__name__} cannot be told from other maps ({error}), so no "
+                "blocks can be kept for it; register it with register_feature_map, or leave folder out"
+            ) from error
+    origin = {} if features.origin is None else features.origin._asdict()
+    return digest([spec, array_digest(arrays), array_digest(origin)])
+
+
+# --- the cluster --------------------------------------------------------------------------------------------------
+
+
+def dask_module(name: str) -> Any:
+    """Import a module of Dask, or say how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(name.split(".")[0], "dask", "work on a Dask cluster") from error
+
+
+@contextmanager
+def _connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
+    """A client of the scheduler at an address, or a client that is there already.
+
+    Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.
+    """
+    distributed = dask_module("distributed")
+    again = "blocks that were finished are kept if folder was given: run it again to continue"
+    with ExitStack() as stack:
+        with suppress(ValueError):  # not in a task
+            distributed.get_worker()
+            # A task, such as one candidate of a search, makes room for those it waits for: all workers might be busy.
+            distributed.secede()
+            stack.callback(distributed.rejoin)
+        client = _client(distributed, scheduler, workers, stack)
+        try:
+            yield client
+        except distributed.KilledWorker as error:
+            raise MixtuneError(
+                f"a task ended its worker several times over, perhaps for want of memory; lower memory_limit; {again}"
+            ) from error
+        except (distributed.client.FutureCancelledError, distributed.comm.CommClosedError) as error:
+            raise MixtuneError(f"the Dask scheduler was lost: {error}; {again}") from error
+
+
+def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitStack) -> Any:
+    if scheduler is None and workers is None:
+        with suppress(ValueError):  # there is none
+            return distributed.get_client(timeout=CONNECT_SECONDS)  # in a task, that of its worker
+    if scheduler is not None and workers is not None:
+        raise ParameterError("workers is for a new local cluster; leave it out, a cluster has its workers")
+    if isinstance(scheduler, distributed.Client):
+        return scheduler
+    if scheduler is None:
+        each = {"n_workers": workers or os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+        scheduler = stack.enter_context(distributed.LocalCluster(**each))
+    try:
+        return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
+    except (OSError, ValueError, TypeError) as error:
+        raise ParameterError(
+            f"no Dask scheduler answers at {scheduler!r}: {error}; start one with `dask scheduler`, and workers with "
+            "`dask worker ADDRESS`, or leave scheduler out for a local cluster"
+        ) from error
