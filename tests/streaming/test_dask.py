@@ -68,6 +68,7 @@ def test_files_arrays_and_frames_give_the_moments_of_the_rows(client, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     frame = dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=4)
     assert_same(gather_moments(frame, **table), expected)
+    assert_same(stream_moments(frame, feature_map=phi, target="y", domain="site"), expected)
     for name in ("X", "y"):
         np.save(tmp_path / f"{name}.npy", {"X": X, "y": y}[name])
     pair = {"all": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy"))}
@@ -110,6 +111,17 @@ def test_a_run_that_was_cut_off_continues_where_it_ended(client, tmp_path):
     doubled = gather_moments(data, feature_map=phi, **options)
     assert len(list(kept.iterdir())) == 36
     np.testing.assert_allclose(doubled["north"].cross, 2 * first["north"].cross)
+
+
+@pytest.mark.parametrize("folder", [None, "kept"])
+def test_float32_sums_know_what_is_only_rounding(client, tmp_path, folder):
+    X, y, _ = draw()
+    arrays = {"a": (da.from_array(X, chunks=(400, 3)), da.from_array(y, chunks=400))}
+    folder = folder and tmp_path / folder
+    for _ in range(2):
+        found = gather_moments(arrays, dtype="float32", scheduler=client, folder=folder)["a"]
+        here = stream_moments({"a": (X, y)}, dtype="float32")["a"]
+        assert found._summed == pytest.approx(here._summed, rel=1e-6)
 
 
 def test_maps_without_a_name_are_told_apart_by_their_features(client, tmp_path):

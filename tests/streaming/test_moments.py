@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Origin
 from mixtune.streaming import StreamFeatures, open_stream, stream_moments
 from mixtune.streaming._blocks import Block
-from mixtune.streaming._moments import Budget, MomentJob, RowBuffer
+from mixtune.streaming._moments import Budget, MomentJob, regroup
 
 
 def draw(n=5000, d=4, domains=3, seed=0):
@@ -88,16 +89,16 @@ def test_threads_change_nothing_but_rounding(threads):
 
 def test_rows_that_wait_stay_within_their_room():
     budget = Budget(400_000, 50, 1, 50)
-    buffer = RowBuffer(budget)
+    taken = Counter()
     rng = np.random.default_rng(0)
 
     def blocks():
-        for _ in range(20):
+        for number in range(1, 21):
             yield Block(rng.standard_normal((200, 50)), np.zeros(200), tuple("abcdefg"), rng.integers(0, 7, 200))
-            assert sum(buffer.counts.values()) <= budget.waiting_rows
+            assert 200 * number - taken.total() <= budget.waiting_rows
 
-    assert sum(len(X) for _, _, X, _ in buffer.regroup(blocks())) == 20 * 200
-    assert sum(buffer.taken.values()) == 20 * 200
+    assert sum(len(X) for _, _, X, _ in regroup(blocks(), budget, taken)) == 20 * 200
+    assert taken.total() == 20 * 200
 
 
 def test_float32_features_with_float64_sums_have_a_small_error():
@@ -249,23 +250,16 @@ def test_many_domains_wait_without_a_search_for_every_one():
     stream = open_stream((X, y), domain=sites)
     budget = Budget(as_bytes("100 kB"), 2, 1, 2)
     assert budget.block_rows > 100  # more than a domain has: rows leave only to make room
-    buffer, searches = RowBuffer(budget), 0
-    searched = buffer.counts.most_common
-
-    def search():
-        nonlocal searches
-        searches += 1
-        return searched()
-
-    buffer.counts.most_common = search
+    taken, before = Counter(), []
 
     def watched():
-        for block in stream.blocks(100):
+        for number, block in enumerate(stream.blocks(100), start=1):
             yield block
-            assert buffer._total == sum(buffer.counts.values()) <= budget.waiting_rows
+            assert 100 * number - taken.total() <= budget.waiting_rows
+            before.append(taken.total())
 
-    assert sum(len(rows) for _, _, rows, _ in buffer.regroup(watched())) == 8000
-    assert 0 < searches <= 2 * 8000 / budget.waiting_rows + 1
+    assert sum(len(rows) for _, _, rows, _ in regroup(watched(), budget, taken)) == 8000
+    assert 0 < len(set(before)) - 1 <= 2 * 8000 / budget.waiting_rows + 1
     job = MomentJob(StreamFeatures.of(stream, None, "float64"), budget)
     for name, moments in job.fold(stream.blocks(100)).items():
         here = sites == int(name)

@@ -21,8 +21,7 @@ from mixtune.estimators._prepare import Prepared, Scaling
 from mixtune.estimators._rows import Floats, Rows, features_of, read_source
 from mixtune.estimators._sources import Source, Sources
 from mixtune.features import FeatureMap
-from mixtune.moments import Moments, Origin, moved, pooled_scale
-from mixtune.streaming import about
+from mixtune.moments import Moments, Origin, about, moved, pooled_scale
 
 __all__ = [
     "Features",

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from mixtune.moments._affine import Origin, moved, pooled_scale
+from mixtune.moments._affine import Origin, about, moved, pooled_scale
 from mixtune.moments._batch import local_heads, stacked_heads
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._moments import Moments, check_alike
@@ -23,6 +23,7 @@ __all__ = [
     "SolveStats",
     "SolverOptions",
     "System",
+    "about",
     "check_alike",
     "local_heads",
     "moved",

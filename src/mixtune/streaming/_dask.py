@@ -1,4 +1,4 @@
-"""Moments and samples gathered on a Dask cluster: chunks to the workers, results back through a tree.
+"""Folding the chunks of a stream on a Dask cluster: chunks to the workers, results back through a tree.
 
 Moments add, so all a cluster has to do is add: each worker folds the chunks it is given into one set of sums, and sums
 meet a few at a time until one set is left. Chunks are numbered and added in the order of their numbers, so the result
@@ -13,29 +13,26 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mixtune._array import Array, is_collection
 from mixtune._checks import check_whole
-from mixtune._files import array_digest, read_model, write_model
+from mixtune._files import read_model, write_model
 from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
-from mixtune.features import FeatureMap, to_spec
-from mixtune.moments import Moments, Origin
+from mixtune.moments import Moments
 from mixtune.streaming._blocks import ArrayChunk, Block, Chunk, FrameChunk, TableChunk, label_codes
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, StreamFeatures
-from mixtune.streaming._samples import SampleJob, Samples
-from mixtune.streaming._stream import Progress, Reading, Stream, open_stream, reported
+from mixtune.streaming._stream import Progress, Stream, reported
 
-__all__ = ["dask_module", "digest", "gather_moments", "gather_samples", "run_tasks"]
+__all__ = ["Cluster", "dask_module", "digest", "run_tasks"]
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
@@ -47,29 +44,12 @@ MOST_BLOCKS, ENOUGH_TASKS = 8, 128
 FORMAT = "mixtune-partial-moments-2"
 
 
-def gather_moments(
-    source: Any,
-    *,
-    feature_map: FeatureMap | None = None,
-    scheduler: Any = None,
-    workers: int | None = None,
-    folder: str | Path | None = None,
-    block_rows: int = 100_000,
-    memory_limit: int | str = DEFAULT_LIMIT,
-    dtype: str = "float64",
-    origin: Origin | None = None,
-    progress: Progress | None = None,
-    **reading: Unpack[Reading],
-) -> dict[str, Moments]:
-    """Moments of every domain, computed on a Dask cluster.
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A Dask cluster to compute on.
 
     Parameters
     ----------
-    source
-        A Dask data frame; a pair ``(X, y)`` of Dask arrays, or ``{name: (X, y)}``; or files and folders as for
-        :func:`stream_moments`, which the workers must find under the same names.
-    feature_map, target, domain, columns, dtype, origin, encoding, separator, decimal
-        As for ``stream_moments``. For a pair of Dask arrays, ``domain`` is a Dask array of labels.
     scheduler
         Address of a scheduler such as "tcp://10.0.0.1:8786", or a ``distributed.Client``; by default the client that is
         open, or else a local cluster that is started for the time of the call (in a script, call this under
@@ -77,102 +57,62 @@ def gather_moments(
     workers
         Processes of that local cluster; by default one a core.
     folder
-        Where the moments of finished blocks are kept, on a disk that all workers share. Running the same again uses
-        them: blocks of files that have not changed are not even read. By default nothing is kept.
+        Where the moments of finished chunks are kept, on a disk that all workers share. Running the same again uses
+        them: chunks of files that have not changed are not even read. By default nothing is kept.
     block_rows
-        Rows in a block of files, about: Parquet is cut between row groups, CSV not at all. Dask collections come in
-        blocks already.
-    memory_limit
-        Memory for blocks and sums in each worker, as for ``stream_moments``.
-    progress
-        Called with the rows done and the rows in all (None where only reading tells).
-
-    Returns
-    -------
-    dict of str to Moments
-        In the order in which the domains appear, the same on any cluster.
-
-    Raises
-    ------
-    MixtuneError
-        If the cluster is lost; what was finished is kept in ``folder``.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from distributed import Client
-    >>> X = da.arange(6, chunks=2).reshape(6, 1)
-    >>> with Client(processes=False, dashboard_address=":0") as client:
-    ...     gather_moments({"a": (X, 2 * X[:, 0])}, scheduler=client)["a"].head(ridge=0.0)
-    array([2.])
+        Rows in a chunk of files, about: Parquet is cut between row groups, CSV not at all. Dask collections come in
+        chunks already.
     """
-    dask_module("dask")
-    stream = open_stream(source, **reading)
-    features = StreamFeatures.of(stream, feature_map, dtype, origin)
-    job = MomentJob(features, features.budget(stream.n_outputs, memory_limit))
-    task = _Task(job, f"mixtune-{uuid.uuid4().hex}")
-    if folder is not None:
-        try:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
-        settings = digest([reading, stream.columns, dtype, map_digest(features)])
-        task = replace(task, folder=str(Path(folder).resolve()), settings=settings)
-    found = job.finish(_gather(task, stream, block_rows, scheduler, workers, progress))
-    if progress is not None:  # what the last workers reported may still be on its way
-        rows = sum(moments.count for moments in found.values())
-        progress(rows, rows)
-    return found
 
+    scheduler: Any = None
+    workers: int | None = None
+    folder: str | Path | None = None
+    block_rows: int = 100_000
 
-def gather_samples(
-    source: Any,
-    *,
-    rows: int = 1000,
-    whole: Collection[str] = (),
-    most_whole: int | None = None,
-    seed: int = 0,
-    scheduler: Any = None,
-    workers: int | None = None,
-    block_rows: int = 100_000,
-    progress: Progress | None = None,
-    **reading: Unpack[Reading],
-) -> Samples:
-    """Draw at most ``rows`` rows of every domain on a cluster: what weights from distances are computed on.
+    def __post_init__(self) -> None:
+        dask_module("dask")
+        check_whole("block_rows", self.block_rows, least=1)
 
-    Parameters
-    ----------
-    source, target, domain, columns, scheduler, workers, block_rows, progress, encoding, separator, decimal
-        As for :func:`gather_moments`.
-    rows
-        The most rows of a domain; smaller domains come whole.
-    whole
-        Names of domains that come whole however large they are, such as the focal one.
-    most_whole
-        How many rows these may have; more are an error.
-    seed
-        Fixes the draw, which is uniform and without replacement.
+    def run(self, job: Any, stream: Stream, progress: Progress | None, settings: Any = None) -> Any:
+        """Fold all chunks of a stream, and merge the results.
 
-    Returns
-    -------
-    dict of str to (X, y)
-        As :meth:`mixtune.Domains.from_dict` takes it.
+        Parameters
+        ----------
+        job
+            A :class:`MomentJob` or a :class:`SampleJob`: ``reading_rows``, ``fold``, ``merge``.
+        stream, progress
+            What to read, and what to report the rows to.
+        settings
+            All that kept moments depend on besides their chunk.
+        """
+        delayed = dask_module("dask").delayed
+        chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows, delayed)]
+        parts = [(number, *part) for number, part in enumerate(chunks)]
+        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", _made(self.folder), digest(settings))
+        # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
+        shared = delayed(task, traverse=False, pure=False)
+        fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
+        # From the number of chunks and not of workers, so that rounding does not depend on the cluster. Partitions of
+        # a Dask collection, which have no identity yet, are folded by a task each.
+        size = 1 if parts[0][2] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
+        leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
+        report = progress or (lambda done, total: None)
+        done: dict[int, int] = {}
 
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from distributed import Client
-    >>> X = da.arange(60, chunks=20).reshape(60, 1)
-    >>> with Client(processes=False, dashboard_address=":0") as client:
-    ...     X, y = gather_samples({"a": (X, X[:, 0])}, rows=5, scheduler=client)["a"]
-    >>> X.shape, bool((X[:, 0] == y).all())
-    ((5, 1), True)
-    """
-    dask_module("dask")
-    stream = open_stream(source, **reading)
-    job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed)
-    task = _Task(job, f"mixtune-{uuid.uuid4().hex}")
-    return job.finish(_gather(task, stream, block_rows, scheduler, workers, progress))
+        def handle(event: tuple[Any, dict[str, int]]) -> None:
+            done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
+            report(sum(done.values()), stream.rows)
+
+        with _connected(self.scheduler, self.workers) as client:
+            report(0, stream.rows)
+            client.subscribe_topic(task.topic, handle)
+            try:
+                tree = merge_tree(leaves, lambda some: merge(shared, some))
+                found, rows = client.compute(tree).result()
+            finally:
+                client.unsubscribe_topic(task.topic)
+        report(rows, rows)  # the last events may still be on their way
+        return found
 
 
 def run_tasks(
@@ -235,8 +175,8 @@ class _Task:
 
     job: Any
     topic: str
-    folder: str | None = None
-    settings: str = ""
+    folder: str | None
+    settings: str
 
     def fold(self, number: int, chunk: Any, identity: Any) -> tuple[Any, int]:
         """The result over one chunk, computed or as it was kept, and its number of rows."""
@@ -248,32 +188,30 @@ class _Task:
             if (found := read_partial(path)) is not None:
                 return found, sum(moments.count for moments in found.values())
         seen = [0]
-        self._check_unchanged(chunk, identity)
         blocks = reported(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
         found = self.job.fold(blocks, (number,))
-        self._check_unchanged(chunk, identity)
+        # A change after the work was given out is found here, whether it came before or during reading.
+        if identity is not None and chunk.identity() != identity:
+            raise DataError(f"a file changed while it was read ({identity}); run it again")
         if path is not None:
             write_model(path, *pack(found))
         return found, seen[-1]
 
-    def _check_unchanged(self, chunk: Any, identity: Any) -> None:
-        if identity is not None and chunk.identity() != identity:
-            raise DataError(f"a file changed while it was read ({identity}); run it again")
 
-
-def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> Any:
+def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> tuple[Any, int]:
     """The result over several chunks, one after the other, so that one set of sums is in memory."""
     total = None
     worker = dask_module("distributed").get_worker()
     for number, chunk, identity in parts:
-        found, rows = task.fold(number, chunk, identity)
-        worker.log_event(task.topic, {"number": number, "rows": rows})
-        total = found if total is None else task.job.merge([total, found])
+        part = task.fold(number, chunk, identity)
+        worker.log_event(task.topic, {"number": number, "rows": part[1]})
+        total = part if total is None else _merge(task, [total, part])
+    assert total is not None
     return total
 
 
-def _merge(task: _Task, parts: Sequence[Any]) -> Any:
-    return task.job.merge(parts)
+def _merge(task: _Task, parts: Sequence[tuple[Any, int]]) -> tuple[Any, int]:
+    return task.job.merge([found for found, _ in parts]), sum(rows for _, rows in parts)
 
 
 def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
@@ -289,34 +227,14 @@ def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     return parts[0]
 
 
-def _gather(
-    task: _Task, stream: Stream, block_rows: int, scheduler: Any, workers: int | None, progress: Progress | None
-) -> Any:
-    """Fold all chunks of a stream on a cluster, and merge the results."""
-    delayed = dask_module("dask").delayed
-    block_rows = check_whole("block_rows", block_rows, least=1)
-    chunks = [part for chunk in stream.chunks for part in _parts(chunk, block_rows, delayed)]
-    parts = [(number, *part) for number, part in enumerate(chunks)]
-    # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
-    shared = delayed(task, traverse=False, pure=False)
-    fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
-    # From the number of chunks and not of workers, so that rounding does not depend on the cluster. Partitions of a
-    # Dask collection, which have no identity yet, are folded by a task each.
-    size = 1 if parts[0][2] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
-    leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
-    done: dict[int, int] = {}
-
-    def report(event: tuple[Any, dict[str, int]]) -> None:
-        done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
-        assert progress is not None
-        progress(sum(done.values()), stream.rows)
-
-    with _connected(scheduler, workers) as client, ExitStack() as stack:
-        if progress is not None:
-            progress(0, stream.rows)
-            client.subscribe_topic(task.topic, report)
-            stack.callback(client.unsubscribe_topic, task.topic)
-        return client.compute(merge_tree(leaves, lambda some: merge(shared, some))).result()
+def _made(folder: str | Path | None) -> str | None:
+    if folder is None:
+        return None
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
+    return str(Path(folder).resolve())
 
 
 def _parts(chunk: Chunk, rows: int, delayed: Any) -> Iterator[tuple[Any, Any]]:
@@ -387,7 +305,7 @@ def pack(moments: Mapping[str, Moments]) -> tuple[dict[str, Any], dict[str, Arra
     domains: list[dict[str, Any]] = []
     arrays: dict[str, Array] = {}
     for index, (name, m) in enumerate(moments.items()):
-        domains.append({"name": name, "count": m.count, "single": m.single_output, "summed": float(m._summed)})
+        domains.append({"name": name, "count": m.count, "single": m.single_output})
         parts = {"gram": m.gram} if m.rows is None else dict(zip("UY", m.rows, strict=True))
         parts |= {"cross": m._cross, "square": m._square}
         arrays |= {f"{index}.{part}": array for part, array in parts.items()}
@@ -425,32 +343,6 @@ def digest(document: Any) -> str:
     True
     """
     return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def map_digest(features: StreamFeatures) -> str:
-    """Tell feature maps and origins apart: maps by what they are made of, or else by the features of made-up rows.
-
-    Examples
-    --------
-    >>> from mixtune import RandomFeatures
-    >>> maps = (RandomFeatures(n_inputs=2, width=5, seed=seed) for seed in (0, 1))
-    >>> one, other = (StreamFeatures(each, 2, None, "float64") for each in maps)
-    >>> map_digest(one) == map_digest(other)
-    False
-    """
-    try:
-        spec, arrays = to_spec(features.feature_map)
-    except ParameterError:
-        rows = np.random.default_rng(0).standard_normal((32, features.n_inputs)) * np.logspace(-3, 3, 32)[:, None]
-        try:
-            spec, arrays = {"type": type(features.feature_map).__qualname__}, {"probe": features(rows)}
-        except ValueError as error:
-            raise ParameterError(
-                f"this {type(features.feature_map).__name__} cannot be told from other maps ({error}), so no "
-                "blocks can be kept for it; register it with register_feature_map, or leave folder out"
-            ) from error
-    origin = {} if features.origin is None else features.origin._asdict()
-    return digest([spec, array_digest(arrays), array_digest(origin)])
 
 
 # --- the cluster --------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
@@ -24,13 +25,15 @@ from threadpoolctl import threadpool_limits
 from mixtune._array import Array, namespace, to_numpy
 from mixtune._checks import as_bytes, check_choice, check_whole, in_words
 from mixtune._device import to_device, torch_device
+from mixtune._files import array_digest
 from mixtune.errors import DataError, ParameterError
-from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed
-from mixtune.moments import Moments, Origin, moved
+from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed, to_spec
+from mixtune.moments import Moments, Origin
 from mixtune.streaming._blocks import Block
+from mixtune.streaming._dask import Cluster, digest
 from mixtune.streaming._stream import Progress, Reading, Stream, open_stream, reported
 
-__all__ = ["DEFAULT_LIMIT", "Budget", "MomentJob", "StreamFeatures", "about", "stream_moments"]
+__all__ = ["DEFAULT_LIMIT", "Budget", "MomentJob", "StreamFeatures", "gather_moments", "stream_moments"]
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -61,7 +64,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         # Besides the sums, each lane computes the product of its block, and one sum is old and new at once.
-        needed = max(4 * 64 * self.lanes * self._feature_bytes, (2 + self.lanes) * 8 * self.n_features**2)
+        features = 64 * 16 * (self.n_features + self.n_outputs)
+        needed = max(4 * self.lanes * features, (2 + self.lanes) * 8 * self.n_features**2)
         if self.limit < needed:
             raise ParameterError(
                 f"memory_limit of {in_words(self.limit)} is too little for {self.n_features} features; "
@@ -69,14 +73,10 @@ class Budget:
             )
 
     @property
-    def _feature_bytes(self) -> int:
-        return 16 * (self.n_features + self.n_outputs)
-
-    @property
     def block_rows(self) -> int:
         """Rows whose features are computed at once."""
         enough = max(_BLOCK_BYTES // (8 * self.n_features), 8 * self.n_features)
-        return max(64, min(self.limit // 4 // self.lanes // self._feature_bytes, enough))
+        return max(64, min(self.limit // 4 // self.lanes // (16 * (self.n_features + self.n_outputs)), enough))
 
     @property
     def waiting_rows(self) -> int:
@@ -122,12 +122,7 @@ class StreamFeatures:
 
     @classmethod
     def of(
-        cls,
-        stream: Stream,
-        feature_map: FeatureMap | None,
-        dtype: str,
-        origin: Origin | None = None,
-        device: str | None = None,
+        cls, stream: Stream, feature_map: Any, dtype: str, origin: Origin | None = None, device: str | None = None
     ) -> StreamFeatures:
         """Check that the map takes the columns of a stream."""
         check_choice("dtype", dtype, ("float64", "float32"))
@@ -189,6 +184,30 @@ class StreamFeatures:
         values = np.asarray(y, dtype=np.float64)
         return to_device(values if self.origin is None else values - self.origin.targets, self.device)
 
+    def digest(self) -> str:
+        """Tell maps and origins apart: maps by what they are made of, or else by the features of made-up rows.
+
+        Examples
+        --------
+        >>> maps = (RandomFeatures(n_inputs=2, width=5, seed=seed) for seed in (0, 1))
+        >>> one, other = (StreamFeatures(each, 2, None, "float64") for each in maps)
+        >>> one.digest() == other.digest()
+        False
+        """
+        try:
+            spec, arrays = to_spec(self.feature_map)
+        except ParameterError:
+            rows = np.random.default_rng(0).standard_normal((32, self.n_inputs)) * np.logspace(-3, 3, 32)[:, None]
+            try:
+                spec, arrays = {"type": type(self.feature_map).__qualname__}, {"probe": self(rows)}
+            except ValueError as error:
+                raise ParameterError(
+                    f"this {type(self.feature_map).__name__} cannot be told from other maps ({error}), so no "
+                    "blocks can be kept for it; register it with register_feature_map, or leave folder out"
+                ) from error
+        origin = {} if self.origin is None else self.origin._asdict()
+        return digest([spec, array_digest(arrays), array_digest(origin)])
+
     def moments(self, name: str, first: int, X: Array, y: Array) -> tuple[str, Moments]:
         """Moments of rows of one domain, of which ``first`` rows came before."""
         try:
@@ -199,47 +218,45 @@ class StreamFeatures:
             raise DataError(f'domain "{name}"{where}: {error}') from error
 
 
-@dataclass(eq=False)
-class RowBuffer:
-    """Rows that wait until their domain has a block's worth, within the memory granted for them."""
+def regroup(blocks: Iterable[Block], budget: Budget, taken: Counter[str]) -> Iterator[tuple[str, int, Array, Array]]:
+    """All rows as groups (name, rows of the domain before, X, y) of at most a block of one domain.
 
-    budget: Budget
-    #: Rows that were handed on and rows that wait, by domain in the order in which the domains appear.
-    taken: Counter[str] = field(default_factory=Counter)
-    counts: Counter[str] = field(default_factory=Counter)
-    _waiting: dict[str, list[tuple[Array, Array]]] = field(default_factory=dict)
-    _total: int = 0
+    Rows wait until their domain has a block's worth, or until there is no room for more. ``taken`` counts the rows that
+    were handed on, by domain in the order in which the domains appear.
 
-    def regroup(self, blocks: Iterable[Block]) -> Iterator[tuple[str, int, Array, Array]]:
-        """All rows as groups (name, rows of the domain before, X, y) of at most a block, one domain each."""
-        for block in blocks:
-            for name, X, y in block.by_domain():
-                self.taken.setdefault(name, 0)
-                self._waiting.setdefault(name, []).append((X, y))
-                self.counts[name] += len(X)
-                self._total += len(X)
-                while self.counts[name] >= self.budget.block_rows:
-                    yield self._take(name)
-            if self._total > self.budget.waiting_rows:
-                # Make room for half of what may wait, so that the largest are not looked for at every block.
-                for name, _ in self.counts.most_common():
-                    if 2 * self._total <= self.budget.waiting_rows:
-                        break
-                    yield self._take(name)
-        for name in list(self._waiting):
-            while self.counts[name]:
-                yield self._take(name)
+    Examples
+    --------
+    >>> block = Block(np.arange(3.0)[:, None], np.zeros(3), ("a", "b"), np.array([1, 0, 1]))
+    >>> groups = regroup([block, block], Budget(10**6, 1, 1, 1), Counter())
+    >>> [(name, X[:, 0].tolist()) for name, _, X, _ in groups]
+    [('a', [1.0, 1.0]), ('b', [0.0, 2.0, 0.0, 2.0])]
+    """
+    waiting: dict[str, list[tuple[Array, Array]]] = {}
+    counts: Counter[str] = Counter()
 
-    def _take(self, name: str) -> tuple[str, int, Array, Array]:
-        parts = self._waiting.pop(name)
-        X, y = parts[0] if len(parts) == 1 else (np.concatenate(side) for side in zip(*parts, strict=True))
-        size = min(len(X), self.budget.block_rows)
-        if size < len(X):
-            self._waiting[name] = [(X[size:], y[size:])]
-        self.counts[name] -= size
-        self._total -= size
-        self.taken[name] += size
-        return name, self.taken[name] - size, X[:size], y[:size]
+    def take(name: str, least: int) -> Iterator[tuple[str, int, Array, Array]]:
+        X, y = (np.concatenate(side) for side in zip(*waiting.pop(name), strict=True))
+        while len(X) >= least:
+            size = min(len(X), budget.block_rows)
+            yield name, taken[name], X[:size], y[:size]
+            taken[name] += size
+            X, y = X[size:], y[size:]
+        counts[name] = len(X)
+        if len(X):
+            waiting[name] = [(X, y)]
+
+    for block in blocks:
+        for name, X, y in block.by_domain():
+            taken.setdefault(name, 0)
+            waiting.setdefault(name, []).append((X, y))
+            counts[name] += len(X)
+            if counts[name] >= budget.block_rows:
+                yield from take(name, budget.block_rows)
+        if counts.total() > budget.waiting_rows:
+            for name in list(waiting):
+                yield from take(name, 1)
+    for name in list(waiting):
+        yield from take(name, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,14 +281,15 @@ class MomentJob:
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Moments]:
         """The moments of all blocks; ``place``, where they stand in the source, does not matter here."""
-        buffer, held = RowBuffer(self.budget), 0
         totals: dict[str, Moments] = {}
-        for name, part in self._computed(buffer.regroup(blocks)):
+        taken: Counter[str] = Counter()
+        held = 0
+        for name, part in self._computed(regroup(blocks, self.budget, taken)):
             before = totals.get(name)
             totals[name] = part if before is None else before + part
             held += _bytes(totals[name]) - (0 if before is None else _bytes(before))
-            self.budget.check_sums(held, len(buffer.taken))
-        return {name: totals[name].on_device(None).rounded(self.features.dtype) for name in buffer.taken}
+            self.budget.check_sums(held, len(taken))
+        return {name: totals[name].on_device(None) for name in taken}
 
     @staticmethod
     def merge(parts: Sequence[Mapping[str, Moments]]) -> dict[str, Moments]:
@@ -282,11 +300,11 @@ class MomentJob:
                 total[name] = total[name] + moments if name in total else moments
         return total
 
-    def finish(self, found: dict[str, Moments]) -> dict[str, Moments]:
-        """The result; refuse a source without rows."""
+    def finish(self, found: Mapping[str, Moments]) -> dict[str, Moments]:
+        """The result, which knows its rounding; refuse a source without rows."""
         if not found:
             raise DataError("the source has no rows")
-        return found
+        return {name: moments.rounded(self.features.dtype) for name, moments in found.items()}
 
     def _computed(self, groups: Iterable[tuple[str, int, Array, Array]]) -> Iterator[tuple[str, Moments]]:
         """The moments of each group, computed on several threads and handed over in order."""
@@ -311,6 +329,7 @@ def stream_moments(
     device: str = "cpu",
     threads: int | None = None,
     progress: Progress | None = None,
+    cluster: Cluster | None = None,
     **reading: Unpack[Reading],
 ) -> dict[str, Moments]:
     """Moments of every domain of a source on disk, within a memory limit however many rows there are.
@@ -350,6 +369,8 @@ def stream_moments(
         threads at once.
     progress
         Called with the rows done and the rows in all (None for CSV and Arrow files).
+    cluster
+        Compute on a Dask cluster instead, whose workers use NumPy on one thread each; see :func:`gather_moments`.
     encoding, separator, decimal
         How CSV is written.
 
@@ -374,6 +395,12 @@ def stream_moments(
     there = torch_device(device)
     stream = open_stream(source, **reading)
     features = StreamFeatures.of(stream, feature_map, dtype, origin, there)
+    if cluster is not None:
+        if there:
+            raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
+        job = MomentJob(features, features.budget(stream.n_outputs, memory_limit))
+        settings = None if cluster.folder is None else [reading, stream.columns, dtype, features.digest()]
+        return job.finish(cluster.run(job, stream, progress, settings))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = cores if threads is None else check_whole("threads", threads, least=1)
     budget = features.budget(stream.n_outputs, memory_limit, lanes=1 if there else min(threads, _MOST_LANES))
@@ -383,12 +410,48 @@ def stream_moments(
         return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
-def about(moments: Moments, old: Origin, new: Origin) -> Moments:
-    """Moments about another point; the same where it is the same point, as sums are large."""
-    shift, level = new.features - old.features, new.targets - old.targets
-    if not np.any(shift) and not np.any(level):
-        return moments
-    return moved(moments, shift, np.ones_like(shift), level)
+def gather_moments(
+    source: Any,
+    *,
+    scheduler: Any = None,
+    workers: int | None = None,
+    folder: str | Path | None = None,
+    block_rows: int = 100_000,
+    **options: Any,
+) -> dict[str, Moments]:
+    """Moments of every domain, computed on a Dask cluster.
+
+    Parameters
+    ----------
+    source
+        A Dask data frame; a pair ``(X, y)`` of Dask arrays, or ``{name: (X, y)}``; or files and folders as for
+        :func:`stream_moments`, which the workers must find under the same names.
+    scheduler, workers, folder, block_rows
+        As for :class:`Cluster`.
+    **options
+        As for ``stream_moments``, but for ``device`` and ``threads``. For a pair of Dask arrays, ``domain`` is a Dask
+        array of labels; ``memory_limit`` holds in each worker.
+
+    Returns
+    -------
+    dict of str to Moments
+        In the order in which the domains appear, the same on any cluster.
+
+    Raises
+    ------
+    MixtuneError
+        If the cluster is lost; what was finished is kept in ``folder``.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> X = da.arange(6, chunks=2).reshape(6, 1)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     gather_moments({"a": (X, 2 * X[:, 0])}, scheduler=client)["a"].head(ridge=0.0)
+    array([2.])
+    """
+    return stream_moments(source, cluster=Cluster(scheduler, workers, folder, block_rows), **options)
 
 
 def _bytes(moments: Moments) -> int:

@@ -17,9 +17,10 @@ from mixtune._checks import as_bytes, check_whole, in_words
 from mixtune._messages import Wording, nearest
 from mixtune.errors import DataError
 from mixtune.streaming._blocks import Block
+from mixtune.streaming._dask import Cluster
 from mixtune.streaming._stream import Progress, Reading, open_stream, reported
 
-__all__ = ["Sample", "SampleJob", "Samples", "stream_samples"]
+__all__ = ["Sample", "SampleJob", "Samples", "gather_samples", "stream_samples"]
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -125,6 +126,7 @@ def stream_samples(
     seed: int = 0,
     memory_limit: int | str | None = None,
     progress: Progress | None = None,
+    cluster: Cluster | None = None,
     **reading: Unpack[Reading],
 ) -> Samples:
     """Draw at most ``rows`` rows of every domain, uniformly and without replacement, in one pass.
@@ -147,6 +149,8 @@ def stream_samples(
         read at a time.
     progress
         Called with the rows done and the rows in all (None for CSV and Arrow files).
+    cluster
+        Draw on a Dask cluster instead; see :func:`gather_samples`.
 
     Returns
     -------
@@ -163,4 +167,38 @@ def stream_samples(
     stream = open_stream(source, **reading)
     limit = None if memory_limit is None else as_bytes(memory_limit)
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
+    if cluster is not None:
+        return job.finish(cluster.run(job, stream, progress))
     return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
+
+
+def gather_samples(
+    source: Any, *, scheduler: Any = None, workers: int | None = None, block_rows: int = 100_000, **options: Any
+) -> Samples:
+    """Draw at most ``rows`` rows of every domain on a cluster: what weights from distances are computed on.
+
+    Parameters
+    ----------
+    source
+        As for :func:`gather_moments`.
+    scheduler, workers, block_rows
+        As for :class:`Cluster`.
+    **options
+        As for :func:`stream_samples`.
+
+    Returns
+    -------
+    dict of str to (X, y)
+        As :meth:`mixtune.Domains.from_dict` takes it.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> X = da.arange(60, chunks=20).reshape(60, 1)
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     X, y = gather_samples({"a": (X, X[:, 0])}, rows=5, scheduler=client)["a"]
+    >>> X.shape, bool((X[:, 0] == y).all())
+    ((5, 1), True)
+    """
+    return stream_samples(source, cluster=Cluster(scheduler, workers, None, block_rows), **options)

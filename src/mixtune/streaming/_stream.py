@@ -100,7 +100,7 @@ def open_stream(
     source
         Files or folders of tables (Parquet, Arrow, CSV): one path or several; or ``{name: files}`` with the files of
         each domain; or arrays, as ``{name: (X, y)}`` or one pair ``(X, y)``, where X and y are arrays, memory-mapped
-        ones, or names of .npy files.
+        ones, Dask arrays, or names of .npy files; or a Dask data frame.
     target
         The column, or columns, to predict; arrays have none.
     domain
@@ -145,10 +145,8 @@ def open_stream(
                 f"more than one file is named {quoted(repeated)}, and every file is a domain of its own; "
                 "pass domain, the column that names the domains, or a dict of names and files"
             )
-    elif isinstance(domain, str):
-        named = [(None, path) for path in _files(source)]
     else:
-        raise ParameterError(f"domain={domain!r} must be the name of a column of the files")
+        named = [(None, path) for path in _files(source)]
     return _table_stream(named, target, domain, columns, form, ignore)
 
 
@@ -190,30 +188,26 @@ def _is_hidden(file: Path, folder: Path) -> bool:
 def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:
     if not hasattr(frame, "columns"):
         raise ParameterError("pass two Dask arrays, X and y, as a pair (X, y)")
-    targets, where = _targets(target), "the data frame"
-    if domain is not None and not isinstance(domain, str):
-        raise ParameterError(f"domain={domain!r} must be the name of a column of the data frame")
+    targets, where = _targets(target, domain), "the data frame"
     table = as_table(frame._meta, where)
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
     roles = blocks.ColumnRoles(inputs, targets, isinstance(target, str), domain)
     return Stream((blocks.FrameChunk(frame[roles.names], roles),), inputs, len(inputs), len(targets))
 
 
-def _targets(target: Any) -> tuple[str, ...]:
+def _targets(target: Any, domain: Any) -> tuple[str, ...]:
+    """The columns to predict, of tables whose domains are in another column, if any."""
     if target is None:
         raise ParameterError("target is missing; pass the column to predict, such as target='y'")
+    if domain is not None and not isinstance(domain, str):
+        raise ParameterError(f"domain={domain!r} must be the name of a column")
     return as_names(target, "target")
 
 
 def _table_stream(
-    files: Sequence[tuple[str | None, Path]],
-    target: Any,
-    domain: str | None,
-    columns: Any,
-    form: CsvFormat,
-    ignore: Any,
+    files: list[tuple[str | None, Path]], target: Any, domain: str | None, columns: Any, form: CsvFormat, ignore: Any
 ) -> Stream:
-    targets = _targets(target)
+    targets = _targets(target, domain)
     times = Counter((name, path.resolve()) for name, path in files)
     if repeated := [path for (_, path), count in times.items() if count > 1]:
         raise DataError(f'"{repeated[0]}" is given more than once, and its rows would count as often; pass it once')
@@ -228,12 +222,8 @@ def _table_stream(
         column = domain if domain in schema.names else None
         label = _folder_label(path, domain, schema.names) if domain is not None and column is None else name
         known = schema.empty_table()
-        roles: dict[str, Any] = {
-            "targets": targets,
-            "domain": column,
-            "where": where,
-            "otherwise": blocks.other_columns(domain),
-        }
+        otherwise = blocks.other_columns(domain)
+        roles: dict[str, Any] = {"targets": targets, "domain": column, "where": where, "otherwise": otherwise}
         if chosen:
             choose_inputs(known, columns=chosen, **roles)
             if columns is None and (more := set(schema.names) - {*chosen, *targets, domain, *ignore}):

@@ -23,9 +23,9 @@ from mixtune._files import array_digest
 from mixtune._messages import nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import to_spec
-from mixtune.moments import Moments, Origin
-from mixtune.streaming._dask import digest, gather_moments, gather_samples
-from mixtune.streaming._moments import DEFAULT_LIMIT, about, stream_moments
+from mixtune.moments import Moments, Origin, about
+from mixtune.streaming._dask import Cluster, digest
+from mixtune.streaming._moments import DEFAULT_LIMIT, stream_moments
 from mixtune.streaming._samples import Samples, stream_samples
 from mixtune.streaming._stream import Progress, Reading, open_stream
 
@@ -166,13 +166,10 @@ class StreamedSources:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
             options: dict[str, Any] = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, **reading}
-            options["memory_limit"] = self.memory_limit
+            options |= {"memory_limit": self.memory_limit, "cluster": self._cluster()}
+            options["device"] = "cpu" if self.engine == "dask" else self.device or device
             with _shown(self.progress, "Sums of the sources") as progress:
-                if self.engine == "dask":
-                    options |= {"scheduler": self.scheduler, "workers": self.workers, "folder": self.folder}
-                    found = gather_moments(self.data, progress=progress, **options)
-                else:
-                    found = stream_moments(self.data, progress=progress, device=self.device or device, **options)
+                found = stream_moments(self.data, progress=progress, **options)
             self._moments = _Pass(key, found, near)
         there = self._moments.origin
         assert there is not None
@@ -200,13 +197,10 @@ class StreamedSources:
         # Domains that came whole in an earlier pass do no harm where they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {"rows": self.sample_rows, "seed": self.seed, "whole": tuple(whole), **reading}
-            options["most_whole"] = MOST_FOCAL
+            options |= {"most_whole": MOST_FOCAL, "cluster": self._cluster()}
+            options["memory_limit"] = None if self.engine == "dask" else self.memory_limit
             with _shown(self.progress, "Rows of the sources") as progress:
-                if self.engine == "dask":
-                    options |= {"scheduler": self.scheduler, "workers": self.workers}
-                    found = gather_samples(self.data, progress=progress, **options)
-                else:
-                    found = stream_samples(self.data, progress=progress, memory_limit=self.memory_limit, **options)
+                found = stream_samples(self.data, progress=progress, **options)
             before = self._samples = _Pass(key, found, whole=frozenset(whole))
         return self._left(before.found, kept=whole)
 
@@ -228,6 +222,9 @@ class StreamedSources:
     def __repr__(self) -> str:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
+
+    def _cluster(self) -> Cluster | None:
+        return Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
 
     def _reading(self, columns: Sequence[str] | None) -> Reading:
         """How to read; the input columns are those of the focal rows, in their order, if the sources have names."""
