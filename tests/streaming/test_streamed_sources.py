@@ -404,6 +404,14 @@ def test_names_that_are_unknown_cannot_be_left_out_once_the_domains_are_known(re
     assert set(model.domain_names_) == {"focal", "s0", "s2"}
 
 
+def test_sums_that_were_kept_are_not_moved_to_rows_with_other_outputs():
+    X, y, sources = make_transfer()
+    stream = StreamedSources(sources)
+    RegretOptimalRegressor().fit(X, y, sources=stream)
+    with pytest.raises(DataError, match="4 features and 1 outputs, the rows that they are to be like have 4 and 2"):
+        RegretOptimalRegressor().fit(X, np.column_stack([y, y]), sources=stream)
+
+
 def test_prediction_needs_no_dask():
     code = (
         "import sys, numpy as np; from mixtune import RegretOptimalRegressor\n"

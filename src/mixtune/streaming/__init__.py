@@ -4,10 +4,10 @@ The same blocks are folded by the same functions on this machine (``stream_momen
 cluster (``gather_moments``, ``gather_samples``); Dask is imported when a cluster is asked for.
 """
 
-from mixtune.streaming._dask import Cluster, dask_module, run_tasks
+from mixtune.streaming._dask import Cluster, run_tasks
 from mixtune.streaming._moments import DEFAULT_LIMIT, StreamFeatures, gather_moments, stream_moments
 from mixtune.streaming._samples import gather_samples, stream_samples
-from mixtune.streaming._stream import open_stream
+from mixtune.streaming._stream import dask_module, open_stream
 from mixtune.streaming._streamed_sources import StreamedSources
 
 __all__ = [

@@ -24,10 +24,10 @@ import pyarrow.parquet as parquet
 from mixtune._array import Array, Integers
 from mixtune._files import array_digest
 from mixtune._messages import Wording, setting
-from mixtune.data import UTF8, CsvFormat, as_table, to_matrix
+from mixtune.data import UTF8, CsvFormat, to_matrix
 from mixtune.errors import DataError
 
-__all__ = ["ArrayChunk", "Block", "Chunk", "ColumnRoles", "FrameChunk", "TableChunk"]
+__all__ = ["ArrayChunk", "Block", "Chunk", "ColumnRoles", "DelayedChunk", "TableChunk"]
 
 _ENDINGS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
@@ -241,27 +241,21 @@ class ArrayChunk:
 
 
 @dataclass(frozen=True, eq=False)
-class FrameChunk:
-    """A Dask data frame, whose partitions are computed where they are needed."""
+class DelayedChunk:
+    """A partition of a Dask collection, as a block that Dask computes where it is needed."""
 
-    frame: Any
-    roles: ColumnRoles
-    name = rows = None
+    block: Any
+    rows: int | None = None
+    name = None
 
     def blocks(self, rows: int) -> Iterator[Block]:
-        for number, partition in enumerate(self.frame.partitions):
-            yield self.block(partition.compute(), number)
-
-    def block(self, partition: Any, number: int) -> Block:
-        """A partition that was computed, as a block."""
-        where = f"partition {number} of the data frame"
-        return self.roles.block(as_table(partition, where), "0", where)
+        yield self.block.compute()
 
     def identity(self) -> None:
         return None
 
 
-Chunk: TypeAlias = TableChunk | ArrayChunk | FrameChunk
+Chunk: TypeAlias = TableChunk | ArrayChunk | DelayedChunk
 
 
 def file_kind(path: str | Path) -> str:

@@ -17,22 +17,20 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, is_collection
+from mixtune._array import Array
 from mixtune._checks import check_whole
 from mixtune._files import read_model, write_model
-from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
+from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._blocks import ArrayChunk, Block, Chunk, FrameChunk, TableChunk, label_codes
-from mixtune.streaming._stream import Progress, Stream, reported
+from mixtune.streaming._blocks import ArrayChunk, Chunk, DelayedChunk, TableChunk
+from mixtune.streaming._stream import Progress, Stream, dask_module, reported
 
-__all__ = ["Cluster", "dask_module", "digest", "run_tasks"]
+__all__ = ["Cluster", "digest", "run_tasks"]
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
@@ -86,7 +84,7 @@ class Cluster:
             All that kept moments depend on besides their chunk.
         """
         delayed = dask_module("dask").delayed
-        chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows, delayed)]
+        chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows)]
         parts = [(number, *part) for number, part in enumerate(chunks)]
         task = _Task(job, f"mixtune-{uuid.uuid4().hex}", _made(self.folder), digest(settings))
         # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
@@ -237,19 +235,11 @@ def _made(folder: str | Path | None) -> str | None:
     return str(Path(folder).resolve())
 
 
-def _parts(chunk: Chunk, rows: int, delayed: Any) -> Iterator[tuple[Any, Any]]:
+def _parts(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
     """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet."""
-    if isinstance(chunk, FrameChunk):
-        make = delayed(replace(chunk, frame=None).block, pure=False)
-        for number, partition in enumerate(chunk.frame.to_delayed()):
-            yield make(partition, number), None
-    elif isinstance(chunk, ArrayChunk) and (is_collection(chunk.X) or is_collection(chunk.y)):
-        make = delayed(_array_block, pure=False)
-        for arrays in _aligned(chunk):
-            yield make(*arrays, chunk.name), None
-    else:
-        for part in _portable(chunk).split(rows):
-            yield part, part.identity()
+    if isinstance(chunk, DelayedChunk):
+        return [(chunk.block, None)]
+    return [(part, part.identity()) for part in _portable(chunk).split(rows)]
 
 
 def _portable(chunk: TableChunk | ArrayChunk) -> TableChunk | ArrayChunk:
@@ -264,31 +254,6 @@ def _portable(chunk: TableChunk | ArrayChunk) -> TableChunk | ArrayChunk:
     return replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
 
 
-def _aligned(chunk: ArrayChunk) -> Iterator[tuple[Any, ...]]:
-    """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
-    if not (is_collection(chunk.X) and is_collection(chunk.y)):
-        raise ParameterError(f'domain "{chunk.name}" must come as a pair (X, y) of Dask arrays')
-    if chunk.labels is not None and not is_collection(chunk.labels):
-        raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
-    X = chunk.X.rechunk({1: -1})
-    rows = {} if any(size != size for size in X.chunks[0]) else {0: X.chunks[0]}  # NaN where Dask does not know
-    parts: list[Any] = [X.to_delayed().ravel()]
-    for name, array in (("y", chunk.y), ("domain", chunk.labels)):
-        if array is None:
-            parts.append([None] * X.numblocks[0])
-            continue
-        array = array.rechunk(rows | ({1: -1} if array.ndim == 2 else {}))
-        if array.numblocks[0] != X.numblocks[0]:
-            raise DataError(f"{name} has {array.numblocks[0]} chunks of rows, X has {X.numblocks[0]}; chunk them alike")
-        parts.append(array.to_delayed().ravel())
-    return zip(*parts, strict=True)
-
-
-def _array_block(X: Array, y: Array, labels: Any, name: str) -> Block:
-    names, codes = ((name,), None) if labels is None else label_codes(np.asarray(labels), "domain")
-    return Block(np.asarray(X), np.asarray(y), names, codes)
-
-
 # --- sums of finished chunks ----------------------------------------------------------------------------------------
 
 
@@ -297,6 +262,7 @@ def pack(moments: Mapping[str, Moments]) -> tuple[dict[str, Any], dict[str, Arra
 
     Examples
     --------
+    >>> import numpy as np
     >>> moments = {"a": Moments.from_rows(np.eye(2), np.ones(2))}
     >>> _unpack(*pack(moments))["a"].gram
     array([[1., 0.],
@@ -346,14 +312,6 @@ def digest(document: Any) -> str:
 
 
 # --- the cluster --------------------------------------------------------------------------------------------------
-
-
-def dask_module(name: str) -> Any:
-    """Import a module of Dask, or say how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name.split(".")[0], "dask", "work on a Dask cluster") from error
 
 
 @contextmanager

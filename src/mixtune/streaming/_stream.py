@@ -10,17 +10,20 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict
 from urllib.parse import unquote
 
+import numpy as np
+
 from mixtune._array import is_collection
 from mixtune._messages import nearest, quoted
 from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.streaming import _blocks as blocks
 
-__all__ = ["Progress", "Reading", "Stream", "open_stream", "reported"]
+__all__ = ["Progress", "Reading", "Stream", "dask_module", "open_stream", "reported"]
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
@@ -192,7 +195,15 @@ def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:
     table = as_table(frame._meta, where)
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
     roles = blocks.ColumnRoles(inputs, targets, isinstance(target, str), domain)
-    return Stream((blocks.FrameChunk(frame[roles.names], roles),), inputs, len(inputs), len(targets))
+    make = dask_module("dask").delayed(_frame_block, pure=False)
+    parts = enumerate(frame[roles.names].to_delayed())
+    chunks = tuple(blocks.DelayedChunk(make(part, roles, number)) for number, part in parts)
+    return Stream(chunks, inputs, len(inputs), len(targets))
+
+
+def _frame_block(partition: Any, roles: blocks.ColumnRoles, number: int) -> blocks.Block:
+    where = f"partition {number} of the data frame"
+    return roles.block(as_table(partition, where), "0", where)
 
 
 def _targets(target: Any, domain: Any) -> tuple[str, ...]:
@@ -277,9 +288,47 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
         if labels is not None and not is_collection(labels) and len(labels) != inputs[0]:
             raise DataError(f"there are {len(labels)} labels in domain for {inputs[0]} rows; pass one label per row")
         kinds.setdefault((inputs[1], targets[1:]), name)
-        chunks.append(blocks.ArrayChunk(X, y, name, 0, inputs[0], labels))
+        if is_collection(X) or is_collection(y):
+            chunks.extend(_aligned(name, X, y, labels))
+        else:
+            chunks.append(blocks.ArrayChunk(X, y, name, 0, inputs[0], labels))
     if len(kinds) > 1:
         told = ", ".join(f'"{name}" has {width} columns and targets {rest}' for (width, rest), name in kinds.items())
         raise DataError(f"the domains differ in shape: {told}; pass the same columns and outputs for all")
     width, rest = next(iter(kinds))
     return Stream(tuple(chunks), None, int(width), int(rest[0]) if rest else 1)
+
+
+def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[blocks.Chunk]:
+    """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
+    if not (is_collection(X) and is_collection(y)):
+        raise ParameterError(f'domain "{name}" must come as a pair (X, y) of Dask arrays')
+    if labels is not None and not is_collection(labels):
+        raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
+    make = dask_module("dask").delayed(_array_block, pure=False)
+    X = X.rechunk({1: -1})
+    rows = {} if any(size != size for size in X.chunks[0]) else {0: X.chunks[0]}  # NaN where Dask does not know
+    parts: list[Any] = [X.to_delayed().ravel()]
+    for part, array in (("y", y), ("domain", labels)):
+        if array is None:
+            parts.append([None] * X.numblocks[0])
+            continue
+        array = array.rechunk(rows | ({1: -1} if array.ndim == 2 else {}))
+        if array.numblocks[0] != X.numblocks[0]:
+            raise DataError(f"{part} has {array.numblocks[0]} chunks of rows, X has {X.numblocks[0]}; chunk them alike")
+        parts.append(array.to_delayed().ravel())
+    for size, *arrays in zip(X.chunks[0], *parts, strict=True):
+        yield blocks.DelayedChunk(make(*arrays, name), size)
+
+
+def _array_block(X: Any, y: Any, labels: Any, name: str) -> blocks.Block:
+    names, codes = ((name,), None) if labels is None else blocks.label_codes(np.asarray(labels), "domain")
+    return blocks.Block(np.asarray(X), np.asarray(y), names, codes)
+
+
+def dask_module(name: str) -> Any:
+    """Import a module of Dask, or say how to install it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(name.split(".")[0], "dask", "work on a Dask cluster") from error

@@ -161,7 +161,8 @@ class StreamedSources:
             Where to compute, if these sources were not told.
         """
         reading = self._reading(columns)
-        key = self._key(feature_map, reading)
+        # Sums that were kept can be moved to another point only if it has as many features and outputs.
+        key = self._key(feature_map, reading, origin.features.size, origin.targets.size)
         if self._moments is None or key is None or self._moments.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
@@ -249,14 +250,14 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _key(self, feature_map: Any, reading: Reading) -> Any:
+    def _key(self, feature_map: Any, reading: Reading, *sizes: int) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         try:
             spec, arrays = to_spec(feature_map)
         except ParameterError:
             return None
-        return reading["columns"], identities, digest([spec, array_digest(arrays)])
+        return reading["columns"], identities, digest([spec, array_digest(arrays)]), sizes
 
 
 def _has_collection(data: Any) -> bool:
