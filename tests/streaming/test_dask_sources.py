@@ -89,6 +89,9 @@ def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):
     assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=files), expected)
     assert told[-1] == (95, 95)
     assert len(list((tmp_path / "kept").iterdir())) == 5
+    # Rows that were drawn are not kept.
+    assert set(files.samples()) == set(sources)
+    assert len(list((tmp_path / "kept").iterdir())) == 5
     split = split_stream(StreamedSources(tmp_path / "data", **options), "s0")
     np.testing.assert_array_equal(split.X, sources["s0"][0])
     model = RegretOptimalRegressorCV(focal_name="s0").fit(split.X, split.y, sources=split.sources)

@@ -81,12 +81,13 @@ class Cluster:
         stream, progress
             What to read, and what to report the rows to.
         settings
-            All that kept moments depend on besides their chunk.
+            All that kept moments depend on besides their chunk; without it nothing is kept.
         """
         delayed = dask_module("dask").delayed
         chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows)]
         parts = [(number, *part) for number, part in enumerate(chunks)]
-        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", _made(self.folder), digest(settings))
+        folder = None if settings is None else _made(self.folder)
+        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", folder, digest(settings))
         # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
         shared = delayed(task, traverse=False, pure=False)
         fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
@@ -186,14 +187,19 @@ class _Task:
             if (found := read_partial(path)) is not None:
                 return found, sum(moments.count for moments in found.values())
         seen = [0]
+        _check_unchanged(chunk, identity)
         blocks = reported(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
         found = self.job.fold(blocks, (number,))
-        # A change after the work was given out is found here, whether it came before or during reading.
-        if identity is not None and chunk.identity() != identity:
-            raise DataError(f"a file changed while it was read ({identity}); run it again")
+        _check_unchanged(chunk, identity)
         if path is not None:
             write_model(path, *pack(found))
         return found, seen[-1]
+
+
+def _check_unchanged(chunk: Any, identity: Any) -> None:
+    """Refuse a file that changed since the work was given out: what is kept would have the wrong name."""
+    if identity is not None and chunk.identity() != identity:
+        raise DataError(f"a file changed while it was read ({identity}); run it again")
 
 
 def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> tuple[Any, int]:
