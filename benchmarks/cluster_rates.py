@@ -18,7 +18,7 @@ from benchmarks.dask_moments import cluster
 from benchmarks.out_of_core import COLUMNS, phi, write_rows
 from benchmarks.timing import Figure, seconds
 from mixtune import Moments
-from mixtune.moments import stream_moments
+from mixtune.streaming import stream_moments
 
 WIDTHS = (64, 256, 1024)
 
@@ -37,14 +37,13 @@ def row_seconds(rows: int) -> dict[str, float]:
 
 def merge_seconds_per_byte(features: int = 1024) -> float:
     """Seconds for each byte of sums that a merge adds to others."""
-    from mixtune.engines._partials import pack
-    from mixtune.engines._tasks import merge_moments
+    from mixtune.streaming._moments import MomentJob
 
     rng = np.random.default_rng(0)
     moments = Moments.from_rows(rng.standard_normal((features + 1, features)), rng.standard_normal(features + 1))
-    parts = [((number,), pack({"a": moments})) for number in range(4)]
+    parts = [{"a": moments}] * 4
     with threadpool_limits(limits=1):
-        return seconds(lambda: merge_moments(parts), rounds=5) / (4 * 8 * features**2)
+        return seconds(lambda: MomentJob.merge(parts), rounds=5) / (4 * 8 * features**2)
 
 
 def task_seconds(client: Any, tasks: int) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from benchmarks.out_of_core import COLUMNS, DOMAINS, phi, write_rows
 from benchmarks.timing import Claim, own_peak
 from mixtune import Moments
-from mixtune.moments import stream_moments
+from mixtune.streaming import gather_moments, stream_moments
 
 FEATURES, WORKERS, ROWS, FULL_ROWS = 256, 2, 1_000_000, 10_000_000
 OPTIONS: dict[str, Any] = {
@@ -42,8 +42,6 @@ def cluster(workers: int = WORKERS) -> Iterator[Any]:
 
 
 def gather(path: Path, client: Any, kept: Path, progress: Callable[[int, int | None], None] | None = None) -> Any:
-    from mixtune.engines.dask import gather_moments
-
     return gather_moments(path, scheduler=client, folder=kept, progress=progress, **OPTIONS)
 
 

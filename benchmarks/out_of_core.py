@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 
 from benchmarks.timing import Claim, in_own_process, own_peak, seconds
 from mixtune import EqualWeights, RandomFeatures, RegretProblem, solve
-from mixtune.moments import stream_moments
+from mixtune.streaming import stream_moments
 
 INPUTS, FEATURES, DOMAINS = 20, 1024, 4
 COLUMNS = [f"x{i}" for i in range(INPUTS)]

@@ -1,7 +1,7 @@
 """A model of gathering moments on a cluster, and the page that follows from it: python -m docs.scaling
 
 The plan of a job (blocks, tasks, messages, bytes, depth of the tree) is counted from the rules of
-`mixtune.engines.dask`; times come from rates that `python -m benchmarks cluster_rates` measured on one machine; a small
+`mixtune.streaming`; times come from rates that `python -m benchmarks cluster_rates` measured on one machine; a small
 simulation lets the two meet for up to 1,000 workers. Fills docs/scaling.md and draws docs/results/scaling.svg.
 """
 
@@ -17,7 +17,7 @@ from benchmarks.out_of_core import INPUTS
 from benchmarks.results import Results, read
 from docs.performance import MAIN, RESULTS, fill
 
-from mixtune.engines._tree import ENOUGH_TASKS, FAN, MOST_BLOCKS
+from mixtune.streaming._dask import ENOUGH_TASKS, FAN, MOST_BLOCKS
 
 PAGE = Path(__file__).with_name("scaling.md")
 CURVE = RESULTS / "scaling.svg"

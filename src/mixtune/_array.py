@@ -21,6 +21,7 @@ import scipy.linalg
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 __all__ = [
+    "MOST_FOCAL",
     "Array",
     "Booleans",
     "Floats",
@@ -32,12 +33,14 @@ __all__ = [
     "cholesky",
     "cholesky_solve",
     "column_gram",
+    "computed",
     "count_nonfinite",
     "describe_device",
     "device_or_cpu",
     "freeze",
     "half_squares",
     "has_tf32",
+    "is_collection",
     "is_numpy",
     "match",
     "namespace",
@@ -65,6 +68,9 @@ Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 #: faster (0.6 of the time at 301 columns), NumPy's from there on.
 NARROW = 512
 
+#: The most rows of a Dask collection that are brought into memory as focal rows.
+MOST_FOCAL = 100_000
+
 
 def namespace(*arrays: Array) -> Any:
     """The array library all the given arrays belong to; lists and scalars count as NumPy."""
@@ -87,6 +93,43 @@ def on_device(array: Array) -> bool:
     if array_api_compat.is_torch_array(array):
         return bool(array.device.type != "cpu")
     return bool(array_api_compat.is_cupy_array(array))
+
+
+def is_collection(value: Any) -> bool:
+    """Whether this is a Dask array or data frame; Dask itself is not imported to tell.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> is_collection(da.ones(3)), is_collection([1.0])
+    (True, False)
+    """
+    return hasattr(value, "__dask_graph__") and hasattr(value, "to_delayed")
+
+
+def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
+    """The values, with Dask collections among them brought into memory; more than ``most`` rows are refused.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> computed(da.arange(3, chunks=2), None)
+    (array([0, 1, 2]), None)
+    """
+    found = []
+    for value in values:
+        if is_collection(value):
+            # The rows of a data frame, and of what was made from one, are known only after counting them.
+            known = value.shape[0] if hasattr(value, "chunks") else len(value)
+            rows = int(known if known == known else value.compute_chunk_sizes().shape[0])
+            if rows > most:
+                raise DataError(
+                    f"a Dask collection of {rows:,} rows was passed as the focal rows, which are held in memory; pass "
+                    f"at most {most:,} of them, and large data as sources"
+                )
+            value = value.compute()
+        found.append(value)
+    return tuple(found)
 
 
 def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:

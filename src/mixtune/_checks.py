@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,22 @@ import numpy as np
 from mixtune._array import to_numpy
 from mixtune.errors import ParameterError
 
-__all__ = ["check_choice", "check_nonnegative", "check_positive", "check_simplex", "check_whole"]
+__all__ = [
+    "as_bytes",
+    "check_choice",
+    "check_nonnegative",
+    "check_positive",
+    "check_simplex",
+    "check_whole",
+    "in_words",
+]
 
 #: Weights computed in float32 and divided by their sum are off by about this much.
 SIMPLEX_TOLERANCE = 1e-5
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", start=1)}
+_UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
 
 
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:
@@ -72,6 +85,35 @@ def check_simplex(weights: Any, count: int) -> np.ndarray[Any, Any]:
     w = w if abs(w.sum() - 1.0) < 1e-14 else w / w.sum()
     w.flags.writeable = False
     return w
+
+
+def as_bytes(value: int | str, option: str = "memory_limit") -> int:
+    """A size in bytes, from a number or a text.
+
+    Examples
+    --------
+    >>> as_bytes("512 MB"), as_bytes("4GiB"), as_bytes(1000)
+    (512000000, 4294967296, 1000)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", value) if isinstance(value, str) else None
+    if found and found[2].upper() in _UNITS:
+        return int(float(found[1]) * _UNITS[found[2].upper()])
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ParameterError(f'{option}={value!r} must be a size, such as "512 MB", "4 GiB" or a number of bytes')
+
+
+def in_words(size: float) -> str:
+    """A number of bytes as people write it.
+
+    Examples
+    --------
+    >>> in_words(3.2e9), in_words(20_500), in_words(10)
+    ('3,200 MB', '20 kB', '10 bytes')
+    """
+    if size < 1e3:
+        return f"{size:.0f} bytes"
+    return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:,.0f} MB"
 
 
 def _number(value: Any) -> float | None:

@@ -88,15 +88,15 @@ def test_on_a_cluster(tmp_path, data):
 
 
 def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
-    monkeypatch.setattr("mixtune.engines._cluster.PATIENCE", 1)
+    monkeypatch.setattr("mixtune.streaming._dask.CONNECT_SECONDS", 1)
     text = sites(tmp_path / "text.csv")
     message = refused("fit", text, *SITES, "--stream")
     assert 'column "colour"' in message
     assert "leave the column out with --ignore, or fit without --stream" in message
-    assert "or fit without --engine dask" in refused("fit", text, *SITES, "--engine", "dask")
+    assert "or fit without --stream or --engine dask" in refused("fit", text, *SITES, "--engine", "dask")
     assert "come from with --domain, or fit without" in refused("fit", text, "--target", "y", "--stream")
     few = refused("fit", data, *SITES, "--stream", "--memory-limit", "1KB")
-    assert "take 0.002 MB" in few
+    assert "take 2 kB" in few
     assert few.endswith("more than half of --memory-limit; raise it, or lower --sample-rows")
     assert run("fit", text, *SITES, "--stream", "--ignore", "colour").code == 0
     assert 'no row belongs to domain "berlim"; did you mean "berlin"' in refused(

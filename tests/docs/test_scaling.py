@@ -14,8 +14,7 @@ from docs.performance import MAIN, fill
 
 from docs import scaling, when
 from mixtune import Moments
-from mixtune.engines._partials import pack
-from mixtune.engines._tree import reduce_parts
+from mixtune.streaming._dask import merge_tree, pack
 
 RATES = scaling.Rates({64: 4e-6, 256: 1e-5, 1024: 6e-5}, merge=1e-10, byte=1e-9, task=1e-3)
 
@@ -32,26 +31,15 @@ def test_page_is_what_the_script_writes(results):
 
 @pytest.mark.parametrize("blocks", [1, 4, 5, 40, 127])
 def test_tree_is_that_of_the_engine(blocks):
-    """Few blocks: one a task. The engine's own reduction is run on a client that computes in place."""
+    """Few blocks: one a task. The tree is the engine's own, with merges that compute in place."""
     merged = []
-
-    class Here:
-        def compute(self, task):
-            return self._with(task.compute(scheduler="sync"))
-
-        def _with(self, value):
-            self.result = lambda: value
-            return self
 
     def merge(parts):
         merged.append(len(parts))
         return sum(parts)
 
     plan = scaling.Plan(scaling.Job(8, rows_per_worker=blocks * 100_000), workers=1)
-    if blocks > 1:
-        from dask import delayed
-
-        assert reduce_parts(Here(), [delayed(1)] * blocks, merge) == blocks
+    assert merge_tree([1] * blocks, merge) == blocks
     assert plan.levels[0] == blocks
     assert sum(plan.levels[1:]) == len(merged)
     assert plan.depth == int(np.ceil(np.log(blocks) / np.log(scaling.FAN)))

@@ -65,7 +65,7 @@ def main() -> None:
         app()
     except MixtuneError as error:
         Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]Error:[/] {safe(for_terminal(str(error)))}", highlight=False
+            f"[bold red]Error:[/] {safe(for_terminal(error.render('terminal')))}", highlight=False
         )
         sys.exit(2)
     except KeyboardInterrupt:

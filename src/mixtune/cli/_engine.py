@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from mixtune.errors import ParameterError
+from mixtune.streaming import dask_module, run_tasks
 
 __all__ = ["Device", "Engine", "Scheduler", "check_engine", "execute_on_cluster"]
 
@@ -48,8 +49,6 @@ def check_engine(engine: str, scheduler: str | None) -> None:
     if engine == "local" and scheduler is not None:
         raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
     if engine == "dask":
-        from mixtune.engines._cluster import dask_module
-
         dask_module("distributed")
 
 
@@ -60,7 +59,5 @@ def execute_on_cluster(
 
     ``jobs`` is the number of processes of a local cluster, and stays out of one that is there already.
     """
-    from mixtune.engines.dask import run_tasks
-
     given = {index: (settings, seed) for index, seed in seeds.items()}
     yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from mixtune._device import torch_device
+from mixtune._array import torch_device
 from mixtune.cli import _reading as reading
 from mixtune.cli import _streaming as streaming
 from mixtune.cli._engine import Device, Engine, Scheduler

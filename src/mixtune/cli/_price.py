@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import mixtune.options as options
-from mixtune._device import torch_device
+from mixtune._array import torch_device
 from mixtune._files import write_atomically
 from mixtune.cli._engine import Device
 from mixtune.errors import ParameterError

@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table as RichTable
 
-from mixtune._device import torch_device
+from mixtune._array import torch_device
 from mixtune.cli._engine import Device, Engine, Scheduler, check_engine, execute_on_cluster
 from mixtune.errors import ParameterError
 from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, check_together, experiment, run_study

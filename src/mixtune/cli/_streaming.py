@@ -1,15 +1,14 @@
 """``--stream``: tables that do not fit into memory, read block by block, here or on a cluster.
 
 The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass, and the choice
-is learnt on these. What comes out looks like tables that were read whole.
+is learned on these. The result looks like tables that were read whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -17,10 +16,8 @@ from mixtune.cli._engine import check_engine
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables
 from mixtune.data._encoded_columns import NumberColumn, TargetColumn
 from mixtune.data._learning import constant_notes
-from mixtune.data._streams import Stream, open_stream
-from mixtune.errors import MixtuneError, ParameterError
-from mixtune.estimators import StreamedSources
-from mixtune.moments._budget import DEFAULT_LIMIT
+from mixtune.errors import ParameterError
+from mixtune.streaming import DEFAULT_LIMIT, StreamedSources, open_stream
 
 __all__ = ["MemoryLimit", "SampleRows", "StreamFlag", "Streaming", "check_whole", "read_streamed"]
 
@@ -46,8 +43,7 @@ LIMIT = DEFAULT_LIMIT
 ROWS = 2000
 
 
-@dataclass(frozen=True)
-class Streaming:
+class Streaming(NamedTuple):
     """How to stream, as the options say."""
 
     engine: str
@@ -70,11 +66,9 @@ class Streaming:
         check_engine(engine, scheduler)
         if stream or engine == "dask":
             return cls(engine, scheduler, memory_limit, sample_rows)
-        for option, value, default in (
-            ("--memory-limit", memory_limit, LIMIT),
-            ("--sample-rows", sample_rows, ROWS),
-        ):
-            if value != default:
+        set_anyway = {"--memory-limit": memory_limit != LIMIT, "--sample-rows": sample_rows != ROWS}
+        for option, is_set in set_anyway.items():
+            if is_set:
                 raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
         return None
 
@@ -105,32 +99,16 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
         How to stream, and which rows are drawn.
     """
     _check_options(options)
-    csv = {name: options[name] for name in ("encoding", "separator", "decimal")}
-    where: dict[str, Any] = {"target": options["target"], "domain": options["domain"]}
+    reading = {name: options[name] for name in ("target", "domain", "encoding", "separator", "decimal")}
     paths = list(dict.fromkeys(files))
-    try:
-        opened = open_stream(paths, ignore=options["ignore"], **where, **csv)
-    except MixtuneError as error:
-        raise type(error)(_for_streams(str(error), options, streaming)) from error
-    columns = opened.columns
+    stream = open_stream(paths, ignore=options["ignore"], **reading)
+    columns, focal = stream.columns, options["focal"]
     assert columns is not None
-    focal = _focal(opened, options, paths)
-    stream = StreamedSources(
-        paths,
-        columns=columns,
-        **where,
-        **csv,
-        engine=streaming.engine,
-        scheduler=streaming.scheduler,
-        memory_limit=streaming.memory_limit,
-        sample_rows=streaming.sample_rows,
-        seed=seed,
-    )
-    try:
-        drawn = stream.samples(whole=(focal,))
-    except MixtuneError as error:
-        raise type(error)(_for_streams(str(error), options, streaming)) from error
-    members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
+    if focal is None:
+        if options["domain"] is not None or paths[0].is_dir():
+            raise ParameterError("say which domain to predict for, with --focal NAME")
+        focal = str(stream.chunks[0].name)
+    drawn = StreamedSources(paths, columns=columns, seed=seed, **reading, **streaming._asdict()).samples(whole=(focal,))
     encoder = TableEncoder(
         tuple(NumberColumn(name) for name in columns),
         TargetColumn(options["target"]),
@@ -143,8 +121,12 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
         f"read as a stream: at most {streaming.sample_rows:,} rows of every domain but the focal one were drawn at "
         f"random, {held:,} rows in all; --sample-rows changes that"
     )
-    parts = [X for X, _ in drawn.values()]
-    constant = [said for i, name in enumerate(columns) for said in constant_notes(name, [X[:, i] for X in parts])]
+    constant = (
+        said
+        for index, name in enumerate(columns)
+        for said in constant_notes(name, [X[:, index] for X, _ in drawn.values()])
+    )
+    members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
     return TrainingTables(Domains(members, focal=focal), encoder, (note, *constant))
 
 
@@ -161,30 +143,3 @@ def _check_options(options: dict[str, Any]) -> None:
             f"{wanted[0]} does not go with --stream, which takes columns of numbers without missing values; prepare "
             "the table first, or leave --stream out"
         )
-
-
-def _focal(opened: Stream, options: dict[str, Any], paths: Sequence[Path]) -> str:
-    """The focal domain: as given, or the first file."""
-    given: str | None = options["focal"]
-    if given is not None:
-        return given
-    if options["domain"] is not None or paths[0].is_dir():
-        raise ParameterError("say which domain to predict for, with --focal NAME")
-    return str(opened.pieces[0].name)  # type: ignore[attr-defined]
-
-
-def _for_streams(message: str, options: dict[str, Any], streaming: Streaming) -> str:
-    """Write remedies as options."""
-    named = "" if options["domain"] is not None else ", name the column that says where rows come from with --domain"
-    plain = "--stream" if streaming.engine == "local" else f"--engine {streaming.engine}"
-    typed = {
-        "list the columns to use with columns=[...]": (
-            f"leave the column out with --ignore{named}, or fit without {plain}"
-        ),
-        "more than half of memory_limit; raise memory_limit, or draw fewer rows of each": (
-            "more than half of --memory-limit; raise it, or lower --sample-rows"
-        ),
-    }
-    for said, instead in typed.items():
-        message = message.replace(said, instead)
-    return message

@@ -5,22 +5,20 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mixtune._array import Integers
 from mixtune._messages import nearest
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["LabelledRows", "rows_by_label"]
-
-Places = NDArray[np.int64]
 
 
 class LabelledRows(NamedTuple):
     """Which rows belong where: the focal label as text with its rows, and those of the sources by label."""
 
     focal: str
-    focal_rows: Places
-    sources: dict[str, Places]
+    focal_rows: Integers
+    sources: dict[str, Integers]
 
 
 def rows_by_label(y: Any, sample_domain: Any, focal: int | None = None) -> LabelledRows:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from mixtune._messages import nearest, quoted
+from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 
 __all__ = [
@@ -100,7 +100,7 @@ def choose_inputs(
     domain: str | None,
     columns: str | Sequence[str] | None,
     where: str,
-    otherwise: str = LIST_COLUMNS,
+    otherwise: str | Wording = LIST_COLUMNS,
 ) -> tuple[str, ...]:
     """Pick the input columns: the given ones, or all but the targets and the domain labels.
 
@@ -123,8 +123,11 @@ def choose_inputs(
         chosen = tuple(name for name in table.column_names if name not in taken)
         if index := [name for name in chosen if _INDEX.fullmatch(name)]:
             raise DataError(
-                f"{where} has a column named {quoted(index)}, which looks like row numbers written along; "
-                f"write the table with index=False{otherwise}"
+                "{where} has a column named {index}, which looks like row numbers written along; "
+                "write the table with index=False{otherwise}",
+                where=where,
+                index=quoted(index),
+                otherwise=otherwise,
             )
     if both := [name for name in chosen if name in taken]:
         raise ParameterError(f"columns names {quoted(both)}, which is a target or the domain column; leave it out")
@@ -133,7 +136,7 @@ def choose_inputs(
     return chosen
 
 
-def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str = "") -> NDArray[Any]:
+def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str | Wording = "") -> NDArray[Any]:
     """Stack the named columns into a float matrix, refusing whatever is not a number.
 
     Parameters
@@ -175,7 +178,7 @@ def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str = "
         else:
             matrix[:, index] = values
     if faults:
-        raise DataError(describe_faults(faults, where) + otherwise)
+        raise DataError("{faults}{otherwise}", faults=describe_faults(faults, where), otherwise=otherwise)
     return matrix
 
 

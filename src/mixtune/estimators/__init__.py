@@ -15,7 +15,7 @@ from mixtune.estimators._cv import RegretOptimalRegressorCV
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._sources import FocalSplit, Sources, split_sample_domain, split_stream, split_table
-from mixtune.estimators._streamed import StreamedSources
+from mixtune.streaming import StreamedSources
 
 __all__ = [
     "FOCAL_ONLY",

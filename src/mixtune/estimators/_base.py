@@ -17,13 +17,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mixtune._device import device_or_cpu, torch_device
+from mixtune._array import computed, device_or_cpu, torch_device
 from mixtune._messages import nearest
-from mixtune.engines._collections import computed
 from mixtune.errors import ParameterError
 from mixtune.estimators._centering import augmented
 from mixtune.estimators._fixed import Solved, State
-from mixtune.estimators._gathering import (
+from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
+from mixtune.estimators._prepare import Prepared, Scaling, prepare
+from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
+from mixtune.estimators._saving import Savable, write_bytes
+from mixtune.estimators._source_moments import (
     Features,
     check_names,
     gather_state,
@@ -33,15 +36,11 @@ from mixtune.estimators._gathering import (
     sample_note,
     sampled_rows,
 )
-from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._prepare import Prepared, Scaling, prepare
-from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
-from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._validation import check_frame, check_new, check_targets, within_bounds
 from mixtune.estimators._weight_setting import domains_of
-from mixtune.moments._affine import Origin, moved
+from mixtune.moments import Origin, moved
 
 __all__ = [
     "Learned",

@@ -18,12 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._device import to_device
+from mixtune._array import to_device
 from mixtune.estimators._rows import Floats, Rows
 from mixtune.features import Identity, device_slices, placed
-from mixtune.moments import Moments, ShiftedRows
-from mixtune.moments._affine import Origin
-from mixtune.moments._stream_features import StreamFeatures
+from mixtune.moments import Moments, Origin, ShiftedRows
+from mixtune.streaming import StreamFeatures
 
 __all__ = ["Center", "augmented", "common_center", "device_moments", "no_center", "own_center", "recentred"]
 

@@ -13,7 +13,6 @@ from mixtune.errors import ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, check_source, column_names
 from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
 from mixtune.estimators._fixed import Solved, State, local_heads
-from mixtune.estimators._gathering import read_sources
 from mixtune.estimators._judged import (
     comparisons_of,
     heads_of,
@@ -28,6 +27,7 @@ from mixtune.estimators._judged import (
 from mixtune.estimators._prepare import Prepared
 from mixtune.estimators._rows import Floats, Rows, trim
 from mixtune.estimators._saving import savable
+from mixtune.estimators._source_moments import read_sources
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._weight_setting import TEMPERATURE, domains_of
 from mixtune.regret import RegretSolution

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
-from mixtune._device import device_or_cpu, torch_device
+from mixtune._array import device_or_cpu, to_numpy, torch_device
 from mixtune.estimators._centering import Center, augmented, common_center, no_center, own_center, recentred
 from mixtune.estimators._leave_one_out import Fit, leave_one_out, posterior
 from mixtune.estimators._prepare import Prepared

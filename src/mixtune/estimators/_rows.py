@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
-from mixtune._device import torch_device
+from mixtune._array import to_numpy, torch_device
 from mixtune.data._arrays import check_finite
 from mixtune.data._domain import check_pair
 from mixtune.data._members import column_difference

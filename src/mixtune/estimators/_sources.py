@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from mixtune.data import Domain, Domains
-from mixtune.data._sample_domain import rows_by_label
-from mixtune.data._tables import as_table
-from mixtune.engines._collections import is_collection
+from mixtune._array import is_collection
+from mixtune.data import Domain, Domains, as_table, rows_by_label
 from mixtune.errors import DataError
-from mixtune.estimators._streamed import StreamedSources
 from mixtune.moments import Moments
+from mixtune.streaming import StreamedSources
 
 __all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_stream", "split_table"]
 

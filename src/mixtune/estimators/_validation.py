@@ -12,9 +12,9 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from mixtune._array import MOST_FOCAL, computed
 from mixtune.data._arrays import as_floats
 from mixtune.data._tables import is_table
-from mixtune.engines._collections import MOST_FOCAL, computed
 from mixtune.errors import DataError
 
 __all__ = ["check_frame", "check_new", "check_targets", "within_bounds"]

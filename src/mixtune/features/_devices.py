@@ -19,8 +19,6 @@ from mixtune.features._torch import TorchFeatures
 
 __all__ = ["device_slices", "host_features", "map_rows", "placed"]
 
-Floats = np.ndarray[Any, Any]
-
 #: Numbers in a block on a device: 256 MB in float64, several times that with what is at work on it.
 BLOCK_ENTRIES = 2**25
 
@@ -39,7 +37,7 @@ def placed(feature_map: Any, device: str | None) -> Any:
     return feature_map
 
 
-def map_rows(feature_map: Any, X: Floats, columns: Sequence[str] | None = None, device: str | None = None) -> Array:
+def map_rows(feature_map: Any, X: Array, columns: Sequence[str] | None = None, device: str | None = None) -> Array:
     """Features of rows, whose columns may have names; a tensor if there is a device.
 
     Examples
@@ -61,7 +59,7 @@ def map_rows(feature_map: Any, X: Floats, columns: Sequence[str] | None = None, 
     return features if device is None else to_device(to_numpy(features), device)
 
 
-def host_features(feature_map: Any, X: Floats, columns: Sequence[str] | None, device: str | None) -> Floats:
+def host_features(feature_map: Any, X: Array, columns: Sequence[str] | None, device: str | None) -> Array:
     """Features of rows as a NumPy array, computed on the device block by block where there is one.
 
     Examples
@@ -74,7 +72,7 @@ def host_features(feature_map: Any, X: Floats, columns: Sequence[str] | None, de
         return to_numpy(map_rows(feature_map, X, columns))
     feature_map = placed(feature_map, device)
     width = int(getattr(feature_map, "n_features_out", X.shape[1]))
-    found: Floats | None = None
+    found: Array | None = None
     for rows in device_slices(len(X), width):
         block = to_numpy(map_rows(feature_map, X[rows], columns, device))
         if found is None and len(block) == len(X):

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixtune.moments._moments import Moments
 
-__all__ = ["Origin", "moved", "pooled_scale"]
+__all__ = ["Origin", "about", "moved", "pooled_scale"]
 
 Floats = np.ndarray[Any, Any]
 
@@ -113,6 +113,14 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
         rows=None,
         summed=_rounding_left(moments, scale),
     )
+
+
+def about(moments: Moments, old: Origin, new: Origin) -> Moments:
+    """Moments of ``[U - old, 1]`` as those of ``[U - new, 1]``; the same object where it is the same point."""
+    shift, level = new.features - old.features, new.targets - old.targets
+    if not np.any(shift) and not np.any(level):
+        return moments
+    return moved(moments, shift, np.ones_like(shift), level)
 
 
 def _rounding_left(moments: Moments, scale: Floats) -> float:

@@ -21,9 +21,8 @@ from typing import Literal
 import array_api_compat
 
 from mixtune._array import Array, namespace
-from mixtune._checks import check_choice, check_positive
+from mixtune._checks import as_bytes, check_choice, check_positive, in_words
 from mixtune.errors import ParameterError
-from mixtune.moments._budget import as_bytes, in_words
 
 __all__ = [
     "AUTO",

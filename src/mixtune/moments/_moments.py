@@ -15,9 +15,8 @@ from typing import Any, Literal, SupportsFloat
 
 import numpy as np
 
-from mixtune._array import Array, freeze, namespace, to_numpy
+from mixtune._array import Array, freeze, namespace, to_device, to_numpy
 from mixtune._checks import check_nonnegative
-from mixtune._device import to_device
 from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._gathering import (

@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, Floats, all_finite, as_float64, match, namespace, to_numpy
+from mixtune._array import Array, Floats, all_finite, as_float64, match, namespace, to_device, to_numpy, torch_module
 from mixtune._checks import check_whole
-from mixtune._device import to_device, torch_module
 from mixtune.data import read_table
 from mixtune.errors import DataError
 from mixtune.options._payoffs import PayoffFunction

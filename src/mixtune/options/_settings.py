@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mixtune._array import Floats, freeze
+from mixtune._array import Floats, check_device, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
-from mixtune._device import check_device
 from mixtune.errors import ParameterError
 
 __all__ = ["METHOD", "PriceSettings", "TimeGrid", "numbers"]

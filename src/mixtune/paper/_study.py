@@ -30,9 +30,8 @@ import numpy as np
 import scipy
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Floats
+from mixtune._array import Floats, check_device, describe_device
 from mixtune._checks import check_whole
-from mixtune._device import check_device, describe_device
 from mixtune._version import __version__
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.paper._store import Outcome, ResultsStore

@@ -27,9 +27,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune._array import Array, Floats, freeze, is_numpy, match
+from mixtune._array import Array, Floats, freeze, is_numpy, match, to_device, torch_module
 from mixtune._checks import check_whole
-from mixtune._device import to_device, torch_module
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from mixtune.errors import DataError, MixtuneError
 from mixtune.estimators import Sources
 from mixtune.estimators._base import column_names
-from mixtune.estimators._gathering import sampled
+from mixtune.estimators._source_moments import sampled
 from mixtune.estimators._sources import as_sources
 from mixtune.report.page._left_out import ClassFact, LeftOut, class_fact, left_out_rows
 from mixtune.report.page._words import plain_value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 from estimators.transfer_data import make_transfer
-from mixtune import Moments, RandomFeatures
+from mixtune import Moments, RandomFeatures, streaming
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     JointRegressor,
@@ -229,7 +230,7 @@ def test_the_cv_estimator_chooses_on_a_sample(tmp_path):
     samples = drawn.samples()
     assert {name: len(A) for name, (A, _) in samples.items()} == {"s0": 20, "s1": 20, "s2": 20}
     np.testing.assert_array_equal(part.coef_, RegretOptimalRegressorCV().fit(X, y, sources=samples).coef_)
-    assert part.notes_[-1] == "the choice was learnt on at most 20 rows of each streamed source, drawn at random"
+    assert part.notes_[-1] == "the choice was learned on at most 20 rows of each streamed source, drawn at random"
     assert part.distances_ is not None
     part.partial_fit(sources=StreamedSources({"new": sources["s0"]}))
     assert "new" in part.domain_names_
@@ -384,6 +385,53 @@ def test_classifiers_learn_from_the_sample(kind):
     expected = kind().fit(X, y, sources=stream.samples())
     np.testing.assert_array_equal(ours.coef_, expected.coef_)
     assert set(ours.domain_names_) == {"focal", *sources}
+
+
+@pytest.mark.parametrize("read", ["moments", "samples"])
+def test_names_that_are_unknown_cannot_be_left_out_once_the_domains_are_known(read):
+    X, y, sources = make_transfer()
+    stream = StreamedSources(sources)
+    assert stream.without("typo").leave_out == ("typo",)
+    if read == "moments":
+        RegretOptimalRegressor().fit(X, y, sources=stream)
+    else:
+        stream.samples()
+    with pytest.raises(DataError, match='leave_out names "typo", which no row belongs to; known: "s0", "s1", "s2"'):
+        stream.without("typo")
+    with pytest.raises(DataError, match='leave_out names "typo"'):
+        RegretOptimalRegressor().fit(X, y, sources=StreamedSources(sources).without("typo"))
+    model = RegretOptimalRegressor().fit(X, y, sources=stream.without("s1"))
+    assert set(model.domain_names_) == {"focal", "s0", "s2"}
+
+
+def test_sums_that_were_kept_are_not_moved_to_rows_with_other_outputs():
+    X, y, sources = make_transfer()
+    stream = StreamedSources(sources)
+    RegretOptimalRegressor().fit(X, y, sources=stream)
+    with pytest.raises(DataError, match="4 features and 1 outputs, the rows that they are to be like have 4 and 2"):
+        RegretOptimalRegressor().fit(X, np.column_stack([y, y]), sources=stream)
+
+
+def test_prediction_needs_no_dask():
+    code = (
+        "import sys, numpy as np; from mixtune import RegretOptimalRegressor\n"
+        "X = np.eye(5); RegretOptimalRegressor().fit(X, X[:, 0], sources={'a': (X, X[:, 0])}).predict(X)\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('dask', 'distributed')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("room", "name"),
+    [("data", "stream_samples"), ("moments", "stream_moments"), ("engines.dask", "gather_moments")],
+)
+def test_old_names_work_for_one_release(room, name):
+    old = importlib.import_module(f"mixtune.{room}")
+    with pytest.warns(DeprecationWarning, match=rf"mixtune\.{room}\.{name} has moved to mixtune\.streaming"):
+        assert getattr(old, name) is getattr(streaming, name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        old.nothing  # noqa: B018
 
 
 def test_labels_to_leave_out_may_be_numbers():

@@ -11,9 +11,8 @@ import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
 
-from mixtune.data._sampling import stream_samples
-from mixtune.data._streams import open_stream
 from mixtune.errors import DataError, ParameterError
+from mixtune.streaming import open_stream, stream_samples
 
 
 @pytest.fixture
@@ -68,14 +67,14 @@ def test_every_kind_of_file_gives_the_same_rows(table, tmp_path, ending, size):
 
 @pytest.mark.parametrize("ending", [".parquet", ".feather", ".csv"])
 @pytest.mark.parametrize("size", [1, 40, 1000])
-def test_split_pieces_hold_every_row_once(table, tmp_path, ending, size):
+def test_split_chunks_hold_every_row_once(table, tmp_path, ending, size):
     stream = open_stream(write(table, tmp_path / f"all{ending}"), target="y", domain="site")
-    pieces = stream.split(size)
-    rows = np.concatenate([np.column_stack([b.X, b.y]) for piece in pieces for b in piece.blocks(9)])
+    chunks = [part for chunk in stream.chunks for part in chunk.split(size)]
+    rows = np.concatenate([np.column_stack([b.X, b.y]) for chunk in chunks for b in chunk.blocks(9)])
     np.testing.assert_allclose(rows, np.column_stack([table[name].to_numpy() for name in ("x", "z", "y")]), rtol=1e-15)
-    identities = [str(piece.identity()) for piece in pieces]
-    assert len(set(identities)) == len(pieces)
-    assert len(pieces) == (1 if ending == ".csv" or size == 1000 else 7 if size == 1 else 3)
+    identities = [str(chunk.identity()) for chunk in chunks]
+    assert len(set(identities)) == len(chunks)
+    assert len(chunks) == (1 if ending == ".csv" or size == 1000 else 7 if size == 1 else 3)
 
 
 def test_domains_from_files_folders_and_names(table, tmp_path):
@@ -117,7 +116,7 @@ def test_arrays(tmp_path, kind):
     else:
         stream = open_stream({"a": pair})
         np.testing.assert_array_equal(rows_of(stream, 7)["a"], np.column_stack([X, y]))
-        assert len(stream.split(20)) == 3
+        assert len(stream.chunks[0].split(20)) == 3
     assert (stream.n_inputs, stream.n_outputs, stream.rows) == (3, 2, 50)
 
 
@@ -235,12 +234,12 @@ def test_columns_that_only_a_later_file_has_are_refused_unless_chosen(tmp_path):
     assert open_stream([two, one], target="y", columns=["x"]).rows == 2
 
 
-def test_a_piece_of_a_file_knows_where_it_begins(tmp_path):
+def test_a_chunk_of_a_file_knows_where_it_begins(tmp_path):
     path = tmp_path / "a.parquet"
     x = np.arange(400.0)
     x[250] = np.nan
     parquet.write_table(pa.table({"x": x, "y": np.ones(400)}), path, row_group_size=100)
-    pieces = open_stream(path, target="y").pieces[0].split(100)
-    assert [piece.first for piece in pieces] == [0, 100, 200, 300]
+    chunks = open_stream(path, target="y").chunks[0].split(100)
+    assert [chunk.first for chunk in chunks] == [0, 100, 200, 300]
     with pytest.raises(DataError, match="rows from 201"):
-        list(pieces[2].blocks(100))
+        list(chunks[2].blocks(100))

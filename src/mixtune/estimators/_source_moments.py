@@ -1,7 +1,7 @@
-"""All that is known of the sources, as rows or as sums: one place that turns what was passed into what a fit needs.
+"""The sources of a fit as rows or as moments, whether they are in memory, streamed, or came as moments.
 
 Rows in memory become design matrices (:mod:`mixtune.estimators._prepare`). Where some sources are streamed, their sums
-are gathered about the mean of the focal rows, the common scale is learnt from the sums of all domains, and each is
+are gathered about the mean of the focal rows, the common scale is learned from the sums of all domains, and each is
 moved to it: the same moments, up to rounding, as from standardised rows.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._device import torch_device
+from mixtune._array import torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._centering import augmented, device_moments
 from mixtune.estimators._fixed import State
@@ -21,8 +21,7 @@ from mixtune.estimators._prepare import Prepared, Scaling
 from mixtune.estimators._rows import Floats, Rows, features_of, read_source
 from mixtune.estimators._sources import Source, Sources
 from mixtune.features import FeatureMap
-from mixtune.moments import Moments
-from mixtune.moments._affine import Origin, moved, pooled_scale
+from mixtune.moments import Moments, Origin, about, moved, pooled_scale
 
 __all__ = [
     "Features",
@@ -116,7 +115,7 @@ def sample_note(sources: Sources | None) -> tuple[str, ...]:
     if sources is None or not sources.streams:
         return ()
     rows = max(stream.sample_rows for stream in sources.streams)
-    return (f"the choice was learnt on at most {rows:,} rows of each streamed source, drawn at random",)
+    return (f"the choice was learned on at most {rows:,} rows of each streamed source, drawn at random",)
 
 
 def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: Features) -> dict[str, Moments]:
@@ -132,14 +131,14 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
     for name, moments in sources.moments.items():
         _check_moments(name, moments, origin, focal)
         _check_constant(name, moments)
-        nowhere = Origin(np.zeros_like(origin.features), np.zeros_like(origin.targets))
-        found[name] = _about(_outputs_like(moments, focal), nowhere, origin)
+        zero = Origin(np.zeros_like(origin.features), np.zeros_like(origin.targets))
+        found[name] = about(_outputs_like(moments, focal), zero, origin)
     for stream in sources.streams:
-        kept = stream.moments(features.sized(len(origin.features)), origin, features.columns, device=features.device)
-        _check_twice(found, kept.moments)
-        for name, moments in kept.moments.items():
+        sums = stream.moments(features.sized(len(origin.features)), origin, features.columns, device=features.device)
+        _check_twice(found, sums)
+        for name, moments in sums.items():
             _check_moments(name, moments, origin, focal)
-            found[name] = _about(_outputs_like(moments, focal), kept.origin, origin)
+            found[name] = _outputs_like(moments, focal)
     return found
 
 
@@ -187,14 +186,6 @@ def _middle(rows: Rows) -> Origin:
         features, targets = rows.X.mean(axis=0), np.asarray(rows.y.mean(axis=0))
     usable = np.all(np.isfinite(features)) and np.all(np.isfinite(targets))
     return Origin(features, targets) if usable else Origin(rows.X[0], np.asarray(rows.y[0]))
-
-
-def _about(moments: Moments, old: Origin, new: Origin) -> Moments:
-    """Moments about another point; the same where it is the same point, as sums are large."""
-    shift, level = new.features - old.features, new.targets - old.targets
-    if not np.any(shift) and not np.any(level):
-        return moments
-    return moved(moments, shift, np.ones_like(shift), level)
 
 
 def _outputs_like(moments: Moments, focal: Rows) -> Moments:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune import Identity, Moments, RandomFeatures, RegretProblem, solve
-from mixtune.data._blocks import Block
-from mixtune.data._streams import open_stream
+from mixtune._checks import as_bytes
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments._affine import Origin
-from mixtune.moments._block_sums import MomentSums
-from mixtune.moments._budget import Budget, as_bytes
-from mixtune.moments._stream_features import StreamFeatures
-from mixtune.moments._streaming import stream_moments
+from mixtune.moments import Origin
+from mixtune.streaming import StreamFeatures, open_stream, stream_moments
+from mixtune.streaming._blocks import Block
+from mixtune.streaming._moments import Budget, MomentJob, regroup
 
 
 def draw(n=5000, d=4, domains=3, seed=0):
@@ -67,10 +66,8 @@ def test_blocks_of_any_size_in_any_mix_of_domains(seed, n, domains, width, size)
     X, y, sites = draw(n, 2, domains, seed)
     stream = open_stream((X, y), domain=sites)
     features = StreamFeatures.of(stream, RandomFeatures(n_inputs=2, width=width, seed=0), "float64")
-    sums = MomentSums(features, features.budget(1, 400_000))
-    for block in stream.blocks(size):
-        sums.add(block)
-    for name, moments in sums.finish().items():
+    job = MomentJob(features, features.budget(1, 400_000))
+    for name, moments in job.fold(stream.blocks(size)).items():
         here = sites == int(name)
         expected = Moments.from_rows(features(X[here]), y[here])
         assert moments.count == expected.count
@@ -91,17 +88,17 @@ def test_threads_change_nothing_but_rounding(threads):
 
 
 def test_rows_that_wait_stay_within_their_room():
-    features = StreamFeatures(Identity(50), 50, None, "float64")
-    budget = features.budget(1, 400_000)
-    sums = MomentSums(features, budget)
+    budget = Budget(400_000, 50, 1, 50)
+    taken = Counter()
     rng = np.random.default_rng(0)
-    total = 0
-    for _ in range(20):
-        codes = rng.integers(0, 7, 200)
-        sums.add(Block(rng.standard_normal((200, 50)), np.zeros(200), tuple("abcdefg"), codes))
-        total += 200
-        assert sum(sums._counts.values()) <= budget.waiting_rows
-    assert sum(moments.count for moments in sums.finish().values()) == total
+
+    def blocks():
+        for number in range(1, 21):
+            yield Block(rng.standard_normal((200, 50)), np.zeros(200), tuple("abcdefg"), rng.integers(0, 7, 200))
+            assert 200 * number - taken.total() <= budget.waiting_rows
+
+    assert sum(len(X) for _, _, X, _ in regroup(blocks(), budget, taken)) == 20 * 200
+    assert taken.total() == 20 * 200
 
 
 def test_float32_features_with_float64_sums_have_a_small_error():
@@ -174,7 +171,7 @@ PEAK = r"""
 import re, sys
 import numpy as np
 from mixtune import RandomFeatures
-from mixtune.moments._streaming import stream_moments
+from mixtune.streaming import stream_moments
 def peak():  # not getrusage, which may tell the peak of the parent
     return int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
 phi = RandomFeatures(n_inputs=20, width=255, seed=0)
@@ -248,18 +245,23 @@ def test_float32_sums_know_what_is_only_rounding():
     np.testing.assert_allclose(found, right, atol=1e-3)
 
 
-def test_many_domains_wait_without_a_search_for_every_one(monkeypatch):
+def test_many_domains_wait_without_a_search_for_every_one():
     X, y, sites = draw(8000, 2, 1000)
     stream = open_stream((X, y), domain=sites)
-    features = StreamFeatures.of(stream, None, "float64")
-    sums = MomentSums(features, Budget(as_bytes("100 kB"), 2, 1, 2))
-    searches, room = [], MomentSums._make_room
-    monkeypatch.setattr(MomentSums, "_make_room", lambda self: (searches.append(self._rows_waiting), room(self)))
-    for block in stream.blocks(100):
-        sums.add(block)
-        assert sums._rows_waiting == sum(sums._counts.values()) <= sums.budget.waiting_rows
-    assert 0 < len(searches) <= 2 * 8000 / sums.budget.waiting_rows + 1
-    for name, moments in sums.finish().items():
+    budget = Budget(as_bytes("100 kB"), 2, 1, 2)
+    assert budget.block_rows > 100  # more than a domain has: rows leave only to make room
+    taken, before = Counter(), []
+
+    def watched():
+        for number, block in enumerate(stream.blocks(100), start=1):
+            yield block
+            assert 100 * number - taken.total() <= budget.waiting_rows
+            before.append(taken.total())
+
+    assert sum(len(rows) for _, _, rows, _ in regroup(watched(), budget, taken)) == 8000
+    assert 0 < len(set(before)) - 1 <= 2 * 8000 / budget.waiting_rows + 1
+    job = MomentJob(StreamFeatures.of(stream, None, "float64"), budget)
+    for name, moments in job.fold(stream.blocks(100)).items():
         here = sites == int(name)
         expected = Moments.from_rows(X[here], y[here])
         assert moments.count == expected.count

@@ -12,10 +12,8 @@ import pyarrow.parquet as parquet
 import pytest
 
 from mixtune import Domains, Moments, RandomFeatures, WassersteinWeights
-from mixtune.engines import _cluster
-from mixtune.engines.dask import gather_moments, gather_samples, run_tasks
 from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
-from mixtune.moments._streaming import stream_moments
+from mixtune.streaming import _dask, gather_moments, gather_samples, run_tasks, stream_moments
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -70,6 +68,7 @@ def test_files_arrays_and_frames_give_the_moments_of_the_rows(client, tmp_path):
     dd = pytest.importorskip("dask.dataframe")
     frame = dd.read_parquet(tmp_path / "rows.parquet", split_row_groups=4)
     assert_same(gather_moments(frame, **table), expected)
+    assert_same(stream_moments(frame, feature_map=phi, target="y", domain="site"), expected)
     for name in ("X", "y"):
         np.save(tmp_path / f"{name}.npy", {"X": X, "y": y}[name])
     pair = {"all": (str(tmp_path / "X.npy"), str(tmp_path / "y.npy"))}
@@ -112,6 +111,17 @@ def test_a_run_that_was_cut_off_continues_where_it_ended(client, tmp_path):
     doubled = gather_moments(data, feature_map=phi, **options)
     assert len(list(kept.iterdir())) == 36
     np.testing.assert_allclose(doubled["north"].cross, 2 * first["north"].cross)
+
+
+@pytest.mark.parametrize("folder", [None, "kept"])
+def test_float32_sums_know_what_is_only_rounding(client, tmp_path, folder):
+    X, y, _ = draw()
+    arrays = {"a": (da.from_array(X, chunks=(400, 3)), da.from_array(y, chunks=400))}
+    folder = folder and tmp_path / folder
+    for _ in range(2):
+        found = gather_moments(arrays, dtype="float32", scheduler=client, folder=folder)["a"]
+        here = stream_moments({"a": (X, y)}, dtype="float32")["a"]
+        assert found._summed == pytest.approx(here._summed, rel=1e-6)
 
 
 def test_maps_without_a_name_are_told_apart_by_their_features(client, tmp_path):
@@ -190,10 +200,7 @@ def test_a_killed_worker_changes_nothing(tmp_path):
     keys = [path.name for path in kept.iterdir()]
     assert len(keys) == len(set(keys)) == 40
     # Adding the kept blocks up gives every row once.
-    from mixtune.engines._partials import PartialStore
-
-    store = PartialStore(str(kept))
-    parts = [store.read(key.removesuffix(".moments")) for key in keys]
+    parts = [_dask.read_partial(kept / key) for key in keys]
     assert sum(moments.count for part in parts for moments in part.values()) == 20_000
 
 
@@ -235,7 +242,7 @@ def test_mistakes_are_told_before_any_work(client, tmp_path, monkeypatch):
         )
     with pytest.raises(ParameterError, match="has its workers"):
         gather_moments(path, target="y", domain="site", scheduler=client, workers=2)
-    monkeypatch.setattr(_cluster, "PATIENCE", 0.2)
+    monkeypatch.setattr(_dask, "CONNECT_SECONDS", 0.2)
     with pytest.raises(ParameterError, match="no Dask scheduler answers"):
         gather_moments(path, target="y", domain="site", scheduler="tcp://127.0.0.1:1")
 
@@ -251,7 +258,7 @@ def test_without_dask(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(_cluster, "import_module", missing)
+    monkeypatch.setattr("mixtune.streaming._stream.import_module", missing)
     with pytest.raises(MissingExtraError, match=r"mixtune\[dask\]"):
         gather_moments("rows.parquet", target="y")
 

@@ -7,7 +7,7 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune import RandomFeatures
-from mixtune.engines import _collections
+from mixtune._array import MOST_FOCAL
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     JointRegressor,
@@ -89,6 +89,9 @@ def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):
     assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=files), expected)
     assert told[-1] == (95, 95)
     assert len(list((tmp_path / "kept").iterdir())) == 5
+    # Rows that were drawn are not kept.
+    assert set(files.samples()) == set(sources)
+    assert len(list((tmp_path / "kept").iterdir())) == 5
     split = split_stream(StreamedSources(tmp_path / "data", **options), "s0")
     np.testing.assert_array_equal(split.X, sources["s0"][0])
     model = RegretOptimalRegressorCV(focal_name="s0").fit(split.X, split.y, sources=split.sources)
@@ -107,7 +110,7 @@ def test_focal_rows_come_into_memory_if_they_are_few(client):
     assert list(ours.feature_names_in_) == list("abcd")
     unknown = frame.to_dask_array()
     assert_same_fit(RegretOptimalRegressor().fit(unknown, y, sources=sources), expected)
-    large = da.zeros((_collections.MOST_FOCAL + 1, 2)), da.zeros(_collections.MOST_FOCAL + 1)
+    large = da.zeros((MOST_FOCAL + 1, 2)), da.zeros(MOST_FOCAL + 1)
     with pytest.raises(DataError, match=r"100,001 rows was passed as the focal rows.*large data as sources"):
         RegretOptimalRegressor().fit(*large)
 

@@ -1,0 +1,365 @@
+"""Folding the chunks of a stream on a Dask cluster: chunks to the workers, results back through a tree.
+
+Moments add, so all a cluster has to do is add: each worker folds the chunks it is given into one set of sums, and sums
+meet a few at a time until one set is left. Chunks are numbered and added in the order of their numbers, so the result
+does not depend, to the last bit, on how many workers there were or which of them failed. With a folder, the sums of
+every chunk are kept there as soon as they are known; a run that was cut off is continued by running it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from mixtune._array import Array
+from mixtune._checks import check_whole
+from mixtune._files import read_model, write_model
+from mixtune.errors import DataError, MixtuneError, ParameterError
+from mixtune.moments import Moments
+from mixtune.streaming._blocks import ArrayChunk, Chunk, DelayedChunk, TableChunk
+from mixtune.streaming._stream import Progress, Stream, dask_module, reported
+
+__all__ = ["Cluster", "digest", "run_tasks"]
+
+#: Seconds to wait for a scheduler to answer.
+CONNECT_SECONDS = 10
+#: Results that meet at one node of the tree.
+FAN = 4
+#: The most chunks that one task folds, one after the other; fewer where there are not many tasks yet to share out.
+MOST_BLOCKS, ENOUGH_TASKS = 8, 128
+
+FORMAT = "mixtune-partial-moments-2"
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A Dask cluster to compute on.
+
+    Parameters
+    ----------
+    scheduler
+        Address of a scheduler such as "tcp://10.0.0.1:8786", or a ``distributed.Client``; by default the client that is
+        open, or else a local cluster that is started for the time of the call (in a script, call this under
+        ``if __name__ == "__main__":``).
+    workers
+        Processes of that local cluster; by default one a core.
+    folder
+        Where the moments of finished chunks are kept, on a disk that all workers share. Running the same again uses
+        them: chunks of files that have not changed are not even read. By default nothing is kept.
+    block_rows
+        Rows in a chunk of files, about: Parquet is cut between row groups, CSV not at all. Dask collections come in
+        chunks already.
+    """
+
+    scheduler: Any = None
+    workers: int | None = None
+    folder: str | Path | None = None
+    block_rows: int = 100_000
+
+    def __post_init__(self) -> None:
+        dask_module("dask")
+        check_whole("block_rows", self.block_rows, least=1)
+
+    def run(self, job: Any, stream: Stream, progress: Progress | None, settings: Any = None) -> Any:
+        """Fold all chunks of a stream, and merge the results.
+
+        Parameters
+        ----------
+        job
+            A :class:`MomentJob` or a :class:`SampleJob`: ``reading_rows``, ``fold``, ``merge``.
+        stream, progress
+            What to read, and what to report the rows to.
+        settings
+            All that kept moments depend on besides their chunk; without it nothing is kept.
+        """
+        delayed = dask_module("dask").delayed
+        chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows)]
+        parts = [(number, *part) for number, part in enumerate(chunks)]
+        folder = None if settings is None else _made(self.folder)
+        task = _Task(job, f"mixtune-{uuid.uuid4().hex}", folder, digest(settings))
+        # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
+        shared = delayed(task, traverse=False, pure=False)
+        fold, merge = delayed(_fold, pure=False), delayed(_merge, pure=False)
+        # From the number of chunks and not of workers, so that rounding does not depend on the cluster. Partitions of
+        # a Dask collection, which have no identity yet, are folded by a task each.
+        size = 1 if parts[0][2] is None else min(max(len(parts) // ENOUGH_TASKS, 1), MOST_BLOCKS)
+        leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
+        report = progress or (lambda done, total: None)
+        done: dict[int, int] = {}
+
+        def handle(event: tuple[Any, dict[str, int]]) -> None:
+            done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
+            report(sum(done.values()), stream.rows)
+
+        with _connected(self.scheduler, self.workers) as client:
+            report(0, stream.rows)
+            client.subscribe_topic(task.topic, handle)
+            try:
+                tree = merge_tree(leaves, lambda some: merge(shared, some))
+                found, rows = client.compute(tree).result()
+            finally:
+                client.unsubscribe_topic(task.topic)
+        report(rows, rows)  # the last events may still be on their way
+        return found
+
+
+def run_tasks(
+    function: Callable[..., Any],
+    arguments: Mapping[Any, tuple[Any, ...]],
+    *,
+    scheduler: Any = None,
+    workers: int | None = None,
+) -> Generator[tuple[Any, Any, float], None, None]:
+    """Call a function many times on a cluster: the runs of a study, the candidates of a grid.
+
+    Parameters
+    ----------
+    function
+        A function of a module that the workers can import. Each call computes on one thread.
+    arguments
+        The arguments of each call, by a key of your own.
+    scheduler, workers
+        As for :func:`gather_moments`.
+
+    Yields
+    ------
+    key, result, seconds
+        As they finish. Closing the iterator cancels the rest.
+
+    Examples
+    --------
+    >>> from distributed import Client
+    >>> with Client(processes=False, dashboard_address=":0") as client:
+    ...     sorted((key, result) for key, result, _ in run_tasks(pow, {"a": (2, 3), "b": (3, 2)}, scheduler=client))
+    [('a', 8), ('b', 9)]
+    """
+    distributed = dask_module("distributed")
+    with _connected(scheduler, workers) as client:
+        futures = client.map(partial(_timed, function), list(arguments.values()), pure=False)
+        keys = dict(zip(futures, arguments, strict=True))
+        try:
+            for future, (result, seconds) in distributed.as_completed(futures, with_results=True):
+                yield keys[future], result, seconds
+        finally:
+            client.cancel(futures)
+
+
+def _timed(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, float]:
+    begin = time.perf_counter()
+    with threadpool_limits(limits=1):
+        result = function(*given)
+    return result, time.perf_counter() - begin
+
+
+# --- tasks --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """All that the tasks of one run share: what to do with blocks, where progress is reported, where sums are kept.
+
+    Kept sums are in ``folder``, under names that depend on ``settings`` and on the chunk; without a folder none are.
+    """
+
+    job: Any
+    topic: str
+    folder: str | None
+    settings: str
+
+    def fold(self, number: int, chunk: Any, identity: Any) -> tuple[Any, int]:
+        """The result over one chunk, computed or as it was kept, and its number of rows."""
+        path = None
+        if self.folder is not None:
+            # Equal partitions of a collection are still two partitions, hence the number.
+            key = digest([self.settings, identity or [number, chunk.identity()]])
+            path = Path(self.folder, f"{key}.moments")
+            if (found := read_partial(path)) is not None:
+                return found, sum(moments.count for moments in found.values())
+        seen = [0]
+        _check_unchanged(chunk, identity)
+        blocks = reported(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
+        found = self.job.fold(blocks, (number,))
+        _check_unchanged(chunk, identity)
+        if path is not None:
+            write_model(path, *pack(found))
+        return found, seen[-1]
+
+
+def _check_unchanged(chunk: Any, identity: Any) -> None:
+    """Refuse a file that changed since the work was given out: what is kept would have the wrong name."""
+    if identity is not None and chunk.identity() != identity:
+        raise DataError(f"a file changed while it was read ({identity}); run it again")
+
+
+def _fold(task: _Task, parts: Sequence[tuple[int, Any, Any]]) -> tuple[Any, int]:
+    """The result over several chunks, one after the other, so that one set of sums is in memory."""
+    total = None
+    worker = dask_module("distributed").get_worker()
+    for number, chunk, identity in parts:
+        part = task.fold(number, chunk, identity)
+        worker.log_event(task.topic, {"number": number, "rows": part[1]})
+        total = part if total is None else _merge(task, [total, part])
+    assert total is not None
+    return total
+
+
+def _merge(task: _Task, parts: Sequence[tuple[Any, int]]) -> tuple[Any, int]:
+    return task.job.merge([found for found, _ in parts]), sum(rows for _, rows in parts)
+
+
+def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
+    """Merge a few neighbours at a time until one is left; Dask walks the tree depth first, so few results wait.
+
+    Examples
+    --------
+    >>> merge_tree(list("abcdef"), "".join)
+    'abcdef'
+    """
+    while len(parts) > 1:
+        parts = [merge(parts[begin : begin + FAN]) for begin in range(0, len(parts), FAN)]
+    return parts[0]
+
+
+def _made(folder: str | Path | None) -> str | None:
+    if folder is None:
+        return None
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
+    return str(Path(folder).resolve())
+
+
+def _parts(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
+    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet."""
+    if isinstance(chunk, DelayedChunk):
+        return [(chunk.block, None)]
+    return [(part, part.identity()) for part in _portable(chunk).split(rows)]
+
+
+def _portable(chunk: TableChunk | ArrayChunk) -> TableChunk | ArrayChunk:
+    """The same with full names of files, for processes that run in another folder."""
+    if isinstance(chunk, TableChunk):
+        return replace(chunk, path=os.path.abspath(chunk.path))
+    if chunk.identity() is None:
+        raise ParameterError(
+            "arrays and labels in this process cannot be read by the workers of a cluster; pass {name: (X, y)} with "
+            "names of .npy files, or Dask arrays, or use stream_moments here"
+        )
+    return replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
+
+
+# --- sums of finished chunks ----------------------------------------------------------------------------------------
+
+
+def pack(moments: Mapping[str, Moments]) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Moments by domain as a JSON document and arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> moments = {"a": Moments.from_rows(np.eye(2), np.ones(2))}
+    >>> _unpack(*pack(moments))["a"].gram
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    domains: list[dict[str, Any]] = []
+    arrays: dict[str, Array] = {}
+    for index, (name, m) in enumerate(moments.items()):
+        domains.append({"name": name, "count": m.count, "single": m.single_output})
+        parts = {"gram": m.gram} if m.rows is None else dict(zip("UY", m.rows, strict=True))
+        parts |= {"cross": m._cross, "square": m._square}
+        arrays |= {f"{index}.{part}": array for part, array in parts.items()}
+    return {"format": FORMAT, "domains": domains}, arrays
+
+
+def _unpack(spec: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Moments]:
+    if spec.get("format") != FORMAT:
+        raise DataError("these are not moments of a chunk")
+    found = {}
+    for index, about in enumerate(spec["domains"]):
+        part = {name: arrays.get(f"{index}.{name}") for name in ("gram", "cross", "square", "U", "Y")}
+        U, Y = part.pop("U"), part.pop("Y")
+        sums: dict[str, Any] = {**about, **part, "rows": None if U is None else (U, Y)}
+        name = sums.pop("name")
+        found[name] = Moments._make(**sums)
+    return found
+
+
+def read_partial(path: Path) -> dict[str, Moments] | None:
+    """The moments of a chunk, or None where the file is not there, or not whole."""
+    try:
+        return _unpack(*read_model(path))
+    except (DataError, KeyError):
+        # Perhaps a disk that was full or failing: the chunk is computed again, and its file replaced.
+        return None
+
+
+def digest(document: Any) -> str:
+    """The SHA-256 of a JSON document.
+
+    Examples
+    --------
+    >>> digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+    True
+    """
+    return hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+
+
+# --- the cluster --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
+    """A client of the scheduler at an address, or a client that is there already.
+
+    Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.
+    """
+    distributed = dask_module("distributed")
+    again = "blocks that were finished are kept if folder was given: run it again to continue"
+    with ExitStack() as stack:
+        with suppress(ValueError):  # not in a task
+            distributed.get_worker()
+            # A task, such as one candidate of a search, makes room for those it waits for: all workers might be busy.
+            distributed.secede()
+            stack.callback(distributed.rejoin)
+        client = _client(distributed, scheduler, workers, stack)
+        try:
+            yield client
+        except distributed.KilledWorker as error:
+            raise MixtuneError(
+                f"a task ended its worker several times over, perhaps for want of memory; lower memory_limit; {again}"
+            ) from error
+        except (distributed.client.FutureCancelledError, distributed.comm.CommClosedError) as error:
+            raise MixtuneError(f"the Dask scheduler was lost: {error}; {again}") from error
+
+
+def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitStack) -> Any:
+    if scheduler is None and workers is None:
+        with suppress(ValueError):  # there is none
+            return distributed.get_client(timeout=CONNECT_SECONDS)  # in a task, that of its worker
+    if scheduler is not None and workers is not None:
+        raise ParameterError("workers is for a new local cluster; leave it out, a cluster has its workers")
+    if isinstance(scheduler, distributed.Client):
+        return scheduler
+    if scheduler is None:
+        each = {"n_workers": workers or os.cpu_count() or 1, "threads_per_worker": 1, "dashboard_address": ":0"}
+        scheduler = stack.enter_context(distributed.LocalCluster(**each))
+    try:
+        return stack.enter_context(distributed.Client(scheduler, timeout=CONNECT_SECONDS))
+    except (OSError, ValueError, TypeError) as error:
+        raise ParameterError(
+            f"no Dask scheduler answers at {scheduler!r}: {error}; start one with `dask scheduler`, and workers with "
+            "`dask worker ADDRESS`, or leave scheduler out for a local cluster"
+        ) from error

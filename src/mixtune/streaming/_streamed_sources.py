@@ -1,0 +1,281 @@
+"""Sources larger than memory: files, mapped arrays and Dask collections, described now and read when a fit needs them.
+
+Beside :class:`~mixtune.estimators.Sources`, which hold rows, this is the other way for data to enter the estimators.
+What comes out is not rows but their sums (:mod:`mixtune.moments`), or a few rows of each domain where single rows are
+needed.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixtune._array import MOST_FOCAL, is_collection, torch_device
+from mixtune._checks import as_bytes, check_choice, check_whole
+from mixtune._files import array_digest
+from mixtune._messages import nearest, quoted
+from mixtune.errors import DataError, ParameterError
+from mixtune.features import to_spec
+from mixtune.moments import Moments, Origin, about
+from mixtune.streaming._dask import Cluster, digest
+from mixtune.streaming._moments import DEFAULT_LIMIT, stream_moments
+from mixtune.streaming._samples import Samples, stream_samples
+from mixtune.streaming._stream import Progress, Reading, open_stream
+
+__all__ = ["StreamedSources"]
+
+
+class _Pass(NamedTuple):
+    """What a pass over the data gave, and what it depends on."""
+
+    key: Any
+    found: Any
+    origin: Origin | None = None
+    whole: frozenset[str] = frozenset()
+
+
+@dataclass(eq=False, repr=False)
+class StreamedSources:
+    """Sources that are read block by block, for ``fit(X, y, sources=...)``.
+
+    Estimators at fixed parameters (:class:`RegretOptimalRegressor` and the baselines) learn from all rows, through sums
+    gathered in one pass. Whatever needs single rows uses ``sample_rows`` rows of each source, drawn at random: the
+    choice that the CV estimators make, classifiers, and weights from distances. Sums are kept with this object, so that
+    grid search and cross-validation read the data once; make a new one for arrays that changed.
+
+    Parameters
+    ----------
+    data
+        Files or folders of Parquet, Arrow or CSV tables: one path or several; ``{name: files}``; arrays as
+        ``{name: (X, y)}`` or one pair ``(X, y)``, mapped (:class:`numpy.memmap`) or names of .npy files; a Dask data
+        frame, a pair ``(X, y)`` of Dask arrays, or ``{name: (X, y)}`` of them.
+    target : str or sequence of str, optional
+        The column, or columns, to predict; arrays have none.
+    domain : str or array, optional
+        The column that names each row's domain; for one pair of arrays, the labels of all rows. By default every file
+        is a domain of its own, named after it.
+    columns : sequence of str, optional
+        The input columns. By default those of the focal rows where these have names, else all others.
+    leave_out : label or sequence of labels
+        Domains that are not to be used, such as the focal one where its rows are in the same file.
+    memory_limit : int or str
+        Memory for blocks and sums, such as "1 GB", beside what Python itself takes; on a cluster, in each worker.
+    dtype : {"float64", "float32"}
+        Precision of the features; sums are in float64 in any case.
+    sample_rows : int
+        How many rows of each source are drawn where single rows are needed.
+    seed : int
+        Fixes the draw.
+    engine : {"local", "dask"}
+        Where to compute; Dask collections are always computed by Dask.
+    scheduler : str or distributed.Client, optional
+        Address of the Dask scheduler; by default the client that is open, or else a local cluster for each pass.
+    workers : int, optional
+        Processes of that local cluster.
+    folder : path, optional
+        With Dask, where sums of finished blocks are kept, so that a pass that was cut off can be continued.
+    device : str, optional
+        Where features and sums of the blocks are computed: "cpu" for NumPy, or "cuda" for PyTorch on a CUDA device, as
+        for :func:`mixtune.streaming.stream_moments`. By default that of the estimator; the workers of a cluster compute
+        with NumPy.
+    progress : bool or callable
+        Show a bar in terminals and notebooks; or call this with the rows done and the rows in all (None where only
+        reading tells).
+    encoding, separator, decimal
+        How CSV is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, pyarrow as pa, pyarrow.parquet
+    >>> from mixtune.estimators import JointRegressor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pa.table({"x": [2.0, 3.0, 9.0], "y": [2.0, 3.0, 0.0], "site": ["a", "a", "b"]})
+    ...     pa.parquet.write_table(table, f"{folder}/others.parquet")
+    ...     sources = StreamedSources(folder, target="y", domain="site", leave_out="b")
+    ...     model = JointRegressor(ridge=0.0).fit([[0.0], [1.0]], [0.0, 1.0], sources=sources)
+    >>> model.predict([[4.0]]).round(6)
+    array([4.])
+    """
+
+    data: Any
+    _: KW_ONLY
+    target: str | Sequence[str] | None = None
+    domain: Any = None
+    columns: Sequence[str] | None = None
+    leave_out: Any = ()
+    memory_limit: int | str = DEFAULT_LIMIT
+    dtype: str = "float64"
+    sample_rows: int = 2000
+    seed: int = 0
+    engine: str = "local"
+    scheduler: Any = None
+    workers: int | None = None
+    folder: str | Path | None = None
+    device: str | None = None
+    progress: bool | Progress = True
+    encoding: str = "utf-8"
+    separator: str | None = None
+    decimal: str = "."
+    #: What was read already.
+    _moments: _Pass | None = field(default=None, init=False)
+    _samples: _Pass | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.columns is not None:
+            self.columns = (self.columns,) if isinstance(self.columns, str) else tuple(self.columns)
+        one = isinstance(self.leave_out, str) or not hasattr(self.leave_out, "__iter__")
+        self.leave_out = (str(self.leave_out),) if one else tuple(map(str, self.leave_out))
+        self.memory_limit = as_bytes(self.memory_limit)
+        check_choice("dtype", self.dtype, ("float64", "float32"))
+        check_whole("sample_rows", self.sample_rows, least=1)
+        check_whole("seed", self.seed)
+        self.engine = "dask" if _has_collection(self.data) else check_choice("engine", self.engine, ("local", "dask"))
+        if self.engine == "local" and (self.scheduler, self.workers, self.folder) != (None, None, None):
+            raise ParameterError('scheduler, workers and folder are for engine="dask"; set it, or leave them out')
+        if self.engine == "dask" and self.device not in (None, "cpu"):
+            raise ParameterError(f"device={self.device!r} does not go with Dask, whose workers use NumPy; leave it out")
+        torch_device(self.device or "cpu")
+
+    def moments(
+        self, feature_map: Any, origin: Origin, columns: Sequence[str] | None = None, *, device: str = "cpu"
+    ) -> dict[str, Moments]:
+        """Sums over ``[features - origin, 1]`` and ``targets - origin`` of every domain, in one pass.
+
+        Parameters
+        ----------
+        feature_map
+            The features, or None for the inputs.
+        origin
+            A point near the rows, for example a mean of the focal rows. Sums that are there already are moved to it.
+        columns
+            Names of the focal rows' columns, where these have any.
+        device
+            Where to compute, if these sources were not told.
+        """
+        reading = self._reading(columns)
+        # Sums that were kept can be moved to another point only if it has as many features and outputs.
+        key = self._key(feature_map, reading, origin.features.size, origin.targets.size)
+        if self._moments is None or key is None or self._moments.key != key:
+            # Any point near the rows does, so take one that float32 can hold where features are float32.
+            near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
+            options: dict[str, Any] = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, **reading}
+            options |= {"memory_limit": self.memory_limit, "cluster": self._cluster()}
+            options["device"] = "cpu" if self.engine == "dask" else self.device or device
+            with _shown(self.progress, "Sums of the sources") as progress:
+                found = stream_moments(self.data, progress=progress, **options)
+            self._moments = _Pass(key, found, near)
+        there = self._moments.origin
+        assert there is not None
+        return {name: about(sums, there, origin) for name, sums in self._left(self._moments.found).items()}
+
+    def samples(self, columns: Sequence[str] | None = None, *, whole: Sequence[str] = ()) -> Samples:
+        """At most ``sample_rows`` rows of every domain, drawn at random in one pass.
+
+        Parameters
+        ----------
+        columns
+            Names of the focal rows' columns, where these have any.
+        whole
+            Names of domains that come with all of their rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stream = StreamedSources((np.ones((9, 1)), np.ones(9)), domain=["a", "b", "b"] * 3, sample_rows=2)
+        >>> {name: len(X) for name, (X, y) in stream.samples(whole=["b"]).items()}
+        {'a': 2, 'b': 6}
+        """
+        reading = self._reading(columns)
+        key, before = self._key(None, reading), self._samples
+        # Domains that came whole in an earlier pass do no harm where they are left out now.
+        if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
+            options: dict[str, Any] = {"rows": self.sample_rows, "seed": self.seed, "whole": tuple(whole), **reading}
+            options |= {"most_whole": MOST_FOCAL, "cluster": self._cluster()}
+            options["memory_limit"] = None if self.engine == "dask" else self.memory_limit
+            with _shown(self.progress, "Rows of the sources") as progress:
+                found = stream_samples(self.data, progress=progress, **options)
+            before = self._samples = _Pass(key, found, whole=frozenset(whole))
+        return self._left(before.found, kept=whole)
+
+    def without(self, *names: str) -> StreamedSources:
+        """The same sources but for some, and what was read of them already.
+
+        Examples
+        --------
+        >>> StreamedSources("all.parquet", target="y", domain="site").without("berlin").leave_out
+        ('berlin',)
+        """
+        other = copy.copy(self)
+        other.leave_out = (*self.leave_out, *names)
+        for done in (self._moments, self._samples):
+            if done is not None:
+                other._left(done.found)
+        return other
+
+    def __repr__(self) -> str:
+        kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
+        return f"StreamedSources({kind}, engine={self.engine!r})"
+
+    def _cluster(self) -> Cluster | None:
+        return Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
+
+    def _reading(self, columns: Sequence[str] | None) -> Reading:
+        """How to read; the input columns are those of the focal rows, in their order, if the sources have names."""
+        chosen = self.columns
+        if columns is not None and self.target is not None:
+            if chosen is not None and set(chosen) != set(columns):
+                raise DataError(
+                    f"columns={quoted(chosen)} of the streamed sources are not those of the focal rows, "
+                    f"{quoted(list(columns))}; pass the same, or leave columns out"
+                )
+            chosen = tuple(columns)
+        csv = {"encoding": self.encoding, "separator": self.separator, "decimal": self.decimal}
+        return Reading(target=self.target, domain=self.domain, columns=chosen, **csv)  # type: ignore[typeddict-item]
+
+    def _left(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
+        """What was found, without the domains that are left out; names that no domain has are refused."""
+        for name in self.leave_out:
+            if name not in found:
+                raise DataError(f'leave_out names "{name}", which no row belongs to; {nearest(name, list(found))}')
+        left = {name: value for name, value in found.items() if name not in self.leave_out or name in kept}
+        if not left:
+            raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
+        return left
+
+    def _key(self, feature_map: Any, reading: Reading, *sizes: int) -> Any:
+        """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
+        identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
+        try:
+            spec, arrays = to_spec(feature_map)
+        except ParameterError:
+            return None
+        return reading["columns"], identities, digest([spec, array_digest(arrays)]), sizes
+
+
+def _has_collection(data: Any) -> bool:
+    pairs = list(data.values()) if isinstance(data, Mapping) else [data]
+    return any(is_collection(part) for pair in pairs for part in (pair if isinstance(pair, tuple) else (pair,)))
+
+
+@contextmanager
+def _shown(progress: bool | Progress, words: str) -> Iterator[Progress | None]:
+    """What to report progress to: nothing, a callable, or a bar where somebody sees it."""
+    if callable(progress) or not progress:
+        yield progress if callable(progress) else None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    hidden = not (console.is_terminal or console.is_jupyter)
+    with Progress(*bar, console=console, transient=True, disable=hidden) as shown:
+        task = shown.add_task(words, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
