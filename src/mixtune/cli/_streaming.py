@@ -14,9 +14,7 @@ from typing import Annotated, Any, TypeAlias
 import typer
 
 from mixtune.cli._engine import check_engine
-from mixtune.data import Domain, Domains, TableEncoder, TrainingTables
-from mixtune.data._encoded_columns import NumberColumn, TargetColumn
-from mixtune.data._learning import constant_notes
+from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
 from mixtune.data._streams import Stream, open_stream
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune.estimators import StreamedSources

@@ -12,8 +12,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from mixtune.data._arrays import as_floats
-from mixtune.data._tables import is_table
+from mixtune.data import as_floats, is_table
 from mixtune.engines._collections import MOST_FOCAL, computed
 from mixtune.errors import DataError
 

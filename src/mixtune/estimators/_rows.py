@@ -10,9 +10,7 @@ import numpy as np
 
 from mixtune._array import to_numpy
 from mixtune._device import torch_device
-from mixtune.data._arrays import check_finite
-from mixtune.data._domain import check_pair
-from mixtune.data._members import column_difference
+from mixtune.data import check_finite, check_pair, column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
 from mixtune.features._devices import host_features

@@ -15,9 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from mixtune.data import Domain, Domains
-from mixtune.data._sample_domain import rows_by_label
-from mixtune.data._tables import as_table
+from mixtune.data import Domain, Domains, as_table, rows_by_label
 from mixtune.engines._collections import is_collection
 from mixtune.errors import DataError
 from mixtune.estimators._streamed import StreamedSources

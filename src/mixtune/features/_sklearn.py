@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune.data._naming import arrange
+from mixtune.data import arrange_columns
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._protocol import Array, as_rows, back_to, check_finite
 
@@ -134,7 +134,7 @@ class SklearnFeatures:
         """
         if self.input_names is None:
             return self.transform(X)
-        rows = arrange(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
+        rows = arrange_columns(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
         return back_to(X, self._check(self._dense(rows)))
 
     def _check(self, features: Any) -> Any:

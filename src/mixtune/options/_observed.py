@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._checks import check_whole
-from mixtune.data._readers import read_table
+from mixtune.data import read_table
 from mixtune.errors import DataError
 
 __all__ = ["observed_folder", "observed_paths"]
