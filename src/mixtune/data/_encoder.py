@@ -92,7 +92,9 @@ class NumberColumn:
         if self.indicator:
             block[:, 1] = missing
             return []
-        return [_first_missing(self.name, missing, f"filled with the median of the training rows, {self.median:g}")]
+        values = f"{count_flags(missing, 'missing value')}, none in training"
+        fate = f"filled with the median of the training rows, {self.median:g}"
+        return [_column_note("first-missing-values", self.name, values, fate)]
 
 
 @dataclass(frozen=True)
@@ -149,29 +151,16 @@ class LevelColumn:
         notes = []
         if unseen.any():
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())
-            notes.append(
-                Note(
-                    "unseen-levels",
-                    'column "{column}" has {values} not seen in training ({levels}); {fate}',
-                    column=self.name,
-                    values=count_flags(unseen, "value"),
-                    levels=quoted(levels),
-                    fate=fate,
-                )
-            )
+            values = f"{count_flags(unseen, 'value')} not seen in training ({quoted(levels)})"
+            notes.append(_column_note("unseen-levels", self.name, values, fate))
         if missing.any():
-            notes.append(_first_missing(self.name, missing, fate))
+            values = f"{count_flags(missing, 'missing value')}, none in training"
+            notes.append(_column_note("first-missing-values", self.name, values, fate))
         return notes
 
 
-def _first_missing(name: str, missing: Booleans, fate: str) -> Note:
-    return Note(
-        "missing-not-in-training",
-        'column "{column}" has {values}, none in training; {fate}',
-        column=name,
-        values=count_flags(missing, "missing value"),
-        fate=fate,
-    )
+def _column_note(code: str, column: str, values: str, fate: str) -> Note:
+    return Note(code, 'column "{column}" has {values}; {fate}', column=column, values=values, fate=fate)
 
 
 @dataclass(frozen=True)
@@ -356,19 +345,9 @@ class TableEncoder:
         if labels is None or isinstance(labels, Fault):
             return []
         other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
-        if not other.any():
-            return []
-        return [
-            Note(
-                "other-domains",
-                'column "{column}" of {where} has {values} other than "{focal}"; '
-                'these rows are predicted as if they were "{focal}"',
-                column=self.domain,
-                where=where,
-                values=count_flags(other, "label"),
-                focal=self.focal,
-            )
-        ]
+        template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
+        found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
+        return [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as a dict of plain values that JSON can hold."""

@@ -159,18 +159,11 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     if numbers is None or texts is None:
         return
     value, row = _first(found[texts])
-    raise DataError(
-        'column "{column}" holds numbers in {numbers} and text in {texts} (the first is "{value}" in data row {row})'
-        "{hint}; write it in one way, or read it as text everywhere with {fix}",
-        code="two-kinds",
-        column=name,
-        numbers=parts[numbers].where,
-        texts=parts[texts].where,
-        value=value,
-        row=row,
-        hint=phrase("; if it marks a missing value, pass {fill}", fill=fill) if value in MARKERS else "",
-        fix=setting("categories", name),
-    )
+    told = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
+    hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
+    advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
+    remedy = phrase(advice, hint=hint, fix=setting("categories", name))
+    raise Fault(f'{told} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
 
 
 def _first(texts: Any) -> tuple[str, int]:
@@ -208,16 +201,11 @@ def _infer_levels(name: str, known: Sequence[Any], missing: bool, max_levels: in
     values = pa.chunked_array(known, pa.large_string())
     found = pc.unique(values).drop_null()
     if len(found) > max_levels:
-        rows = len(values) - values.null_count
-        shown = quoted(sorted(found[:3].to_pylist()))
-        return Fault(
-            f"has {len(found):,} different texts in {rows:,} rows (such as {shown}), more than {max_levels} levels",
-            phrase(
-                "is it an identifier? Leave it out with {ignore}, join rare levels, or raise the limit with {limit}",
-                ignore=setting("ignore", name),
-                limit=setting("max_levels", len(found)),
-            ),
-        )
+        rows, shown = len(values) - values.null_count, quoted(sorted(found[:3].to_pylist()))
+        told = f"has {len(found):,} different texts in {rows:,} rows (such as {shown}), more than {max_levels} levels"
+        advice = "is it an identifier? Leave it out with {ignore}, join rare levels, or raise the limit with {limit}"
+        fixes = {"ignore": setting("ignore", name), "limit": setting("max_levels", len(found))}
+        return Fault(told, phrase(advice, **fixes))
     levels = sorted(level for level in found.to_pylist() if level != MISSING)
     return (*levels, MISSING) if missing or len(levels) < len(found) else tuple(levels)
 

@@ -17,6 +17,7 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Message, Wording, setting
+from mixtune.errors import DataError
 
 __all__ = [
     "DECIMAL_COMMA",
@@ -27,6 +28,7 @@ __all__ = [
     "check_column",
     "check_texts",
     "count_flags",
+    "inexact",
     "inexact_integer",
     "is_missing",
     "is_text",
@@ -75,11 +77,15 @@ _ENCODE_TEXT = "encode text as numbers"
 
 
 class Fault(NamedTuple):
-    """Why a column cannot be used, and what to do about it."""
+    """What is wrong with a column or a file, and what to do about it."""
 
     finding: str
     remedy: str | Wording
     alternative: str = ""
+
+    def error(self, code: str) -> DataError:
+        """The error that says so."""
+        return DataError("{finding}; {remedy}", code=code, finding=self.finding, remedy=self.remedy)
 
 
 def phrase(template: str, **fields: Any) -> Wording:
@@ -192,7 +198,15 @@ def parse_column(column: Any, *, markers: bool, category: bool = False) -> Cells
         return Fault(f"holds {kind}, neither numbers nor text", "spread such values over columns of their own")
     if pc.all(column.is_null(nan_is_null=True)).as_py():
         return None
-    return _as_categories(column) if category else _as_floats(column)
+    if not category:
+        return _as_floats(column)
+    try:
+        # Whole numbers and truth values as texts.
+        if kinds.is_floating(kind) or kinds.is_decimal(kind):
+            column = pc.if_else(column.is_null(nan_is_null=True), None, column).cast(pa.int64())
+        return column.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return Fault("holds fractions where categories are expected", "write categories as text or whole numbers")
 
 
 def check_column(
@@ -327,7 +341,7 @@ def _numbers_with_markers(texts: Texts, unmarked: Texts) -> Floats | Fault | Non
         if kind == pa.bool_() and not pc.all(pc.match_substring_regex(known, "^[A-Za-z]+$")).as_py():
             continue
         found = inexact_integer(known)
-        return _inexact(found) if found else _as_floats(values)
+        return inexact(found) if found else _as_floats(values)
     return None
 
 
@@ -336,22 +350,12 @@ def _blank_out(texts: Texts, compared: Texts, words: Any) -> Texts:
     return pc.if_else(pc.is_in(compared, value_set=pa.array(words, pa.large_string())), None, texts)
 
 
-def _as_categories(column: Any) -> Texts | Fault:
-    """Write whole numbers and truth values as texts."""
-    try:
-        if kinds.is_floating(column.type) or kinds.is_decimal(column.type):
-            column = pc.if_else(column.is_null(nan_is_null=True), None, column).cast(pa.int64())
-        return column.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return Fault("holds fractions where categories are expected", "write categories as text or whole numbers")
-
-
 def _as_floats(column: Any) -> Floats | Fault:
     kind = column.type
     if kinds.is_integer(kind) or (kinds.is_decimal(kind) and kind.scale <= 0):
         largest = max((int(value) for value in pc.min_max(column).as_py().values()), key=abs)
         if abs(largest) > _LARGEST_EXACT:
-            return _inexact(str(largest))
+            return inexact(str(largest))
     values: Floats = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
     infinite = np.isinf(values)
     if infinite.any():
@@ -359,8 +363,6 @@ def _as_floats(column: Any) -> Floats | Fault:
     return values
 
 
-def _inexact(text: str) -> Fault:
-    return Fault(
-        f"holds whole numbers beyond 2^53 (such as {text}), which floats cannot tell apart",
-        "leave out identifiers, or divide by a power of ten",
-    )
+def inexact(text: str) -> Fault:
+    finding = f"holds whole numbers beyond 2^53 (such as {text}), which floats cannot tell apart"
+    return Fault(finding, "leave out identifiers, or divide by a power of ten")

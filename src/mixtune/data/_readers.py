@@ -17,7 +17,7 @@ import pyarrow.parquet as parquet
 import pyarrow.types as kinds
 
 from mixtune._messages import Wording, quoted, setting
-from mixtune.data._parse_column import DECIMAL_COMMA, phrase
+from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
 from mixtune.data._tables import Table, check_names, is_table
 from mixtune.errors import DataError, ParameterError
 
@@ -55,21 +55,18 @@ class CsvFormat:
     decimal: str = "."
 
     def __post_init__(self) -> None:
+        given: dict[str, Any] = {name: setting(name, value) for name, value in vars(self).items()}
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
         except (LookupError, TypeError) as error:
-            given = setting("encoding", self.encoding)
-            raise ParameterError(
-                '{given} is unknown; use one such as "utf-8", "latin-1" or "cp1252"', given=given
-            ) from error
+            raise ParameterError('{encoding} is unknown; use one such as "latin-1" or "cp1252"', **given) from error
         mark = self.separator
         if mark is not None and not (
             isinstance(mark, str) and len(mark) == 1 and mark.isascii() and mark not in '\r\n"'
         ):
-            given = setting("separator", mark)
-            raise ParameterError('{given} must be one character, such as "," or ";" or "\\t"', given=given)
+            raise ParameterError('{separator} must be one character, such as "," or ";" or "\\t"', **given)
         if self.decimal not in (".", ","):
-            raise ParameterError('{given} must be "." or ","', given=setting("decimal", self.decimal))
+            raise ParameterError('{decimal} must be "." or ","', **given)
         if mark == self.decimal:
             raise ParameterError(f'separator and decimal are both "{mark}"; a file needs two different characters')
 
@@ -158,7 +155,9 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     if path.is_dir():
         kind = next((found for file in sorted(path.glob("*")) if (found := _ending(file))), ".csv")
         files = Wording(f'sorted(pathlib.Path("{path}").glob("*{kind}"))', f"{path}/*{kind}")
-        raise DataError('"{path}" is a folder; pass the files in it, such as {files}', path=path, files=files)
+        raise Fault(f'"{path}" is a folder', phrase("pass the files in it, such as {files}", files=files)).error(
+            "folder"
+        )
     ending = _ending(path)
     if not ending:
         raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {", ".join(_ENDINGS)}')
@@ -184,12 +183,9 @@ def _ending(path: Path) -> str:
 def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> Table:
     separator = form.separator or ("\t" if ending.startswith(".tsv") else ",")
     if separator == form.decimal:
-        raise ParameterError(
-            '{given} is also what separates the columns of "{path}"; pass {fix}',
-            given=setting("decimal", form.decimal),
-            path=path,
-            fix=setting("separator", ";"),
-        )
+        template = '{given} is also what separates the columns of "{path}"; pass {fix}'
+        given, fix = setting("decimal", form.decimal), setting("separator", ";")
+        raise ParameterError(template, given=given, path=path, fix=fix)
     if form.encoding == "utf-8" and _is_utf16(path):
         raise _wrong_encoding(path, form, "it starts with the mark of UTF-16")
     source: Any = path
@@ -242,14 +238,8 @@ def _is_utf16(path: Path) -> bool:
 def _wrong_encoding(path: Path, form: CsvFormat, detail: str) -> DataError:
     """The error that a file is written in another encoding, and which one to try."""
     other = "utf-16" if _is_utf16(path) else "latin-1" if form.encoding == "utf-8" else "utf-8"
-    return DataError(
-        '"{path}" is not written in {encoding} ({detail}); pass {fix}, or whichever the file was written in',
-        code="encoding",
-        path=path,
-        encoding=form.encoding,
-        detail=detail,
-        fix=setting("encoding", other),
-    )
+    remedy = phrase("pass {fix}, or whichever the file was written in", fix=setting("encoding", other))
+    return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
 
 
 def _check_separator(path: Path, form: CsvFormat, separator: str) -> None:
@@ -264,10 +254,5 @@ def _check_separator(path: Path, form: CsvFormat, separator: str) -> None:
     cells = (cell for line in lines[1:50] for cell in line.split(found))
     if found != "," and form.decimal != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells):
         fix = phrase("{separator} and {decimal}", separator=fix, decimal=setting("decimal", ","))
-    raise DataError(
-        'the columns of "{path}" are separated by {characters}; pass {fix}',
-        code="separator",
-        path=path,
-        characters=_SEPARATORS[found],
-        fix=fix,
-    )
+    finding = f'the columns of "{path}" are separated by {_SEPARATORS[found]}'
+    raise Fault(finding, phrase("pass {fix}", fix=fix)).error("separator")

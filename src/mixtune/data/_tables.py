@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from mixtune._messages import Wording, nearest, quoted, setting
-from mixtune.data._parse_column import Fault, parse_numbers
+from mixtune.data._parse_column import Fault, parse_numbers, phrase
 from mixtune.errors import DataError, ParameterError
 
 __all__ = [
@@ -119,20 +119,14 @@ def choose_inputs(
         if name not in known:
             raise missing_column(name, names, where)
     if len(set(taken)) < len(taken):
-        raise ParameterError(
-            "{given} is also a target; pass the column that names the domains", given=setting("domain", domain)
-        )
+        template = "{given} is also a target; pass the column that names the domains"
+        raise ParameterError(template, given=setting("domain", domain))
     if chosen is None:
         chosen = tuple(name for name in names if name not in taken)
         if index := [name for name in chosen if _INDEX.fullmatch(name)]:
-            raise DataError(
-                "{where} has a column named {names}, which looks like row numbers written along; "
-                "write the table with index=False{otherwise}",
-                code="index-column",
-                where=where,
-                names=quoted(index),
-                otherwise=otherwise,
-            )
+            finding = f"{where} has a column named {quoted(index)}, which looks like row numbers written along"
+            remedy = phrase("write the table with index=False{otherwise}", otherwise=otherwise)
+            raise Fault(finding, remedy).error("index-column")
     if both := [name for name in chosen if name in taken]:
         raise ParameterError(f"columns names {quoted(both)}, which is a target or the domain column; leave it out")
     if not chosen:

@@ -26,12 +26,8 @@ __all__ = ["check_single_file", "domains_of_files", "domains_of_table", "label_c
 def check_single_file(files: Sequence[Path], domain: str) -> None:
     """Refuse a domain column together with several files."""
     if len(files) > 1:
-        raise ParameterError(
-            "{given} goes with one file, {count} are given; drop domain or join the files",
-            code="domain-and-files",
-            given=setting("domain", domain),
-            count=len(files),
-        )
+        template = "{given} goes with one file, {count} are given; drop domain or join the files"
+        raise ParameterError(template, given=setting("domain", domain), count=len(files))
 
 
 def domains_of_table(

@@ -23,9 +23,9 @@ from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains
 from mixtune.data._encoder import Encoded, TableEncoder
 from mixtune.data._infer_columns import Part, infer_columns, infer_target, level_notes
-from mixtune.data._parse_column import inexact_integer, is_text, phrase
+from mixtune.data._parse_column import Fault, inexact, inexact_integer, phrase
 from mixtune.data._readers import CsvFormat, as_paths, file_label, is_parquet, read_table
-from mixtune.data._tables import as_names, choose_inputs, missing_column
+from mixtune.data._tables import as_names, choose_inputs, unusable_columns
 from mixtune.data._tables_to_domains import check_single_file, label_codes, split_by_label
 from mixtune.errors import DataError, ParameterError
 
@@ -125,10 +125,10 @@ def read_training(
     text = (*roles.categories, *([] if domain is None else [domain]))
     parts = [Part(f'"{path}"', read_table(path, form, text=text)) for path in files]
     _check_known(roles, parts)
+    inputs = _common_inputs(parts, roles, columns)
     codes: Integers | None = None
     if domain is not None:
         codes, labels, name = _label_rows(parts[0], domain, focal)
-    inputs = _common_inputs(parts, roles, columns)
     for part, path in zip(parts, files):
         _check_long_numbers(part, path, form, (*inputs, target))
     spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
@@ -246,15 +246,9 @@ def _focal_file(labels: Sequence[str], focal: str | None, files: Sequence[Path])
         return labels[0] if focal is None else focal
     if len(files) > 1:
         raise DataError(f'there is no domain "{focal}" among the files; {nearest(focal, labels)}')
-    raise DataError(
-        '"{path}" is one domain, "{domain}", not "{focal}"; name the column of domain labels with {fix}, or pass one '
-        "file per domain",
-        code="no-domain",
-        path=files[0],
-        domain=labels[0],
-        focal=focal,
-        fix=setting("domain", "COLUMN"),
-    )
+    advice = "name the column of domain labels with {fix}, or pass one file per domain"
+    finding = f'"{files[0]}" is one domain, "{labels[0]}", not "{focal}"'
+    raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("no-domain")
 
 
 def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
@@ -264,50 +258,26 @@ def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
         for name in given:
             if name not in known:
                 raise ParameterError(f'{role} names "{name}", which no table has; {nearest(name, list(known))}')
-    for part in parts:
-        for wanted in (roles.target, roles.domain):
-            if wanted is not None and wanted not in part.table.column_names:
-                raise missing_column(wanted, part.table.column_names, part.where)
 
 
 def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, list[str], str]:
-    """Number the domain of each row, after a look at how many there are."""
-    column, rows = part.table.column(domain), part.table.num_rows
-    where = f'column "{domain}" of {part.where}'
-    count = _count_labels(column)
-    if count > _MOST_DOMAINS or (count > _FEW_DOMAINS and rows < 2 * count):
-        raise DataError(
-            "{where} has {count:,} different labels for {rows:,} rows; is it an identifier? "
-            "Name the column that says where rows come from with {fix}",
-            code="too-many-domains",
-            where=where,
-            count=count,
-            rows=rows,
-            fix=setting("domain", "COLUMN"),
-        )
-    codes, labels, name = label_codes(column.to_pylist(), focal, where, n_rows=rows)
+    """Number the domain of each row; so many that they look like identifiers of rows are refused."""
+    where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
+    codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
+        finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
+        advice = "is it an identifier? Name the column that says where rows come from with {fix}"
+        raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("too-many-domains")
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
-        raise ParameterError(
-            "focal is not given; name the domain to predict for with {fix}, one of {labels}",
-            code="no-focal",
-            fix=setting("focal", "LABEL"),
-            labels=quoted(largest),
-        )
+        template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
+        raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest))
     if name not in labels:
         raise DataError(
             f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows; '
             f"{nearest(name, labels)}"
         )
     return codes, labels, name
-
-
-def _count_labels(column: Any) -> int:
-    if kinds.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if kinds.is_nested(column.type):
-        return 1  # Lists cannot be labels; label_codes says so.
-    return int(pc.count_distinct(column.cast(pa.large_string()) if is_text(column.type) else column).as_py())
 
 
 def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -324,14 +294,9 @@ def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence
         )
         inputs = inputs or found
         if set(found) != set(inputs):
-            raise DataError(
-                "{where} and {first} differ in columns: {difference}, or leave out the others with {fix}",
-                code="different-columns",
-                where=part.where,
-                first=parts[0].where,
-                difference=column_difference(found, inputs),
-                fix=setting("ignore", "COLUMN"),
-            )
+            told = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
+            template = "{told}, or leave out the others with {fix}"
+            raise DataError(template, code="different-columns", told=told, fix=setting("ignore", "COLUMN"))
     return inputs
 
 
@@ -339,42 +304,27 @@ def _check_long_numbers(part: Part, path: Path, form: CsvFormat, names: Iterable
     """Refuse whole numbers in a CSV file that are too long for integers: they were read as floats, rounded."""
     if is_parquet(path):
         return
-    suspects = [name for name in names if _may_be_rounded(part.table.column(name))]
-    if not suspects:
+    floats = {name: part.table.column(name) for name in names if kinds.is_floating(part.table.column(name).type)}
+    large = [name for name, column in floats.items() if (pc.max(pc.abs(column)).as_py() or 0) > 2**53]
+    if not large:
         return
-    written = read_table(path, form, text=suspects)
-    for name in suspects:
+    written = read_table(path, form, text=large)
+    for name in large:
         column = written.column(name).combine_chunks()
         if found := inexact_integer(pc.utf8_trim_whitespace(column.cast(pa.large_string()))):
-            raise DataError(
-                'column "{column}" of {where} holds whole numbers beyond 2^53 (such as {value}), which floats cannot '
-                "tell apart; leave identifiers out with {fix}, or write fewer digits",
-                code="inexact-integers",
-                column=name,
-                where=part.where,
-                value=found,
-                fix=setting("ignore", name),
-            )
-
-
-def _may_be_rounded(column: Any) -> bool:
-    if not kinds.is_floating(column.type):
-        return False
-    return any(end is not None and abs(end) > 2**53 for end in pc.min_max(column).as_py().values())
+            advice = "leave identifiers out with {fix}, or write fewer digits"
+            remedy = phrase(advice, fix=setting("ignore", name))
+            raise unusable_columns({name: inexact(found)._replace(remedy=remedy)}, part.where)
 
 
 def _dropped_notes(files: Sequence[Path], kept: Sequence[Booleans]) -> list[Note]:
     # Notes are kept with models, which are passed on: the folders of the training data stay private.
+    lost = {path.name: int((~rows).sum()) for path, rows in zip(files, kept)}
+    template = '{rows} of "{file}" without a target {are} left out'
     return [
-        Note(
-            "dropped-rows",
-            "{rows} of {where} without a target {are} left out",
-            rows=counted((count, "row")),
-            where=f'"{path.name}"',
-            are="are" if count > 1 else "is",
-        )
-        for path, rows in zip(files, kept)
-        if (count := int((~rows).sum()))
+        Note("dropped-rows", template, rows=counted((count, "row")), file=name, are="are" if count > 1 else "is")
+        for name, count in lost.items()
+        if count
     ]
 
 
