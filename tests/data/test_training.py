@@ -256,6 +256,8 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         "every focal target is 3.0",
         'all targets are the same within 1 of the sources: "c"',
     )
+    codes = [note.code for note in read_one(tmp_path, text, focal="b").notes]
+    assert codes == ["one-row", "constant-focal-target", "constant-source-targets"]
     classes = "site,x,y\nb,2,no\nb,3,no\nc,4,yes\nc,5,no\n"
     assert read_one(tmp_path, classes, focal="b").notes == ('every focal target is "no"',)
 
@@ -294,6 +296,18 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
 def test_bad_tables(tmp_path, text, options, message):
     with pytest.raises(DataError, match=message):
         read_one(tmp_path, text, **options)
+
+
+def test_advice_is_given_as_each_place_types_it(tmp_path):
+    with pytest.raises(DataError) as caught:
+        read_one(tmp_path, "site,row id,y\ns,,1\ns,2,2\n")
+    assert caught.value.code == "unusable-columns"
+    assert caught.value.fields["columns"] == ("row id",)
+    assert 'missing="impute", or leave out such columns with ignore="row id"' in str(caught.value)
+    assert "--missing impute, or leave out such columns with --ignore 'row id'" in caught.value.render("terminal")
+    (note,) = read_one(tmp_path, "site,x,y\ns,?,1\ns,a,2\n").notes
+    assert note.code == "marker-level"
+    assert note.render("terminal").endswith("pass --missing impute")
 
 
 def test_floats_that_are_large_are_fine(tmp_path):

@@ -15,8 +15,8 @@ from mixtune.data._domain import (
 from mixtune.data._domains import Domains, arrange_columns
 from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn
 from mixtune.data._infer_columns import constant_notes
-from mixtune.data._readers import CsvFormat, as_paths, file_label, read_table
-from mixtune.data._sample_domain import LabelledRows, rows_by_label
+from mixtune.data._readers import UTF8, CsvFormat, as_paths, file_label, read_table
+from mixtune.data._sample_domain import rows_by_label
 from mixtune.data._sampling import stream_samples
 from mixtune.data._tables import (
     LIST_COLUMNS,
@@ -34,11 +34,11 @@ from mixtune.data.synthetic import SyntheticProblem, make_domains
 
 __all__ = [
     "LIST_COLUMNS",
+    "UTF8",
     "CsvFormat",
     "Domain",
     "Domains",
     "Encoded",
-    "LabelledRows",
     "LevelColumn",
     "NumberColumn",
     "SyntheticProblem",

@@ -102,23 +102,20 @@ class Domain:
         check_finite(X, f"X{of}", columns)
         check_finite(y.reshape(y.shape[0], -1), f"y{of}")
         weight = check_weight(self.sample_weight, X.shape[0], of, copy=copy)
-        self._store(X, y, columns, weight if weight is None else match(weight, X))
+        self._store(X=X, y=y, columns=columns, sample_weight=weight if weight is None else match(weight, X))
 
-    def _store(self, X: Array, y: Array, columns: tuple[str, ...] | None, sample_weight: Array | None) -> None:
-        # Read-only views: the arrays may be the caller's own, whose flags are not ours to change.
-        for name, array in (("X", X), ("y", y), ("sample_weight", sample_weight)):
-            object.__setattr__(self, name, freeze(array.view()) if isinstance(array, np.ndarray) else array)
-        object.__setattr__(self, "columns", columns)
+    def _store(self, **fields: Any) -> Domain:
+        for name, value in fields.items():
+            # A read-only view: the array may be the caller's own, whose flags are not ours to change.
+            object.__setattr__(self, name, freeze(value.view()) if isinstance(value, np.ndarray) else value)
+        return self
 
     @classmethod
     def _from_checked(
         cls, name: str, X: Array, y: Array, columns: tuple[str, ...] | None, sample_weight: Array | None = None
     ) -> Domain:
         """Wrap arrays that are already checked and owned, without looking at them again."""
-        domain = object.__new__(cls)
-        object.__setattr__(domain, "name", name)
-        domain._store(X, y, columns, sample_weight)
-        return domain
+        return object.__new__(cls)._store(name=name, X=X, y=y, columns=columns, sample_weight=sample_weight)
 
     @property
     def n_rows(self) -> int:

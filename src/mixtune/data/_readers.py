@@ -83,18 +83,13 @@ def as_paths(paths: Any) -> list[Path]:
     >>> [path.name for path in as_paths(["a.csv", Path("b.csv")])]
     ['a.csv', 'b.csv']
     """
-    if is_table(paths):
-        raise ParameterError(f"paths is a {type(paths).__name__}, not files; pass it to Domains.from_table")
     try:
-        items = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        items = [paths] if isinstance(paths, str | os.PathLike) or is_table(paths) else list(paths)
     except TypeError as error:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(
-                f"paths holds a {type(item).__name__}, not files; join the frames and pass them to Domains.from_table, "
-                "or pass inputs and targets to Domains.from_dict"
-            )
+            raise ParameterError(f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table")
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:

