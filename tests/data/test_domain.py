@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mixtune.data import Domain
+from mixtune.data import Domain, Domains
 from mixtune.errors import DataError
+from mixtune.estimators import Sources
+from mixtune.features import Identity
 
 X = np.arange(6.0).reshape(3, 2)
 Y = np.array([1.0, 2.0, 3.0])
@@ -156,6 +158,15 @@ def test_sample_weights_are_checked_and_follow_the_rows():
     for wrong, message in ((np.ones(1), "one number per row"), (-np.ones(len(Y)), ">= 0"), (0, "zero for every row")):
         with pytest.raises(DataError, match=message):
             Domain("a", X, Y, sample_weight=wrong)
+
+
+def test_sample_weights_reach_domains_and_sources():
+    weight = [1.0, 0.0, 2.0]
+    domains = Domains.from_dict({"a": (X, Y), "b": (X, Y, weight)}, focal="a")
+    assert domains["a"].sample_weight is None
+    assert domains.map(Identity(2))["b"].sample_weight.tolist() == weight
+    ((_, source),) = Sources.from_domains(domains).items()
+    assert source.sample_weight.tolist() == weight
 
 
 def test_a_view_is_checked_and_not_copied():

@@ -82,18 +82,21 @@ class Domains:
             check_alike(domain, focal)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, tuple[Any, Any]], *, focal: str) -> Self:
-        """Build from ``{name: (X, y)}``.
+    def from_dict(cls, data: Mapping[str, tuple[Any, ...]], *, focal: str) -> Self:
+        """Build from ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``.
 
         Examples
         --------
         >>> Domains.from_dict({"a": ([[0.0], [1.0]], [0, 1]), "b": ([[2.0]], [2])}, focal="a").names
         ('a', 'b')
         """
-        for name, pair in data.items():
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise DataError(f'domain "{name}" must come as a pair (X, y)')
-        return cls(tuple(Domain(str(name), X, y) for name, (X, y) in data.items()), focal=focal)
+        members = []
+        for name, given in data.items():
+            if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+                raise DataError(f'domain "{name}" must come as a pair (X, y), or as (X, y, sample_weight)')
+            weight = given[2] if len(given) == 3 else None
+            members.append(Domain(str(name), given[0], given[1], sample_weight=weight))
+        return cls(tuple(members), focal=focal)
 
     @classmethod
     def from_arrays(cls, X: Any, y: Any, *, labels: Any, focal: Hashable) -> Self:

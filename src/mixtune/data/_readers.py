@@ -205,7 +205,7 @@ def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> 
             raise _wrong_encoding(path, form, str(error)) from error
         _check_separator(path, form, separator)
         raise
-    # Names that are not UTF-8 are found out when they are asked for.
+    # Names that are not UTF-8 raise an error only here, when they are asked for.
     if len(table.column_names) == 1:
         _check_separator(path, form, separator)
     # Arrow hands over as bytes what is not UTF-8.

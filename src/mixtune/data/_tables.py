@@ -124,7 +124,7 @@ def choose_inputs(
     if chosen is None:
         chosen = tuple(name for name in names if name not in taken)
         if index := [name for name in chosen if _INDEX.fullmatch(name)]:
-            finding = f"{where} has a column named {quoted(index)}, which looks like row numbers written along"
+            finding = f"{where} has a column named {quoted(index)}, which looks like row numbers of the table"
             remedy = phrase("write the table with index=False{otherwise}", otherwise=otherwise)
             raise Fault(finding, remedy).error("index-column")
     if both := [name for name in chosen if name in taken]:
