@@ -139,4 +139,14 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "a.xlsx").write_text("x")
     assert "unknown kind" in refused("fit", tmp_path / "a.xlsx", "--target", "y")
     (tmp_path / "b.csv").write_bytes("größe,y\n1,2\n2,3\n".encode("latin-1"))
-    assert '--encoding "latin-1"' in refused("fit", tmp_path / "b.csv", "--target", "y")
+    assert "--encoding latin-1" in refused("fit", tmp_path / "b.csv", "--target", "y")
+
+
+def test_names_that_look_like_settings_are_shown_as_they_are(tmp_path):
+    rows = [["a", f"text {row}", row] for row in range(40)]
+    file = write_rows(tmp_path / "data.csv", ["site", "decimal=a", "y"], rows)
+    message = refused("fit", file, "--target", "y", "--domain", "site", "--focal", "a")
+    assert 'column "decimal=a" of' in message
+    assert "Leave it out with --ignore decimal=a, join rare levels, or raise the limit with --max-levels 40" in message
+    message = refused("fit", file, "--target", "y", "--domain", "site", "--focal", "focal=x")
+    assert 'has "focal=x" in column "site"' in message

@@ -57,11 +57,12 @@ def test_version_help_and_mistakes():
 
 
 def test_errors_of_the_library_end_in_one_line(monkeypatch, capsys):
+    from mixtune._messages import setting
     from mixtune.cli import _app
     from mixtune.errors import DataError
 
     def fail():
-        raise DataError('domain [b] has 3 columns; pass --ignore c (in Python: ignore="c")')
+        raise DataError("domain [b] has 3 columns; pass {fix}", fix=setting("ignore", "c"))
 
     monkeypatch.setattr(_app, "app", fail)
     with pytest.raises(SystemExit) as left:

@@ -142,7 +142,7 @@ def test_semicolons_decimal_commas_and_missing_values(tmp_path):
     rows += [["b", "2,5", "y", "3,5"], ["b", "1,5", "x", "2"]]
     file = write_rows(tmp_path / "data.csv", ["Ort", "Größe [m²]", "Art", "Preis €"], rows, ";")
     common = ("fit", file, "--target", "Preis €", "--domain", "Ort", "--focal", "a")
-    assert 'pass --separator ";" and --decimal ","' in refused(*common)
+    assert "pass --separator ';' and --decimal ," in refused(*common)
     read = (*common, "--separator", ";", "--decimal", ",")
     message = refused(*read)
     assert "--missing impute" in message

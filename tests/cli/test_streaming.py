@@ -52,7 +52,7 @@ def test_a_stream_gives_the_model_of_the_rows_that_were_drawn(tmp_path, data):
 def test_a_constant_column_is_noted(tmp_path):
     table = draw().append_column("year", pa.array([2020] * 125))
     parquet.write_table(table, tmp_path / "data.parquet")
-    said = 'column "year" is 2020 in every row; nothing can be learnt from it'
+    said = 'column "year" is 2020 in every row; nothing can be learned from it'
     assert said in as_json("fit", tmp_path / "data.parquet", *SITES, "--stream")["notes"]
     assert said in as_json("fit", tmp_path / "data.parquet", *SITES)["notes"]
 

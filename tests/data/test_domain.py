@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mixtune.data import Domain
+from mixtune.data import Domain, Domains
 from mixtune.errors import DataError
+from mixtune.estimators import Sources
+from mixtune.features import Identity
 
 X = np.arange(6.0).reshape(3, 2)
 Y = np.array([1.0, 2.0, 3.0])
@@ -142,3 +144,40 @@ def test_values_that_are_not_finite_are_counted_by_column(make):
 def test_names_are_texts(name):
     with pytest.raises(DataError, match="named by a text"):
         Domain(name, X, Y)
+
+
+def test_sample_weights_are_checked_and_follow_the_rows():
+    domain = Domain("a", X, Y, sample_weight=np.arange(len(Y)))
+    assert domain.sample_weight.dtype == np.float64
+    with pytest.raises(ValueError, match="read-only"):
+        domain.sample_weight[0] = 1
+    np.testing.assert_array_equal(domain.take([2, 0]).sample_weight, [2, 0])
+    assert Domain("a", X, Y, sample_weight=2).sample_weight.tolist() == [2.0] * len(Y)
+    tensors = Domain("a", torch.tensor(X), torch.tensor(Y), sample_weight=np.ones(len(Y)))
+    assert isinstance(tensors.sample_weight, torch.Tensor)
+    for wrong, message in ((np.ones(1), "one number per row"), (-np.ones(len(Y)), ">= 0"), (0, "zero for every row")):
+        with pytest.raises(DataError, match=message):
+            Domain("a", X, Y, sample_weight=wrong)
+
+
+def test_sample_weights_reach_domains_and_sources():
+    weight = [1.0, 0.0, 2.0]
+    domains = Domains.from_dict({"a": (X, Y), "b": (X, Y, weight)}, focal="a")
+    assert domains["a"].sample_weight is None
+    assert domains.map(Identity(2))["b"].sample_weight.tolist() == weight
+    ((_, source),) = Sources.from_domains(domains).items()
+    assert source.sample_weight.tolist() == weight
+
+
+def test_a_view_is_checked_and_not_copied():
+    inputs, targets = np.array(X, dtype=np.float64), np.array(Y, dtype=np.float64)
+    domain = Domain.view("a", inputs, targets, sample_weight=targets**2 + 1)
+    assert np.shares_memory(domain.X, inputs)
+    assert np.shares_memory(domain.take(slice(1, None)).X, inputs)
+    assert not domain.X.flags.writeable
+    assert inputs.flags.writeable
+    assert domain.columns is None
+    with pytest.raises(DataError, match="NaN or infinite"):
+        Domain.view("a", np.full((2, 1), np.nan), [1.0, 2.0])
+    with pytest.raises(DataError, match="fewer targets than rows"):
+        Domain.view("a", inputs, targets[:-1])

@@ -37,7 +37,7 @@ def test_split_focal_depends_on_the_seed_and_checks_it():
         with pytest.raises(ParameterError, match="must be a share between 0 and 1"):
             domains.split_focal(wrong, seed=0)
     for wrong in (-1, 0.5, None, True):
-        with pytest.raises(ParameterError, match="seed="):
+        with pytest.raises(ParameterError, match="seed must be a whole number"):
             domains.split_focal(0.5, seed=wrong)
     with pytest.raises(DataError, match='domain "b" has one row'):
         domains.with_focal("b").split_focal(0.5, seed=0)

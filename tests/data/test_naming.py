@@ -19,7 +19,7 @@ def hide_pandas(monkeypatch):
         raise ImportError(name)
 
     # Only from mixtune: scikit-learn does not bear a pandas that was there before.
-    monkeypatch.setattr("mixtune.data._naming.import_module", refuse)
+    monkeypatch.setattr("mixtune.data._domains.import_module", refuse)
 
 
 def swapped_columns():

@@ -97,13 +97,13 @@ def test_a_long_file_in_another_encoding(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"encoding": "latin-0"}, "encoding='latin-0' is unknown"),
+        ({"encoding": "latin-0"}, 'encoding="latin-0" is unknown'),
         ({"encoding": None}, "encoding=None is unknown"),
-        ({"separator": ";;"}, "separator=';;' must be one character"),
-        ({"separator": ""}, "separator='' must be one character"),
+        ({"separator": ";;"}, 'separator=";;" must be one character'),
+        ({"separator": ""}, 'separator="" must be one character'),
         ({"separator": "\n"}, "must be one character"),
         ({"separator": 3}, "must be one character"),
-        ({"decimal": "x"}, "decimal='x' must be"),
+        ({"decimal": "x"}, 'decimal="x" must be'),
         ({"separator": ",", "decimal": ","}, "two different characters"),
         ({"decimal": ","}, 'decimal="," is also what separates the columns'),
     ],

@@ -10,9 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 
-from mixtune.data import Domains
-from mixtune.data._encoding import TableEncoder
-from mixtune.data._training import read_new, read_training
+from mixtune.data import Domains, TableEncoder, read_new, read_training
 from mixtune.errors import DataError, ParameterError
 
 ROWS = """site,size,colour,open,y
@@ -153,7 +151,7 @@ def test_columns_that_say_nothing_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("column", "note"),
     [
-        (["a", "?", "b", "a"], 'has the level "?"; if that marks missing values, pass --missing impute'),
+        (["a", "?", "b", "a"], 'has the level "?"; if that marks missing values, pass missing="impute"'),
         (["Red", "red", "b", "a"], "differ only in capital letters"),
     ],
 )
@@ -183,7 +181,7 @@ def test_classes(tmp_path, values, classes, codes):
 def test_odd_classes_are_noted(tmp_path):
     (path,) = write(tmp_path, data="x,y\n1,Yes\n2,yes\n3,?\n")
     marked, capitals = read_training(path, target="y").notes
-    assert 'level "?"; if that marks missing values, pass --drop-missing-target' in marked
+    assert 'level "?"; if that marks missing values, pass drop_missing_target=True' in marked
     assert "capital letters" in capitals
     assert read_training(path, target="y", drop_missing_target=True).encoder.target.classes == ("Yes", "yes")
 
@@ -226,10 +224,10 @@ def test_a_file_without_any_target_is_dropped_on_request(tmp_path):
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        (["1", "", "3"], {}, r'"y" of .* has 1 missing target in 3 rows .*--drop-missing-target'),
-        (["a", "", "b"], {}, r"1 missing target in 3 rows .*--drop-missing-target"),
+        (["1", "", "3"], {}, r'"y" of .* has 1 missing target in 3 rows .*drop_missing_target=True'),
+        (["a", "", "b"], {}, r"1 missing target in 3 rows .*drop_missing_target=True"),
         (["a", "", "b"], {"missing": "impute"}, "1 missing target"),
-        (["1", "?", "3"], {}, r'holds numbers and "\?" .*--drop-missing-target'),
+        (["1", "?", "3"], {}, r'holds numbers and "\?" .*drop_missing_target=True'),
         (["", "", ""], {"drop_missing_target": True}, "has no values"),
         (["1,5", "2,5", "3,5"], {"separator": ";"}, r'decimal=","'),
         (["2020-01-01"] * 3, {}, "dates or times"),
@@ -258,6 +256,8 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         "every focal target is 3.0",
         'all targets are the same within 1 of the sources: "c"',
     )
+    codes = [note.code for note in read_one(tmp_path, text, focal="b").notes]
+    assert codes == ["one-row", "constant-focal-target", "constant-source-targets"]
     classes = "site,x,y\nb,2,no\nb,3,no\nc,4,yes\nc,5,no\n"
     assert read_one(tmp_path, classes, focal="b").notes == ('every focal target is "no"',)
 
@@ -278,9 +278,9 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         ("site,y\ns,1\ns,2\n", {}, "no input columns"),
         ("site,x,y\ns,1,1\n,2,2\ns,3,3\n", {}, "1 of 3 rows have no label"),
         ("site,x,y\ns,a,1\ns,a,2\n", {}, "no input columns that can be used"),
-        ("site,x,y\ns,,1\ns,2,2\n", {}, r'"x" of .* has 1 missing value .*--missing impute .*--ignore x'),
+        ("site,x,y\ns,,1\ns,2,2\n", {}, r'"x" of .* has 1 missing value .*missing="impute".*ignore="x"'),
         ("site,x,y\ns,,1\ns,a,2\n", {}, '"x" of .* has 1 missing value'),
-        ("site,x,y\ns,1,1\ns,2,2\ns,?,3\n", {}, r'numbers and "\?" \(data row 3\), which may mark .*--missing impute'),
+        ("site,x,y\ns,1,1\ns,2,2\ns,?,3\n", {}, r'numbers and "\?" \(data row 3\), which may mark .*missing="impute"'),
         ("site,x,y\ns,€ 3,1\ns,€ 4,2\n", {}, "without currency"),
         ('site,x,y\ns,"1,234",1\ns,"2,345",2\n', {}, "thousands|decimal"),
         ("site,x,y\ns,2020-01-01,1\ns,2020-01-02,2\n", {}, "dates or times .*days since a fixed day"),
@@ -289,13 +289,25 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         ('site,x,y\ns,"Mar 3, 2020",1\ns,Apr 2020,2\n', {}, "dates written as text"),
         ("site,x,y\ns,inf,1\ns,2,2\n", {"missing": "impute"}, "infinite"),
         ("site,x,y\ns,9007199254740993,1\ns,2,2\n", {}, r"beyond 2\^53"),
-        ("site,x,y\ns,99999999999999999999,1\ns,2,2\n", {}, r"beyond 2\^53 \(such as 9{20}\).*--ignore x"),
-        ("site,,y\ns,1,1\ns,2,2\n", {}, "looks like row numbers .*--ignore COLUMN"),
+        ("site,x,y\ns,99999999999999999999,1\ns,2,2\n", {}, r'beyond 2\^53 \(such as 9{20}\).*ignore="x"'),
+        ("site,,y\ns,1,1\ns,2,2\n", {}, 'looks like row numbers .*ignore="COLUMN"'),
     ],
 )
 def test_bad_tables(tmp_path, text, options, message):
     with pytest.raises(DataError, match=message):
         read_one(tmp_path, text, **options)
+
+
+def test_advice_is_given_as_each_place_types_it(tmp_path):
+    with pytest.raises(DataError) as caught:
+        read_one(tmp_path, "site,row id,y\ns,,1\ns,2,2\n")
+    assert caught.value.code == "unusable-columns"
+    assert caught.value.fields["columns"] == ("row id",)
+    assert 'missing="impute", or leave out such columns with ignore="row id"' in str(caught.value)
+    assert "--missing impute, or leave out such columns with --ignore 'row id'" in caught.value.render("terminal")
+    (note,) = read_one(tmp_path, "site,x,y\ns,?,1\ns,a,2\n").notes
+    assert note.code == "marker-level"
+    assert note.render("terminal").endswith("pass --missing impute")
 
 
 def test_floats_that_are_large_are_fine(tmp_path):
@@ -307,7 +319,7 @@ def test_identifiers_are_refused(tmp_path):
     text = "x,name,y\n" + "".join(f"{row},person {row},{row}\n" for row in range(40))
     path = write(tmp_path, data=text)
     with pytest.raises(
-        DataError, match=r'"name" of .* has 40 different texts in 40 rows .*--ignore name .*--max-levels 40'
+        DataError, match=r'"name" of .* has 40 different texts in 40 rows .*ignore="name".*max_levels=40'
     ):
         read_training(path, target="y")
     assert len(read_training(path, target="y", max_levels=40).encoder.names) == 41
@@ -342,7 +354,7 @@ def test_a_million_labels_are_refused_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ("x,y\n1,2\n", r'b\.csv" and ".*a\.csv" differ in columns: missing "c"; .*--ignore COLUMN'),
+        ("x,y\n1,2\n", r'b\.csv" and ".*a\.csv" differ in columns: missing "c"; .*ignore="COLUMN"'),
         ("x,c,d,y\n1,p,3,4\n", 'extra "d"'),
         ("x,c\n1,p\n", r'b\.csv" has no column "y"'),
         (
@@ -350,8 +362,8 @@ def test_a_million_labels_are_refused_at_once(tmp_path):
             r'"x" holds numbers in ".*a\.csv" and text in ".*b\.csv" \(the first is "low" in data row 1',
         ),
         ("x,c,y\n1,p,1\nlow,p,1\n", 'the first is "low" in data row 2'),
-        ("x,c,y\n?,p,1\n", r'"\?" in data row 1\); if it marks a missing value, pass --missing impute'),
-        ("x,c,y\n1,7,1\n", r'"c" holds numbers in ".*b\.csv" and text in ".*a\.csv" .*--categories c'),
+        ("x,c,y\n?,p,1\n", r'"\?" in data row 1\); if it marks a missing value, pass missing="impute"'),
+        ("x,c,y\n1,7,1\n", r'"c" holds numbers in ".*b\.csv" and text in ".*a\.csv" .*categories="c"'),
         ("x,c,y\n1,p,low\n", r'"y" holds numbers in ".*a\.csv" and text in ".*b\.csv"'),
         ("x,c,y\n", r'b\.csv" has no rows'),
         ("", r'b\.csv" cannot be read as CSV: Empty'),
@@ -385,19 +397,19 @@ def test_unknown_focal_file(tmp_path):
     files = write(tmp_path, berlin="x,y\n1,1\n2,2\n", paris="x,y\n1,3\n2,4\n")
     with pytest.raises(DataError, match=r'no domain "berlni" among the files; did you mean "berlin"\?'):
         read_training(files, target="y", focal="berlni")
-    with pytest.raises(DataError, match=r'is one domain, "berlin", not "rome"; .*--domain COLUMN'):
+    with pytest.raises(DataError, match=r'is one domain, "berlin", not "rome"; .*domain="COLUMN"'):
         read_training(files[0], target="y", focal="rome")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"focal": None}, r'--focal LABEL .*one of "n", "s"'),
+        ({"focal": None}, r'focal="LABEL", one of "n", "s"'),
         ({"focal": 3}, "focal=3 must be the name"),
         ({"missing": "drop"}, 'must be "refuse" or "impute"'),
         ({"max_levels": 1}, "at least 2"),
         ({"max_levels": True}, "at least 2"),
-        ({"target_kind": "text"}, "target_kind='text'"),
+        ({"target_kind": "text"}, 'target_kind="text"'),
         ({"ignore": ["colours"]}, 'ignore names "colours", which no table has; did you mean "colour"'),
         ({"categories": ["sise"]}, 'categories names "sise"'),
         ({"ignore": ["y"]}, 'column "y" is the target'),
@@ -471,7 +483,7 @@ def test_new_rows_come_back_as_written(tmp_path):
     [
         ("size,colour\n1,red\n", r'new\.csv" has no column "open"'),
         ("size,colour,open\nbig,red,yes\n", r'holds text \(the first is "big" in data row 1\), and held numbers'),
-        ("size,colour,open\n,red,yes\n", "1 missing value .*--missing impute"),
+        ("size,colour,open\n,red,yes\n", '1 missing value .*missing="impute"'),
         ("size,colour,open\n99999999999999999999,red,yes\n", r"beyond 2\^53"),
         ("size,colour,open\n2020-01-01,red,yes\n", "dates or times"),
         ("size,colour,open\n", "has no rows"),

@@ -16,7 +16,7 @@ from mixtune.cli._inspect import inspect
 from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
-from mixtune.cli._words import for_terminal, safe
+from mixtune.cli._words import safe
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -65,7 +65,7 @@ def main() -> None:
         app()
     except MixtuneError as error:
         Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]Error:[/] {safe(for_terminal(error.render('terminal')))}", highlight=False
+            f"[bold red]Error:[/] {safe(error.render('terminal'))}", highlight=False
         )
         sys.exit(2)
     except KeyboardInterrupt:

@@ -15,8 +15,7 @@ from mixtune.cli._outputs import print_json
 from mixtune.cli._saved_model import encoder_of, load_if_possible, rows_of, texts_of
 from mixtune.cli._show import output, show_lines, show_model, table
 from mixtune.cli._words import safe
-from mixtune.data import TableEncoder
-from mixtune.data._encoded_columns import LevelColumn
+from mixtune.data import LevelColumn, TableEncoder
 from mixtune.estimators import SavedInfo, read_info
 
 __all__ = ["inspect"]

@@ -19,8 +19,7 @@ from mixtune.cli import _reading as reading
 from mixtune.cli._outputs import check_outputs, print_json, write_file
 from mixtune.cli._saved_model import load_with_encoder
 from mixtune.cli._show import output, progress_bar, show_lines
-from mixtune.data import Encoded, TableEncoder, read_new
-from mixtune.data._readers import CsvFormat, read_table
+from mixtune.data import CsvFormat, Encoded, TableEncoder, read_new, read_table
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["predict"]

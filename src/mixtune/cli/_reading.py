@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from mixtune._messages import setting
 from mixtune.data import TrainingTables, read_training
 
 __all__ = [
@@ -40,7 +40,7 @@ Files: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
-        help="CSV or Parquet. One file with a --domain column, or one file a domain, the focal one first.",
+        help="CSV or Parquet. One file with a --domain column, or one file per domain, the focal one first.",
         show_default=False,
     ),
 ]
@@ -126,7 +126,7 @@ def csv_options(options: dict[str, Any]) -> str:
     """
     defaults = {"encoding": "utf-8", "separator": None, "decimal": "."}
     given = {name: options[name] for name, default in defaults.items() if options[name] != default}
-    return "".join(f" --{name} {'tab' if value == chr(9) else shlex.quote(value)}" for name, value in given.items())
+    return "".join(f" {setting(name, 'tab' if value == chr(9) else value).terminal}" for name, value in given.items())
 
 
 def read(files: Sequence[Path], options: dict[str, Any]) -> TrainingTables:

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from mixtune.cli._words import for_terminal, safe
+from mixtune._messages import Note
+from mixtune.cli._words import safe
 
 __all__ = [
     "aligned",
@@ -150,7 +151,7 @@ def show_lines(console: Console, title: str, lines: Sequence[str]) -> None:
     console.print(f"[bold]{safe(title)}[/]")
     grid = Table.grid(padding=(0, 1))
     for line in lines:
-        grid.add_row(" -", safe(for_terminal(line)))
+        grid.add_row(" -", safe(line.render("terminal") if isinstance(line, Note) else line))
     console.print(grid)
     console.print()
 

@@ -13,9 +13,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import typer
 
 from mixtune.cli._engine import check_engine
-from mixtune.data import Domain, Domains, TableEncoder, TrainingTables
-from mixtune.data._encoded_columns import NumberColumn, TargetColumn
-from mixtune.data._learning import constant_notes
+from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
 from mixtune.errors import ParameterError
 from mixtune.streaming import DEFAULT_LIMIT, StreamedSources, open_stream
 

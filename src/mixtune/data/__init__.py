@@ -1,34 +1,68 @@
-"""Data in: named domains, one of them focal, from arrays, tables and files; and made or real ones to try."""
+"""Data in: named domains, one of them focal, from arrays, tables and files; synthetic and real ones to try.
+
+Most users need :class:`Domain` and :class:`Domains`. The command line reads its tables with :func:`read_training` and
+:func:`read_new`. What follows in the list are the checks and readers that the other packages of mixtune share.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from mixtune.data._domain import Domain
-from mixtune.data._domains import Domains
-from mixtune.data._encoding import Encoded, TableEncoder
+from mixtune.data._domain import (
+    Domain,
+    as_floats,
+    check_finite,
+    check_pair,
+    check_weight,
+    column_difference,
+)
+from mixtune.data._domains import Domains, arrange_columns
+from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn
+from mixtune.data._infer_columns import constant_notes
 from mixtune.data._readers import UTF8, CsvFormat, as_paths, file_label, read_table
 from mixtune.data._sample_domain import rows_by_label
-from mixtune.data._tables import as_names, as_table, check_names, choose_inputs, to_matrix
+from mixtune.data._tables import (
+    LIST_COLUMNS,
+    Table,
+    as_names,
+    as_table,
+    check_names,
+    choose_inputs,
+    is_table,
+    to_matrix,
+)
 from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
 __all__ = [
+    "LIST_COLUMNS",
     "UTF8",
     "CsvFormat",
     "Domain",
     "Domains",
     "Encoded",
+    "LevelColumn",
+    "NumberColumn",
     "SyntheticProblem",
+    "Table",
     "TableEncoder",
+    "TargetColumn",
     "TrainingTables",
+    "arrange_columns",
+    "as_floats",
     "as_names",
     "as_paths",
     "as_table",
+    "check_finite",
     "check_names",
+    "check_pair",
+    "check_weight",
     "choose_inputs",
+    "column_difference",
+    "constant_notes",
     "file_label",
+    "is_table",
     "load_ames",
     "load_exam",
     "load_sentiment",

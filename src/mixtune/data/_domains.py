@@ -1,30 +1,38 @@
 """Several domains, one of them focal: what an estimator learns from.
 
-The focal domain is the one to predict for; the others are sources that may help or hurt. Downstream each
-domain turns into features, then moments, then a weight, in the order kept here.
+The focal domain is the one to predict for; the others are sources that may help or hurt. Each constructor reads and
+checks what it is given, cuts it into one domain per label or file, and names the focal one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from importlib import import_module
+from typing import Any, Protocol, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
-from numpy.typing import NDArray
 
+from mixtune._array import Array, Floats, to_numpy
+from mixtune._checks import check_whole
 from mixtune._messages import counted, nearest, quoted
-from mixtune.data._arrays import Array
-from mixtune.data._constructors import Constructors
-from mixtune.data._domain import Domain
-from mixtune.data._holdout import pooled_scaling, split_rows
-from mixtune.data._members import check_alike
-from mixtune.data._naming import arrange
+from mixtune.data._domain import Domain, check_alike, check_pair
+from mixtune.data._readers import CsvFormat, as_paths, read_table
+from mixtune.data._sample_domain import rows_by_label
+from mixtune.data._tables import as_table
+from mixtune.data._tables_to_domains import (
+    check_single_file,
+    domains_of_files,
+    domains_of_table,
+    label_codes,
+    split_by_label,
+)
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["Domains"]
+__all__ = ["Domains", "arrange_columns"]
 
 
 class Transform(Protocol):
@@ -35,7 +43,7 @@ class Transform(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Domains(Constructors):
+class Domains:
     """Named datasets with the same columns and outputs, one of which is the focal one.
 
     Parameters
@@ -72,6 +80,165 @@ class Domains(Constructors):
         focal = self.focal_domain
         for domain in self.members:
             check_alike(domain, focal)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, tuple[Any, ...]], *, focal: str) -> Self:
+        """Build from ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``.
+
+        Examples
+        --------
+        >>> Domains.from_dict({"a": ([[0.0], [1.0]], [0, 1]), "b": ([[2.0]], [2])}, focal="a").names
+        ('a', 'b')
+        """
+        members = []
+        for name, given in data.items():
+            if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+                raise DataError(f'domain "{name}" must come as a pair (X, y), or as (X, y, sample_weight)')
+            weight = given[2] if len(given) == 3 else None
+            members.append(Domain(str(name), given[0], given[1], sample_weight=weight))
+        return cls(tuple(members), focal=focal)
+
+    @classmethod
+    def from_arrays(cls, X: Any, y: Any, *, labels: Any, focal: Hashable) -> Self:
+        """Build from one array of all rows and a label per row, in the order in which labels first appear.
+
+        Parameters
+        ----------
+        X, y
+            All rows, as for :class:`Domain`.
+        labels
+            One label per row, of any hashable kind; written as text, they are the names. None may be missing.
+            Space around texts does not count: "x" and "x " are one domain.
+        focal
+            Label of the focal domain.
+
+        Examples
+        --------
+        >>> domains = Domains.from_arrays([[1.0], [2.0], [3.0]], [1, 2, 3], labels=[7, 5, 7], focal=7)
+        >>> domains.names, domains["7"].y
+        (('7', '5'), array([1., 3.]))
+        """
+        X, y, columns = check_pair(X, y, "", columns=None, copy=False)
+        codes, names, focal = label_codes(labels, focal, "labels", n_rows=X.shape[0])
+        return cls(split_by_label(X, y, columns, codes, names), focal=focal)
+
+    @classmethod
+    def from_sample_domain(cls, X: Any, y: Any, sample_domain: Any, *, focal: int | None = None) -> Self:
+        """Build from one array of all rows by skada's convention: positive labels are sources, negative ones targets.
+
+        Parameters
+        ----------
+        X, y
+            All rows, as for :class:`Domain`.
+        sample_domain
+            One whole number per row. Rows of the target whose ``y`` is NaN (skada masks them) are left out: only
+            labelled rows can be learned from.
+        focal
+            The negative label of the focal domain, where there are several targets; rows of the others are left out.
+
+        Examples
+        --------
+        >>> domains = Domains.from_sample_domain([[1.0], [2.0], [3.0]], [1.0, 2.0, float("nan")], [1, -2, -2])
+        >>> domains.names, domains.focal, domains["-2"].y
+        (('1', '-2'), '-2', array([2.]))
+        """
+        X, y, columns = check_pair(X, y, "", columns=None, copy=False)
+        rows = rows_by_label(y, sample_domain, focal)
+        own = {**rows.sources, rows.focal: rows.focal_rows}
+        return cls(tuple(Domain(name, X[kept], y[kept], columns) for name, kept in own.items()), focal=rows.focal)
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        target: str | Sequence[str],
+        domain: str,
+        focal: Hashable,
+        columns: str | Sequence[str] | None = None,
+    ) -> Self:
+        """Build from a table with a column that names the domains.
+
+        Parameters
+        ----------
+        table
+            A pandas or polars frame, a pyarrow table or a dict of columns.
+        target
+            The column to predict, or several.
+        domain
+            The column of domain labels; space around texts does not count.
+        focal
+            Label of the focal domain.
+        columns
+            The input columns; all the others by default.
+
+        Examples
+        --------
+        >>> table = {"school": ["n", "s", "n"], "size": [1, 2, 3], "score": [0.1, 0.2, 0.3]}
+        >>> Domains.from_table(table, target="score", domain="school", focal="n")["n"].X
+        array([[1.],
+               [3.]])
+        """
+        where = "the table"
+        members, name = domains_of_table(
+            as_table(table, where), target=target, domain=domain, focal=focal, columns=columns, where=where
+        )
+        return cls(members, focal=name)
+
+    @classmethod
+    def from_files(
+        cls,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        target: str | Sequence[str],
+        focal: str | None = None,
+        domain: str | None = None,
+        columns: str | Sequence[str] | None = None,
+        encoding: str = "utf-8",
+        separator: str | None = None,
+        decimal: str = ".",
+    ) -> Self:
+        """Build from CSV or Parquet files: one file with a domain column, or one file per domain.
+
+        Parameters
+        ----------
+        paths
+            The file, or the files; without ``domain`` each is one domain, named after its file. CSV may be
+            compressed (.csv.gz).
+        target
+            The column to predict, or several.
+        focal
+            Name of the focal domain; the first file by default. With ``domain`` it must be given.
+        domain
+            The column of domain labels, if all domains are in one file; space around texts does not count.
+        columns
+            The input columns; all the others by default, which must then be the same in every file.
+        encoding, separator, decimal
+            How CSV files are written: the text encoding, such as "latin-1"; the character between columns, by
+            default a comma, and a tab for .tsv; and "." or "," before the decimals. Parquet needs none of them.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = [Path(folder, "north.csv"), Path(folder, "south.csv")]
+        ...     _ = files[0].write_text("size,price\\n1,10\\n2,20\\n")
+        ...     _ = files[1].write_text("price,size\\n30,3\\n")
+        ...     Domains.from_files(files, target="price")["south"].X
+        array([[3.]])
+        """
+        files = as_paths(paths)
+        form = CsvFormat(encoding, separator, decimal)
+        if domain is None:
+            members = domains_of_files(files, target=target, columns=columns, form=form)
+            return cls(members, focal=members[0].name if focal is None else focal)
+        check_single_file(files, domain)
+        if focal is None:
+            raise ParameterError("focal is not given; name the focal domain, or use one file per domain")
+        table, where = read_table(files[0], form, text=[domain]), f'"{files[0]}"'
+        members, name = domains_of_table(table, target=target, domain=domain, focal=focal, columns=columns, where=where)
+        return cls(members, focal=name)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -148,11 +315,14 @@ class Domains(Constructors):
         >>> train["a"].n_rows, train["b"].n_rows, test
         (3, 1, Domain('a', 1 row, 1 column, 1 output))
         """
-        kept, test = split_rows(self.focal_domain, test_size, seed)
+        focal = self.focal_domain
+        n_test, seed = _held_out_rows(focal, test_size), check_whole("seed", seed)
+        order = np.random.default_rng(seed).permutation(focal.n_rows)
+        kept, test = focal.take(np.sort(order[n_test:])), focal.take(np.sort(order[:n_test]))
         members = tuple(kept if domain.name == self.focal else domain for domain in self.members)
         return Domains(members, focal=self.focal), test
 
-    def input_scaling(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def input_scaling(self) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of each input column over the rows of all domains.
 
         They go to ``RandomFeatures(input_shift=mean, input_scale=spread)``. A constant column has spread 1.
@@ -162,7 +332,15 @@ class Domains(Constructors):
         >>> Domains.from_dict({"a": ([[0.0, 7.0]], [0]), "b": ([[4.0, 7.0]], [1])}, focal="a").input_scaling()
         (array([2., 7.]), array([2., 1.]))
         """
-        return pooled_scaling(self.members)
+        parts = [to_numpy(domain.X) for domain in self.members]
+        n_rows = sum(len(part) for part in parts)
+        # Two passes: the sum of squares less the squared mean would lose a small spread about a large mean.
+        mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts) / n_rows
+        spread = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in parts) / n_rows)
+        lowest = np.min([part.min(axis=0) for part in parts], axis=0)
+        highest = np.max([part.max(axis=0) for part in parts], axis=0)
+        # The mean of equal numbers may be off by rounding, so that equality decides what is constant.
+        return np.asarray(mean), np.where((lowest == highest) | (spread == 0), 1.0, spread)
 
     def map(self, feature_map: Transform) -> Domains:
         """Return the domains with the features of ``X`` in place of ``X``, without column names.
@@ -190,7 +368,10 @@ class Domains(Constructors):
                 f"{feature_map!r} is not a feature map: it needs transform(X), which gives a row of features for "
                 "each row; wrap a function as SklearnFeatures(FunctionTransformer(function).fit(X))"
             )
-        mapped = (Domain(domain.name, self._features(domain, feature_map), domain.y) for domain in self.members)
+        mapped = (
+            Domain(domain.name, self._features(domain, feature_map), domain.y, sample_weight=domain.sample_weight)
+            for domain in self.members
+        )
         return Domains(tuple(mapped), focal=self.focal)
 
     def _features(self, domain: Domain, feature_map: Any) -> Array:
@@ -203,7 +384,7 @@ class Domains(Constructors):
         wanted = getattr(feature_map, "feature_names_in_", None)
         if columns is None or wanted is None or is_torch_array(domain.X):
             return feature_map.transform(domain.X)
-        return feature_map.transform(arrange(domain.X, columns, list(wanted), type(feature_map).__name__))
+        return feature_map.transform(arrange_columns(domain.X, columns, list(wanted), type(feature_map).__name__))
 
     def __len__(self) -> int:
         return len(self.members)
@@ -226,3 +407,60 @@ class Domains(Constructors):
         if not isinstance(name, str) or name not in self._positions:
             raise DataError(f'there is no domain "{name}"; {nearest(str(name), self.names)}')
         return self._positions[name]
+
+
+def _held_out_rows(domain: Domain, test_size: float | int) -> int:
+    """Turn a share or a number of rows into a number that leaves rows on both sides."""
+    if domain.n_rows < 2:
+        raise DataError(f'domain "{domain.name}" has one row; at least two are needed to hold one out')
+    whole = isinstance(test_size, int | np.integer) and not isinstance(test_size, bool)
+    if whole and 1 <= test_size < domain.n_rows:
+        return int(test_size)
+    if isinstance(test_size, float | np.floating) and 0 < test_size < 1:
+        return min(max(round(float(test_size) * domain.n_rows), 1), domain.n_rows - 1)
+    raise ParameterError(
+        f"test_size={test_size!r} must be a share between 0 and 1, such as 0.25, or a number of rows from 1 to "
+        f'{domain.n_rows - 1}, one less than domain "{domain.name}" has'
+    )
+
+
+def arrange_columns(X: Array, columns: Sequence[str], wanted: Sequence[str], whose: str) -> Any:
+    """Pick the wanted columns of ``X`` by name, in the wanted order.
+
+    Parameters
+    ----------
+    X
+        Rows by columns: an array or a tensor.
+    columns
+        The names of the columns of ``X``.
+    wanted
+        The names to pick.
+    whose
+        Who wants them, for the error.
+
+    Returns
+    -------
+    DataFrame or ndarray
+        A pandas frame, so that a transformer may go on choosing by name; without pandas, an array.
+
+    Examples
+    --------
+    >>> arrange_columns(np.array([[1.0, 2.0]]), ["size", "age"], ["age", "size"], "the scaler").to_numpy()
+    array([[2., 1.]])
+    >>> arrange_columns(np.array([[1.0, 2.0]]), ["size", "age"], ["rooms"], "the scaler")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the scaler was fitted on columns that the data lack: "rooms"; the data have "size", "age"; fit it on these columns
+    """  # noqa: E501
+    places = {name: place for place, name in enumerate(columns)}
+    if missing := [name for name in wanted if name not in places]:
+        raise DataError(
+            f"{whose} was fitted on columns that the data lack: {quoted(missing, 20)}; "
+            f"the data have {quoted(columns, 20)}; fit it on these columns"
+        )
+    rows = to_numpy(X)[:, [places[name] for name in wanted]]
+    try:
+        pandas = import_module("pandas")
+    except ImportError:
+        return rows
+    return pandas.DataFrame(rows, columns=list(wanted))

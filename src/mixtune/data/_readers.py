@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
-import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,15 +16,17 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 import pyarrow.types as kinds
 
-from mixtune._messages import quoted
-from mixtune.data._tables import DECIMAL_COMMA, Table, check_names, is_table
+from mixtune._messages import Wording, quoted, setting
+from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
+from mixtune.data._tables import Table, check_names, is_table
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["UTF8", "CsvFormat", "as_paths", "file_label", "is_parquet", "read_table"]
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# The longer endings come first, so that .csv.gz is not taken for another kind.
+_ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet", ".pq")
 _PARQUET = (".parquet", ".pq")
-_ENDINGS = (*_SEPARATORS, *(f"{ending}.gz" for ending in _SEPARATORS), *_PARQUET)
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 
 
 @dataclass(frozen=True)
@@ -54,25 +55,24 @@ class CsvFormat:
     decimal: str = "."
 
     def __post_init__(self) -> None:
+        given: dict[str, Any] = {name: setting(name, value) for name, value in vars(self).items()}
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
         except (LookupError, TypeError) as error:
-            raise ParameterError(
-                f'encoding={self.encoding!r} is unknown; use one such as "utf-8", "latin-1" or "cp1252"'
-            ) from error
+            raise ParameterError('{encoding} is unknown; use one such as "latin-1" or "cp1252"', **given) from error
         mark = self.separator
         if mark is not None and not (
             isinstance(mark, str) and len(mark) == 1 and mark.isascii() and mark not in '\r\n"'
         ):
-            raise ParameterError(f'separator={mark!r} must be one character, such as "," or ";" or "\\t"')
+            raise ParameterError('{separator} must be one character, such as "," or ";" or "\\t"', **given)
         if self.decimal not in (".", ","):
-            raise ParameterError(f'decimal={self.decimal!r} must be "." or ","')
+            raise ParameterError('{decimal} must be "." or ","', **given)
         if mark == self.decimal:
             raise ParameterError(f'separator and decimal are both "{mark}"; a file needs two different characters')
 
 
+#: Commas, decimal points, UTF-8.
 UTF8 = CsvFormat()
-"""Commas, decimal points, UTF-8."""
 
 
 def as_paths(paths: Any) -> list[Path]:
@@ -83,18 +83,13 @@ def as_paths(paths: Any) -> list[Path]:
     >>> [path.name for path in as_paths(["a.csv", Path("b.csv")])]
     ['a.csv', 'b.csv']
     """
-    if is_table(paths):
-        raise ParameterError(f"paths is a {type(paths).__name__}, not files; pass it to Domains.from_table")
     try:
-        items = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        items = [paths] if isinstance(paths, str | os.PathLike) or is_table(paths) else list(paths)
     except TypeError as error:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(
-                f"paths holds a {type(item).__name__}, not files; join the frames and pass them to Domains.from_table, "
-                "or pass inputs and targets to Domains.from_dict"
-            )
+            raise ParameterError(f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table")
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:
@@ -154,8 +149,9 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     path = Path(path)
     if path.is_dir():
         kind = next((found for file in sorted(path.glob("*")) if (found := _ending(file))), ".csv")
-        raise DataError(
-            f'"{path}" is a folder; pass the files in it, such as sorted(pathlib.Path("{path}").glob("*{kind}"))'
+        files = Wording(f'sorted(pathlib.Path("{path}").glob("*{kind}"))', f"{path}/*{kind}")
+        raise Fault(f'"{path}" is a folder', phrase("pass the files in it, such as {files}", files=files)).error(
+            "folder"
         )
     ending = _ending(path)
     if not ending:
@@ -165,7 +161,7 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     try:
         table = _read_parquet(path) if ending in _PARQUET else _read_csv(path, ending, form, text)
     except UnicodeError as error:
-        raise DataError(_describe_encoding(path, form, str(error))) from error
+        raise _wrong_encoding(path, form, str(error)) from error
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         raise DataError(f'"{path}" cannot be read as {ending[1:].upper()}: {error}') from error
     check_names(table.column_names, f'"{path}"')
@@ -176,20 +172,17 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
 
 def _ending(path: Path) -> str:
     """The ending that says the kind of file, in small letters, or an empty text for an unknown one."""
-    # The longest comes first, so that .csv.gz is not taken for another kind.
-    return next(
-        (ending for ending in sorted(_ENDINGS, key=len, reverse=True) if path.name.lower().endswith(ending)), ""
-    )
+    return next((ending for ending in _ENDINGS if path.name.lower().endswith(ending)), "")
 
 
 def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> Table:
-    separator = form.separator or _SEPARATORS[ending.removesuffix(".gz")]
+    separator = form.separator or ("\t" if ending.startswith(".tsv") else ",")
     if separator == form.decimal:
-        raise ParameterError(
-            f'decimal="{form.decimal}" is also what separates the columns of "{path}"; pass separator, such as ";"'
-        )
+        template = '{given} is also what separates the columns of "{path}"; pass {fix}'
+        given, fix = setting("decimal", form.decimal), setting("separator", ";")
+        raise ParameterError(template, given=given, path=path, fix=fix)
     if form.encoding == "utf-8" and _is_utf16(path):
-        raise DataError(_describe_encoding(path, form, "it starts with the mark of UTF-16"))
+        raise _wrong_encoding(path, form, "it starts with the mark of UTF-16")
     source: Any = path
     size = path.stat().st_size
     if ending.endswith(".gz"):
@@ -209,16 +202,15 @@ def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> 
         )
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error):
-            raise DataError(_describe_encoding(path, form, str(error))) from error
-        if hint := _other_separator(path, form, separator):
-            raise DataError(hint) from error
+            raise _wrong_encoding(path, form, str(error)) from error
+        _check_separator(path, form, separator)
         raise
-    # Names that are not UTF-8 are found out when they are asked for.
-    if len(table.column_names) == 1 and (hint := _other_separator(path, form, separator)):
-        raise DataError(hint)
+    # Names that are not UTF-8 raise an error only here, when they are asked for.
+    if len(table.column_names) == 1:
+        _check_separator(path, form, separator)
     # Arrow hands over as bytes what is not UTF-8.
     if foreign := [field.name for field in table.schema if kinds.is_binary(field.type)]:
-        raise DataError(_describe_encoding(path, form, f"in column {quoted(foreign)}"))
+        raise _wrong_encoding(path, form, f"in column {quoted(foreign)}")
     return table
 
 
@@ -228,35 +220,34 @@ def _read_parquet(path: Path) -> Table:
         return file.read()
 
 
-def _head(path: Path) -> bytes:
+def _first_bytes(path: Path) -> bytes:
     """The first bytes of a file, decompressed: enough to look at its header and a few rows."""
     with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
         return file.read(1 << 16)
 
 
 def _is_utf16(path: Path) -> bool:
-    return _head(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return _first_bytes(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
 
 
-def _describe_encoding(path: Path, form: CsvFormat, detail: str) -> str:
-    """Say that a file is written in another encoding, and which one to try."""
+def _wrong_encoding(path: Path, form: CsvFormat, detail: str) -> DataError:
+    """The error that a file is written in another encoding, and which one to try."""
     other = "utf-16" if _is_utf16(path) else "latin-1" if form.encoding == "utf-8" else "utf-8"
-    return (
-        f'"{path}" is not written in {form.encoding} ({detail}); pass encoding="{other}", '
-        "or whichever the file was written in"
-    )
+    remedy = phrase("pass {fix}, or whichever the file was written in", fix=setting("encoding", other))
+    return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
 
 
-def _other_separator(path: Path, form: CsvFormat, separator: str) -> str:
-    """Say that another character separates the columns, if the header looks like it; else an empty text."""
-    lines = _head(path).decode(form.encoding, errors="replace").splitlines()
+def _check_separator(path: Path, form: CsvFormat, separator: str) -> None:
+    """Refuse a file whose header looks as if another character separated the columns."""
+    lines = _first_bytes(path).decode(form.encoding, errors="replace").splitlines()
     header = lines[0] if lines else ""
-    found = max((";", "\t", "|", ","), key=header.count)
+    found = max(_SEPARATORS, key=header.count)
     if header.count(found) <= header.count(separator):
-        return ""
-    words = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-    shown = "\\t" if found == "\t" else found
-    fields = (field for line in lines[1:50] for field in re.split(re.escape(found), line))
-    commas = found != "," and form.decimal != "," and any(DECIMAL_COMMA.fullmatch(field) for field in fields)
-    advice = ' and decimal=","' if commas else ""
-    return f'the columns of "{path}" are separated by {words[found]}; pass separator="{shown}"{advice}'
+        return
+    # What is typed for a tab, both in Python and on the command line, is a backslash and a t.
+    fix: Wording = setting("separator", "\\t" if found == "\t" else found)
+    cells = (cell for line in lines[1:50] for cell in line.split(found))
+    if found != "," and form.decimal != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells):
+        fix = phrase("{separator} and {decimal}", separator=fix, decimal=setting("decimal", ","))
+    finding = f'the columns of "{path}" are separated by {_SEPARATORS[found]}'
+    raise Fault(finding, phrase("pass {fix}", fix=fix)).error("separator")

@@ -1,43 +1,39 @@
-"""Files with numbers and texts in, domains out: the way of the command line's tables to an estimator.
+"""Files with numbers and texts in, domains out: how the command line's tables reach an estimator.
 
-Reading, which columns, which domain, the target, what to learn of the columns, the encoding: each step refuses
-what it cannot use before the next one starts, and whatever was done without asking is told in a note.
+Reading, which columns, which domain, the target, what the columns hold, the encoding: each step refuses what it cannot
+use before the next one starts, and whatever was done without asking is told in a note.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
-from mixtune._messages import quoted
-from mixtune.data._cells import option
-from mixtune.data._domain import Domain
+from mixtune._array import Booleans, Floats, Integers
+from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
+from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains
-from mixtune.data._encoding import Encoded, TableEncoder
-from mixtune.data._grouping import split_by_label
-from mixtune.data._learning import Part, learn_columns, learn_target, level_notes
+from mixtune.data._encoder import Encoded, TableEncoder
+from mixtune.data._infer_columns import Part, infer_columns, infer_target, level_notes
+from mixtune.data._parse_column import Fault, inexact, inexact_integer, phrase
 from mixtune.data._readers import CsvFormat, as_paths, file_label, is_parquet, read_table
-from mixtune.data._training_checks import (
-    Roles,
-    check_domain_option,
-    check_known,
-    check_long_numbers,
-    check_options,
-    common_inputs,
-    distinct_files,
-    focal_file,
-    label_rows,
-    names_of,
-)
-from mixtune.errors import DataError
+from mixtune.data._tables import as_names, choose_inputs, unusable_columns
+from mixtune.data._tables_to_domains import check_single_file, label_codes, split_by_label
+from mixtune.errors import DataError, ParameterError
 
 __all__ = ["TrainingTables", "read_new", "read_training"]
+
+_MOST_DOMAINS = 10_000
+#: In so few rows, one row per label is no sign of an identifier.
+_FEW_DOMAINS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +72,7 @@ def read_training(
     separator: str | None = None,
     decimal: str = ".",
 ) -> TrainingTables:
-    """Read training tables with columns of numbers and of text: one file with a domain column, or one file a domain.
+    """Read training tables with columns of numbers and of text: one file with a domain column, or one file per domain.
 
     Parameters
     ----------
@@ -117,42 +113,40 @@ def read_training(
     >>> read.encoder.names
     ('size', 'colour=red')
     """
-    roles = Roles(target, domain, names_of(ignore, "ignore"), names_of(categories, "categories"))
-    check_options(roles, missing=missing, max_levels=max_levels, target_kind=target_kind)
-    form = CsvFormat(encoding, separator, decimal)
-    files, notes = distinct_files(as_paths(paths))
-    check_domain_option(files, domain, focal)
+    roles = _Roles(target, domain, _names(ignore, "ignore"), _names(categories, "categories"))
+    _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
+    form, impute = CsvFormat(encoding, separator, decimal), missing == "impute"
+    files, notes = _distinct_files(as_paths(paths))
     labels = [file_label(path) for path in files]
     if domain is None:
-        name = focal_file(labels, focal, files)
-    parts = [_read_part(path, form, roles) for path in files]
-    check_known(roles, parts)
-    codes: NDArray[np.int64] | None = None
+        name = _focal_file(labels, focal, files)
+    else:
+        check_single_file(files, domain)
+    text = (*roles.categories, *([] if domain is None else [domain]))
+    parts = [Part(f'"{path}"', read_table(path, form, text=text)) for path in files]
+    _check_known(roles, parts)
+    inputs = _common_inputs(parts, roles, columns)
+    codes: Integers | None = None
     if domain is not None:
-        codes, labels, name = label_rows(parts[0], domain, focal)
-    inputs = common_inputs(parts, roles, columns)
+        codes, labels, name = _label_rows(parts[0], domain, focal)
     for part, path in zip(parts, files):
-        check_long_numbers(part, path, form, (*inputs, target))
-    spec, values, kept = learn_target(parts, target, kind=target_kind, drop=drop_missing_target)
-    notes += _dropped_notes(parts, kept) + level_notes(target, spec.classes or (), option("drop_missing_target", True))
+        _check_long_numbers(part, path, form, (*inputs, target))
+    spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
+    notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), setting("drop_missing_target"))
     parts = [part.keep(rows) for part, rows in zip(parts, kept)]
     codes = None if codes is None else codes[kept[0]]
-    _check_focal_rows(parts, codes, labels, name)
-    known, learned = learn_columns(
-        [part for part in parts if part.table.num_rows],
-        inputs,
-        impute=missing == "impute",
-        max_levels=max_levels,
-        categories=roles.categories,
-    )
+    place = labels.index(name)
+    if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
+        raise DataError(
+            f'every row of the focal domain "{name}" lacks a target; there must be focal rows to learn from'
+        )
+    held = [part for part in parts if part.table.num_rows]
+    known, inferred = infer_columns(held, inputs, impute=impute, max_levels=max_levels, categories=roles.categories)
     used = {target, domain, *(column.name for column in known)}
-    unused = [column for part in parts for column in part.table.column_names if column not in used]
-    encoder = TableEncoder(
-        tuple(known), spec, impute=missing == "impute", domain=domain, focal=name, unused=tuple(dict.fromkeys(unused))
-    )
-    members = _members(encoder, parts, values, labels, codes)
-    domains = Domains(members, focal=name)
-    return TrainingTables(domains, encoder, (*notes, *learned, *_domain_notes(domains, encoder)))
+    unused = dict.fromkeys(column for part in parts for column in part.table.column_names if column not in used)
+    encoder = TableEncoder(tuple(known), spec, impute=impute, domain=domain, focal=name, unused=tuple(unused))
+    domains = Domains(_members(encoder, parts, values, labels, codes), focal=name)
+    return TrainingTables(domains, encoder, (*notes, *inferred, *_domain_notes(domains, encoder)))
 
 
 def read_new(
@@ -177,7 +171,7 @@ def read_new(
     Examples
     --------
     >>> import tempfile
-    >>> from mixtune.data._encoding import LevelColumn, NumberColumn, TargetColumn
+    >>> from mixtune.data import LevelColumn, NumberColumn, TargetColumn
     >>> encoder = TableEncoder((NumberColumn("size"), LevelColumn("colour", ("blue", "red"))), TargetColumn("y"))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder, "new.csv")
@@ -192,43 +186,154 @@ def read_new(
     path, form = Path(path), CsvFormat(encoding, separator, decimal)
     part = Part(f'"{path}"', read_table(path, form, text=encoder.text_columns))
     encoded = encoder.encode(part.table, part.where)
-    check_long_numbers(part, path, form, encoder.inputs)
+    _check_long_numbers(part, path, form, encoder.inputs)
     # Read again as written: labels such as 007 must come out as they went in.
     written = part.table if is_parquet(path) else read_table(path, form, text=part.table.column_names)
-    return Encoded(encoded.X, encoded.names, encoded.notes, written)
+    return replace(encoded, table=written)
 
 
-def _read_part(path: Path, form: CsvFormat, roles: Roles) -> Part:
-    text = [*roles.categories, *([] if roles.domain is None else [roles.domain])]
-    return Part(f'"{path}"', read_table(path, form, text=text))
+@dataclass(frozen=True)
+class _Roles:
+    """The columns that have a part of their own."""
+
+    target: str
+    domain: str | None
+    ignore: tuple[str, ...]
+    categories: tuple[str, ...]
 
 
-def _dropped_notes(parts: Sequence[Part], kept: Sequence[NDArray[np.bool_]]) -> list[str]:
-    lost = [(part.where, int((~rows).sum())) for part, rows in zip(parts, kept)]
+def _names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
+    """Read an option that takes no column name, one or several."""
+    return as_names(value, option) if isinstance(value, str) or len(value) else ()
+
+
+def _check_options(roles: _Roles, *, focal: Any, missing: str, max_levels: int, target_kind: str) -> None:
+    """Refuse settings outside their range, and a column with two roles."""
+    if missing not in ("refuse", "impute"):
+        raise ParameterError('{given} must be "refuse" or "impute"', given=setting("missing", missing))
+    if target_kind not in ("auto", "number", "classes"):
+        given = setting("target_kind", target_kind)
+        raise ParameterError('{given} must be "auto", "number" or "classes"', given=given)
+    if isinstance(max_levels, bool) or not isinstance(max_levels, int) or max_levels < 2:
+        raise ParameterError(f"max_levels={max_levels!r} must be a whole number, at least 2")
+    if focal is not None and not isinstance(focal, str):
+        raise ParameterError(f"focal={focal!r} must be the name of one domain, as text")
+    for role, name in (("target", roles.target), ("domain", roles.domain)):
+        if not isinstance(name, str) and not (role == "domain" and name is None):
+            raise ParameterError(f"{role}={name!r} must be the name of one column")
+        if name in (*roles.ignore, *(roles.categories if role == "domain" else ())):
+            raise ParameterError(f'column "{name}" is the {role} and cannot be ignored or a category; name another')
+
+
+def _distinct_files(files: list[Path]) -> tuple[list[Path], list[Note]]:
+    """Take each file once: a pattern such as *.csv often catches the focal file again."""
+    first: dict[Path, Path] = {}
+    for path in files:
+        first.setdefault(path.resolve(), path)
+    named: dict[str, Path] = {}
+    for path in first.values():
+        label = file_label(path)
+        if (other := named.setdefault(label, path)) != path:
+            raise DataError(f'"{other}" and "{path}" would both be the domain "{label}"; rename one of them')
+    again = counted((len(files) - len(first), "file"))
+    repeated = Note("repeated-files", "{files} given more than once, read once", files=again)
+    return list(named.values()), [repeated] if len(first) < len(files) else []
+
+
+def _focal_file(labels: Sequence[str], focal: str | None, files: Sequence[Path]) -> str:
+    """Find the focal domain among those named after their files."""
+    if focal is None or focal in labels:
+        return labels[0] if focal is None else focal
+    if len(files) > 1:
+        raise DataError(f'there is no domain "{focal}" among the files; {nearest(focal, labels)}')
+    advice = "name the column of domain labels with {fix}, or pass one file per domain"
+    finding = f'"{files[0]}" is one domain, "{labels[0]}", not "{focal}"'
+    raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("no-domain")
+
+
+def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
+    """Refuse to leave out, or to read as categories, a column that no table has."""
+    known = dict.fromkeys(name for part in parts for name in part.table.column_names)
+    for role, given in (("ignore", roles.ignore), ("categories", roles.categories)):
+        for name in given:
+            if name not in known:
+                raise ParameterError(f'{role} names "{name}", which no table has; {nearest(name, list(known))}')
+
+
+def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, list[str], str]:
+    """Number the domain of each row; so many that they look like identifiers of rows are refused."""
+    where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
+    codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
+    if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
+        finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
+        advice = "is it an identifier? Name the column that says where rows come from with {fix}"
+        raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("too-many-domains")
+    if focal is None:
+        largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
+        template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
+        raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest))
+    if name not in labels:
+        raise DataError(
+            f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows; '
+            f"{nearest(name, labels)}"
+        )
+    return codes, labels, name
+
+
+def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Choose the input columns, which all tables must have."""
+    ignored = set(roles.ignore)
+    if both := [name for name in _names(columns or (), "columns") if name in ignored]:
+        raise ParameterError(f"columns and ignore both name {quoted(both)}; name it in one of them")
+    leave: Wording = phrase(", or leave it out with {fix}", fix=setting("ignore", "COLUMN"))
+    inputs: tuple[str, ...] = ()
+    for part in parts:
+        kept = part.table.select([name for name in part.table.column_names if name not in ignored])
+        found = choose_inputs(
+            kept, targets=[roles.target], domain=roles.domain, columns=columns, where=part.where, otherwise=leave
+        )
+        inputs = inputs or found
+        if set(found) != set(inputs):
+            told = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
+            template = "{told}, or leave out the others with {fix}"
+            raise DataError(template, code="different-columns", told=told, fix=setting("ignore", "COLUMN"))
+    return inputs
+
+
+def _check_long_numbers(part: Part, path: Path, form: CsvFormat, names: Iterable[str]) -> None:
+    """Refuse whole numbers in a CSV file that are too long for integers: they were read as floats, rounded."""
+    if is_parquet(path):
+        return
+    floats = {name: part.table.column(name) for name in names if kinds.is_floating(part.table.column(name).type)}
+    large = [name for name, column in floats.items() if (pc.max(pc.abs(column)).as_py() or 0) > 2**53]
+    if not large:
+        return
+    written = read_table(path, form, text=large)
+    for name in large:
+        column = written.column(name).combine_chunks()
+        if found := inexact_integer(pc.utf8_trim_whitespace(column.cast(pa.large_string()))):
+            advice = "leave identifiers out with {fix}, or write fewer digits"
+            remedy = phrase(advice, fix=setting("ignore", name))
+            raise unusable_columns({name: inexact(found)._replace(remedy=remedy)}, part.where)
+
+
+def _dropped_notes(files: Sequence[Path], kept: Sequence[Booleans]) -> list[Note]:
+    # Notes are kept with models, which are passed on: the folders of the training data stay private.
+    lost = {path.name: int((~rows).sum()) for path, rows in zip(files, kept)}
+    template = '{rows} of "{file}" without a target {are} left out'
     return [
-        f"{count} row{'s' if count > 1 else ''} of {where} without a target {'are' if count > 1 else 'is'} left out"
-        for where, count in lost
+        Note("dropped-rows", template, rows=counted((count, "row")), file=name, are="are" if count > 1 else "is")
+        for name, count in lost.items()
         if count
     ]
-
-
-def _check_focal_rows(
-    parts: Sequence[Part], codes: NDArray[np.int64] | None, labels: Sequence[str], focal: str
-) -> None:
-    place = list(labels).index(focal)
-    rows = parts[place].table.num_rows if codes is None else int((codes == place).sum())
-    if rows == 0:
-        raise DataError(
-            f'every row of the focal domain "{focal}" lacks a target; there must be focal rows to learn from'
-        )
 
 
 def _members(
     encoder: TableEncoder,
     parts: Sequence[Part],
-    values: Sequence[NDArray[np.float64]],
+    values: Sequence[Floats],
     labels: Sequence[str],
-    codes: NDArray[np.int64] | None,
+    codes: Integers | None,
 ) -> tuple[Domain, ...]:
     if codes is not None:
         X = encoder.encode(parts[0].table, parts[0].where).X
@@ -243,17 +348,18 @@ def _members(
     )
 
 
-def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[str]:
+def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     """Say which domains are too small or too uniform to tell much."""
     notes = []
-    if single := [domain.name for domain in domains.members if domain.n_rows == 1]:
-        notes.append(f"{len(single)} domain{'s have' if len(single) > 1 else ' has'} one row: {quoted(single)}")
-    flat = [domain for domain in domains.members if domain.n_rows > 1 and domain.y.min() == domain.y.max()]
-    classes = encoder.target.classes
+    if single := [domain.name for domain in domains if domain.n_rows == 1]:
+        count, verb = counted((len(single), "domain")), "have" if len(single) > 1 else "has"
+        notes.append(Note("one-row", "{count} {verb} one row: {names}", count=count, verb=verb, names=quoted(single)))
+    flat = [domain for domain in domains if domain.n_rows > 1 and domain.y.min() == domain.y.max()]
     if domains.focal_domain in flat:
-        value = domains.focal_domain.y[0]
+        value, classes = domains.focal_domain.y[0], encoder.target.classes
         shown = value if classes is None else f'"{classes[int(value)]}"'
-        notes.append(f"every focal target is {shown}")
+        notes.append(Note("constant-focal-target", "every focal target is {value}", value=shown))
     if sources := [domain.name for domain in flat if domain.name != domains.focal]:
-        notes.append(f"all targets are the same within {len(sources)} of the sources: {quoted(sources)}")
+        template = "all targets are the same within {count} of the sources: {names}"
+        notes.append(Note("constant-source-targets", template, count=len(sources), names=quoted(sources)))
     return notes

@@ -7,11 +7,11 @@ the focal network's, unrelated ones none, so a method that shares well must tell
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mixtune._array import Floats
+from mixtune._checks import check_whole
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
 from mixtune.errors import ParameterError
@@ -19,7 +19,7 @@ from mixtune.errors import ParameterError
 __all__ = ["SyntheticProblem", "make_domains"]
 
 _HIDDEN = 8
-_Network = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+_Network = tuple[Floats, Floats, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +86,9 @@ def make_domains(
     >>> problem.test
     Domain('focal', 1000 rows, 5 columns, 1 output)
     """
-    sizes = {
-        "n_domains": n_domains,
-        "n_rows": n_rows,
-        "n_source_rows": n_source_rows,
-        "n_test_rows": n_test_rows,
-    }
+    sizes = {"n_domains": n_domains, "n_rows": n_rows, "n_source_rows": n_source_rows, "n_test_rows": n_test_rows}
     for option, value in (sizes | {"n_columns": n_columns, "n_outputs": n_outputs}).items():
-        if value < 1:
-            raise ParameterError(f"{option}={value} must be at least 1")
+        check_whole(option, value, least=1)
     if not 0 <= n_unrelated < n_domains:
         raise ParameterError(f"n_unrelated={n_unrelated} must be between 0 and the {n_domains - 1} sources")
     if not 0 <= similarity <= 1 or noise < 0:
@@ -136,11 +130,10 @@ def _draw_network(rng: np.random.Generator, n_columns: int, n_outputs: int) -> _
 def _drift(network: _Network, other: _Network, share: float) -> _Network:
     """Mix two networks so that the parameters keep their law and correlate with the first by ``share``."""
     rest = np.sqrt(1 - share**2)
-    weights, bias, readout = (share * mine + rest * its for mine, its in zip(network, other, strict=True))
+    weights, bias, readout = (share * one + rest * its for one, its in zip(network, other, strict=True))
     return weights, bias, readout
 
 
-def _evaluate(network: _Network, X: NDArray[Any]) -> NDArray[np.float64]:
+def _evaluate(network: _Network, X: Floats) -> Floats:
     weights, bias, readout = network
-    values: NDArray[np.float64] = np.tanh(X @ weights + bias) @ readout
-    return values
+    return np.asarray(np.tanh(X @ weights + bias) @ readout)

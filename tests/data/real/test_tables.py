@@ -57,7 +57,7 @@ def test_ames_min_rows():
     assert len(load_ames(min_rows=1)) > len(load_ames())
     with pytest.raises(ParameterError, match="no neighbourhood has as many"):
         load_ames(min_rows=5000)
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ParameterError, match="whole number >= 1"):
         load_ames(min_rows=0)
 
 

