@@ -14,10 +14,10 @@ from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
 from mixtune.cli._fit import fit
 from mixtune.cli._inspect import inspect
+from mixtune.cli._outputs import safe
 from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
-from mixtune.cli._words import for_terminal, safe
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -29,11 +29,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(fit)
-app.command()(predict)
-app.command()(inspect)
-app.command()(compare)
-app.command()(demo)
+for command in (fit, predict, inspect, compare, demo):
+    app.command()(command)
 app.command("price")(price_command)
 app.command()(reproduce)
 app.add_typer(bench_app, name="bench")
@@ -60,7 +57,7 @@ def main() -> None:
         app()
     except MixtuneError as error:
         Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]Error:[/] {safe(for_terminal(str(error)))}", highlight=False
+            f"[bold red]Error:[/] {safe(error.render('terminal'))}", highlight=False
         )
         sys.exit(2)
     except KeyboardInterrupt:

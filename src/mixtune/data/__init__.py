@@ -2,16 +2,20 @@
 
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
+from mixtune.data._encoded_columns import LevelColumn
 from mixtune.data._encoding import Encoded, TableEncoder
+from mixtune.data._readers import CsvFormat, read_table
 from mixtune.data._sampling import stream_samples
 from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
 __all__ = [
+    "CsvFormat",
     "Domain",
     "Domains",
     "Encoded",
+    "LevelColumn",
     "SyntheticProblem",
     "TableEncoder",
     "TrainingTables",
@@ -20,6 +24,7 @@ __all__ = [
     "load_sentiment",
     "make_domains",
     "read_new",
+    "read_table",
     "read_training",
     "stream_samples",
 ]

@@ -134,7 +134,7 @@ def read_training(
     for part, path in zip(parts, files):
         check_long_numbers(part, path, form, (*inputs, target))
     spec, values, kept = learn_target(parts, target, kind=target_kind, drop=drop_missing_target)
-    notes += _dropped_notes(parts, kept) + level_notes(target, spec.classes or (), option("drop_missing_target", True))
+    notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), option("drop_missing_target", True))
     parts = [part.keep(rows) for part, rows in zip(parts, kept)]
     codes = None if codes is None else codes[kept[0]]
     _check_focal_rows(parts, codes, labels, name)
@@ -203,8 +203,9 @@ def _read_part(path: Path, form: CsvFormat, roles: Roles) -> Part:
     return Part(f'"{path}"', read_table(path, form, text=text))
 
 
-def _dropped_notes(parts: Sequence[Part], kept: Sequence[NDArray[np.bool_]]) -> list[str]:
-    lost = [(part.where, int((~rows).sum())) for part, rows in zip(parts, kept)]
+def _dropped_notes(files: Sequence[Path], kept: Sequence[NDArray[np.bool_]]) -> list[str]:
+    # Notes are kept with models, which are passed on: the folders of the training data stay private.
+    lost = [(f'"{path.name}"', int((~rows).sum())) for path, rows in zip(files, kept)]
     return [
         f"{count} row{'s' if count > 1 else ''} of {where} without a target {'are' if count > 1 else 'is'} left out"
         for where, count in lost

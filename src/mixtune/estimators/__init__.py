@@ -8,7 +8,7 @@ from mixtune.estimators._cv import RegretOptimalRegressorCV
 from mixtune.estimators._loading import SavedInfo, load, read_info
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.estimators._sources import FocalSplit, Sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._sources import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._streamed import StreamedSources
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "SavedInfo",
     "Sources",
     "StreamedSources",
+    "as_sources",
     "load",
     "read_info",
     "savable",

@@ -99,7 +99,7 @@ class Writer:
             return value
         if type(value) is float:
             return value if math.isfinite(value) else {KIND: "float", "value": str(value)}
-        if isinstance(value, np.str_):
+        if isinstance(value, str):
             return str(value)
         if isinstance(value, np.generic) and value.dtype.name in STORED_DTYPES:
             return {KIND: "scalar", "dtype": value.dtype.name, "value": self.write(value.item(), where)}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._checks import check_positive
+from mixtune._messages import Wording
 from mixtune.errors import ParameterError
 from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
 from mixtune.estimators._rows import Floats
@@ -67,8 +68,15 @@ class Uncertainty:
             needed = math.ceil(coverage / (1 - coverage) - 1e-9)
             are = "is" if count == 1 else "are"
             raise ParameterError(
-                f"intervals of coverage {coverage:g} need at least {needed} focal rows, there {are} {count:g}; "
-                "lower coverage or use predict(X, return_std=True)"
+                "intervals of coverage {coverage:g} need at least {needed} focal rows, there {are} {count:g}; {fix}",
+                code="few-rows",
+                coverage=coverage,
+                needed=needed,
+                are=are,
+                count=count,
+                fix=Wording(
+                    "lower coverage or use predict(X, return_std=True)", "give --interval a lower value or use --std"
+                ),
             )
         quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])
         return np.sqrt(self._spread(U))[:, None] * quantiles
