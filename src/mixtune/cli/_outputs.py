@@ -56,10 +56,10 @@ def safe(text: Any) -> str:
 
     Examples
     --------
-    >>> safe("[red]") == r"\\[red]", safe("a\\x1b[2Jb") == "a\ufffd[2Jb", safe("a name\\n with a line break")
+    >>> safe("[red]") == r"\\[red]", safe("a\\x1b[2Jb") == "a\ufffd[2Jb", safe("a name\\nwith a line break")
     (True, True, 'a name with a line break')
     """
-    return escape(clean(" ".join(line.strip() for line in str(text).splitlines())))
+    return escape(clean(" ".join(str(text).splitlines())))
 
 
 def as_typed(note: str) -> str:
