@@ -80,7 +80,7 @@ class Gain:
     low: float | None
     high: float | None
     from_rows: float | None = None
-    from_plays: float | None = None
+    from_validation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Facts:
     ridge: RidgeFact | None
     trajectory: Trajectory | None
     removable: bool
-    plays: int
+    validation_sources: int
     notes: tuple[str, ...]
     estimator: str
     parameters: dict[str, str]
@@ -237,7 +237,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         ridge=_ridge(getattr(inner, "ridge_path_", None)),
         trajectory=_trajectory(getattr(inner, "solution_", None)),
         removable=removals is not None,
-        plays=int(getattr(inner, "n_plays_", 0)),
+        validation_sources=int(getattr(inner, "n_plays_", 0)),
         notes=tuple(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},

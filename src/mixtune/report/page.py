@@ -369,11 +369,13 @@ def _average(facts: Facts) -> Html:
     families = sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0]))
     text = "There was one candidate."
     if len(facts.candidates) > 1:
-        plays = f" and in cross-domain validation on {counted((facts.plays, 'source'))}" if facts.plays else ""
         text = (
             f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how "
-            f"well it does on focal rows it has not seen{plays}."
+            "well it does on focal rows it has not seen"
         )
+        if facts.validation_sources:
+            text += f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
+        text += "."
     bands, legend = [], []
     for k, (name, parts) in enumerate(families):
         bands.append(element("i", class_=f"c{k % 5}", style=f"width:{100 * math.fsum(parts):.2f}%"))

@@ -127,7 +127,7 @@ def _what_helping_means(facts: Facts) -> str:
 
 def _evidence(facts: Facts) -> str:
     """What the change of the error was measured on."""
-    rows, plays = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_plays)
+    rows, validation = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_validation)
     if rows is None:
         text = "There are too few focal rows to compare with a fit to them alone"
     else:
@@ -135,12 +135,12 @@ def _evidence(facts: Facts) -> str:
             f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
             f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
         )
-    if plays is None:
+    if validation is None:
         return f"{text}."
-    text += f"; in cross-domain validation on {counted((facts.plays, 'other dataset'))} "
+    text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "
     if rows is None:
-        return f"{text}the error was {_versus(plays)} that of such a fit on average."
-    return f"{text}it was {_versus(plays)} it on average. The verdict combines both."
+        return f"{text}the error was {_versus(validation)} that of such a fit on average."
+    return f"{text}it was {_versus(validation)} it on average. The verdict combines both."
 
 
 def _versus(reduction: float) -> str:
