@@ -115,10 +115,10 @@ def counted(*numbers: tuple[int, str]) -> str:
 
     Examples
     --------
-    >>> counted((3, "row"), (1, "column"))
-    '3 rows, 1 column'
+    >>> counted((4059, "row"), (1, "column"))
+    '4,059 rows, 1 column'
     """
-    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in numbers)
+    return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in numbers)
 
 
 def quoted(names: Sequence[str], limit: int = 5) -> str:

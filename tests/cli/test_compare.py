@@ -1,4 +1,4 @@
-"""``mixtune compare``: ours against the plain alternatives, on the user's own data."""
+"""``mixtune compare``: mixtune against the plain alternatives, on the user's own data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_table_and_file(tmp_path, data):
     done = run("compare", data, *SITES, "--folds", "3", "--out", out)
     assert done.code == 0, done.err
     assert done.err == ""
-    for words in (*METHODS, "Nested cross-validation", 'unseen rows of "berlin"'):
+    for words in ("mixtune", *METHODS[1:], "Nested cross-validation", 'unseen rows of "berlin"'):
         assert words in done.out
     assert max(len(line) for line in done.out.splitlines() if str(tmp_path) not in line) <= 80
     rows = list(csv.DictReader(out.read_text().splitlines()))
@@ -37,7 +37,7 @@ def test_json(data):
     assert (alone["ratio"], alone["ratio_low"], alone["ratio_high"]) == (1, 1, 1)
     assert ours["ratio"] == pytest.approx(ours["error"] / alone["error"])
     assert ours["ratio_low"] < ours["ratio"] < ours["ratio_high"]
-    # Half of the other rows say the opposite, so pooling them all must do harm that ours avoids.
+    # Half of the other rows say the opposite, so pooling them all must do harm that mixtune avoids.
     assert ours["error"] < joint["error"]
     again = as_json("compare", data, *SITES, "--folds", "3", "--repeats", "2", "--seed", "4")
     for row in (*facts["methods"], *again["methods"]):
@@ -78,4 +78,4 @@ def test_a_method_that_fails_ends_with_1(data, monkeypatch):
     done = run("compare", data, *SITES)
     assert done.code == 1
     assert "joint failed in 5 fits: ValueError: no [luck] today" in " ".join(done.out.split())
-    assert "ours" in done.out
+    assert "mixtune" in done.out

@@ -26,7 +26,7 @@ def test_demo_prints_a_readable_result(tmp_path):
     assert page.stat().st_size > 10_000
 
 
-def test_demo_as_json_repeats_and_ours_helps():
+def test_demo_as_json_repeats_and_transfer_helps():
     first, second = (as_json("demo", "--focal", "49", "--rows", "30", "--seed", "1") for _ in range(2))
     for facts in (first, second):
         facts.pop("seconds")
@@ -62,7 +62,7 @@ def test_errors_of_the_library_end_in_one_line(monkeypatch, capsys):
     from mixtune.errors import DataError
 
     def fail():
-        raise DataError("domain [b] has 3 columns; pass {fix}", fix=setting("ignore", "c"))
+        raise DataError("domain {name} has 3 columns; pass {fix}", name="[b]", fix=setting("ignore", "c"))
 
     monkeypatch.setattr(_app, "app", fail)
     with pytest.raises(SystemExit) as left:

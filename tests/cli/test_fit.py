@@ -192,7 +192,7 @@ def test_classes(tmp_path):
     assert (facts["loo_right"], facts["loo_rows"]) == (right, 25)
     done = run(*arguments)
     assert "of the class scores" in done.out
-    assert f"Classes: {right} of 25 focal rows come out right when left out." in done.out
+    assert f"Classes: {right} of 25 focal rows are classified right when left out." in done.out
 
 
 def test_names_cannot_act_on_the_terminal(tmp_path):
@@ -204,6 +204,11 @@ def test_names_cannot_act_on_the_terminal(tmp_path):
     assert "\x1b" not in done.out + run("inspect", tmp_path / "m.mixtune").out
     # A message stays one line, whatever the names in it.
     assert '"x y"' in refused("fit", file, "--target", "t", "--domain", "site", "--focal", "a", "--ignore", "x\nz")
+
+
+def test_names_that_look_like_settings_are_shown_as_they_are(tmp_path, data):
+    assert '"focal=x"' in refused("fit", data, *SITES[:4], "--focal", "focal=x")
+    assert '"decimal=a"' in refused("fit", data, *SITES, "--ignore", "decimal=a")
 
 
 def test_usage_mistakes_end_with_2(data):

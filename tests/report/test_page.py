@@ -18,10 +18,9 @@ from mixtune.estimators import (
     StreamedSources,
     load,
 )
-from mixtune.report.page import report_html, write_report
-from mixtune.report.page._facts import read_facts
-from mixtune.report.page._verdict import HELP_MARGIN
-from mixtune.report.page._words import clean, escape
+from mixtune.report import read_facts, report_html, write_report
+from mixtune.report.verdict import HELP_MARGIN
+from mixtune.report.wording import clean, escape
 from mixtune.selection import TransferGain
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
@@ -215,12 +214,12 @@ def test_datasets_that_helped_are_counted(changes, words, model, rows):
     assert page.texts["datasets"].count("hurt") == sum(c < -HELP_MARGIN for c in changes)
 
 
-def test_removals_that_were_not_worked_out_do_not_print_as_nothing(model, rows):
+def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
     model._removals = tuple(replace(r, change=0.02) for r in model.removal_effects()[:4])
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
     assert len(page.cells["error changes by"]) == 4
-    assert "For the 8 datasets of little weight this was not worked out" in page.texts["removal"]
+    assert "For the 8 datasets of little weight this was not computed" in page.texts["removal"]
     model._removals = tuple(replace(r, change=0.0) for r in model._removals)
     assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.report.page import report_html
+from mixtune.report import report_html
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

@@ -13,10 +13,10 @@ from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
 from mixtune.cli._fit import fit
 from mixtune.cli._inspect import inspect
+from mixtune.cli._outputs import safe
 from mixtune.cli._predict import predict
 from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
-from mixtune.cli._words import safe
 from mixtune.errors import MixtuneError
 
 __all__ = ["app", "main"]
@@ -28,11 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(fit)
-app.command()(predict)
-app.command()(inspect)
-app.command()(compare)
-app.command()(demo)
+for command in (fit, predict, inspect, compare, demo):
+    app.command()(command)
 app.command("price")(price_command)
 app.command()(reproduce)
 

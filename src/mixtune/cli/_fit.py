@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
-from rich.console import Console
 
 from mixtune._array import torch_device
+from mixtune._messages import Note, counted
+from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.cli import _streaming as streaming
 from mixtune.cli._engine import Device, Engine, Scheduler
-from mixtune.cli._facts import judged, model_facts
-from mixtune.cli._model import focal_rows, new_model, random_features, source_rows
-from mixtune.cli._outputs import check_outputs, plain, print_json
-from mixtune.cli._show import output, progress_bar, show_lines, show_model
-from mixtune.cli._words import safe
-from mixtune.data import TrainingTables
-from mixtune.report.page._words import count
+from mixtune.data import Domain, Domains, TrainingTables
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
+from mixtune.features import Concatenate, Identity, RandomFeatures
+from mixtune.report import Facts, Verdict, give_verdict, page_html, read_facts
 
-__all__ = ["fit"]
+__all__ = ["fit", "new_model"]
 
 
 def fit(
@@ -59,12 +59,12 @@ def fit(
     """Learn to predict a column of one domain, with the help of the others.
 
     Nothing has to be set: how much each domain counts is chosen by
-    leave-one-out on the focal rows. Text columns become one column a level;
+    leave-one-out on the focal rows. Text columns become one column per level;
     dates are refused. What was done without asking stands in the notes.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
     cluster with --engine dask: the focal rows are held, of every other
-    domain some rows are drawn, and the choice is learnt on these.
+    domain some rows are drawn, and the choice is learned on these.
 
     With --device cuda the random features are computed on a CUDA device.
 
@@ -86,119 +86,144 @@ def fit(
         stream=stream, engine=engine, scheduler=scheduler, memory_limit=memory_limit, sample_rows=sample_rows
     )
     settings = {"random_features": random_width, "seed": seed}
-    check_outputs({"--out": out, "--report": report}, force=force, inputs=files, endings={"--report": (".html",)})
+    outputs.check_outputs(
+        {"--out": out, "--report": report}, force=force, inputs=files, endings={"--report": (".html",)}
+    )
     begin = time.perf_counter()
     if large is None:
         streaming.check_whole(files, domain)
     # A stream has a bar of its own, which counts rows.
     streamed = None if large is None else streaming.read_streamed(files, options, large, seed=seed)
-    with progress_bar(2 + (out is not None) + (report is not None)) as step:
+    with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
         read = reading.read(files, options) if streamed is None else streamed
         step("Fitting")
-        model = _fit(read, random_width, seed, device)
-        facts = _facts(model, read, files)
+        model, facts = _fit(read, random_width, seed, device)
+        verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=_metadata(read, files, settings, facts))
+            model.save(out, metadata=outputs.plain(_metadata(read, files, settings, facts, verdict)))
         if report is not None:
             step("Writing the report")
-            _write_page(report, model, read, {**_shown(options), **settings}, facts["notes"])
+            shown = {name: value for name, value in options.items() if value not in (None, (), False)}
+            title = f"{read.encoder.target.name} of {read.domains.focal}"
+            outputs.write_file(report, page_html(facts, title=title, settings={**shown, **settings}).encode())
     written = {"model": out, "report": report}
     if as_json:
-        print_json({**_document(read, facts), "written": written, "seconds": time.perf_counter() - begin})
+        document = _document(read, facts, verdict)
+        outputs.print_json({**document, "written": written, "seconds": time.perf_counter() - begin})
     else:
-        _show(output(), read, facts, written, reading.csv_options(options))
+        _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> Any:
-    domains = read.domains
-    classes = read.encoder.target.classes is not None
-    feature_map = random_features(domains, random_width, seed)
-    X, y = focal_rows(read)
-    model = new_model(classes=classes, focal=domains.focal, feature_map=feature_map, seed=seed, device=device)
-    return model.fit(X, y, sources=source_rows(read))
+def new_model(
+    domains: Domains, *, classes: bool, random_width: int | None = None, seed: int = 0, device: str = "cpu"
+) -> Any:
+    """Make the estimator that needs no settings, for numbers or for classes.
+
+    Parameters
+    ----------
+    domains
+        The data, which tell how random features are scaled.
+    classes
+        Whether targets are classes.
+    random_width
+        How many random features of the inputs stand beside the inputs.
+    seed, device
+        As for the estimator.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> new_model(make_domains(n_columns=3, seed=0).domains, classes=False, random_width=10).feature_map.n_features_out
+    13
+    """
+    kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
+    feature_map = None
+    if random_width is not None:
+        mean, spread = domains.input_scaling()
+        inputs = domains.focal_domain.n_columns
+        hidden = RandomFeatures(
+            n_inputs=inputs,
+            width=random_width,
+            activation="leaky_relu",
+            # Units then see a sum of variance one, however many columns there are.
+            weight_scale=inputs**-0.5,
+            constant=False,
+            input_shift=mean,
+            input_scale=spread,
+            seed=seed,
+        )
+        feature_map = Concatenate([Identity(inputs), hidden])
+    return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)
 
 
-def _facts(model: Any, read: TrainingTables, files: list[Path]) -> dict[str, Any]:
-    facts = model_facts(model, {each.name: each.n_rows for each in read.domains})
-    notes = [_without_folders(note, files) for note in (*read.notes, *facts["notes"])]
-    return {**judged(model, *focal_rows(read), source_rows(read)), **facts, "notes": notes}
-
-
-def _without_folders(note: str, files: list[Path]) -> str:
-    """Models and pages are handed on; where the files lay is nobody's business."""
-    for path in files:
-        note = note.replace(f'"{path}"', f'"{path.name}"')
-    return note
-
-
-def _write_page(path: Path, model: Any, read: TrainingTables, settings: dict[str, Any], notes: list[str]) -> None:
-    """Write the page about a fit."""
-    from mixtune.report.page import write_report
-
-    X, y = focal_rows(read)
-    target = read.encoder.target.name
-    title = f"{target} of {read.domains.focal}"
-    sources = source_rows(read)
-    write_report(path, model, X=X, y=y, sources=sources, title=title, target=target, settings=settings, notes=notes)
-
-
-def _show(
-    console: Console, read: TrainingTables, facts: dict[str, Any], written: dict[str, Path | None], csv: str
-) -> None:
+def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> tuple[Any, Facts]:
+    """The fitted model and what it says about itself, with the notes of the tables before its own."""
     target, domains = read.encoder.target, read.domains
+
+    def rows(each: Domain) -> tuple[Any, Any]:
+        if target.classes is None:
+            return each.X, each.y
+        return each.X, np.array(target.classes)[np.asarray(each.y, dtype=np.int64)]
+
+    X, y = rows(domains.focal_domain)
+    sources = {each.name: rows(each) for each in domains.sources}
+    classes = target.classes is not None
+    model = new_model(domains, classes=classes, random_width=random_width, seed=seed, device=device)
+    facts = read_facts(model.fit(X, y, sources=sources), X=X, y=y, sources=sources, target=target.name)
+    # What the notes on the tables say already, such as which domains have one row, is not said twice.
+    said = {note.code for note in read.notes if isinstance(note, Note)}
+    own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
+    return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
+
+
+def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
+    console, target, domains = outputs.output(), read.encoder.target, read.domains
     total = sum(each.n_rows for each in domains)
-    console.print(f"[bold]{safe(facts['verdict'])}[/]\n")
-    console.print(f"{safe(facts['evidence'])}\n")
-    console.print(
-        f'Predicts "{safe(target.name)}" for "{safe(domains.focal)}" from '
-        f"{_columns(read)}; {count(domains.focal_domain.n_rows, 'focal row')}, "
-        f"{count(total, 'row')} in all.\n"
-    )
-    show_model(console, facts, classes=target.classes is not None)
-    if "loo_right" in facts:
-        right, rows = facts["loo_right"], facts["loo_rows"]
-        console.print(f"Classes: {right:,} of {rows:,} focal rows come out right when left out.\n")
-    show_lines(console, "Notes", facts["notes"])
+    # A column of text becomes several inputs.
+    columns, inputs = len(read.encoder.columns), len(read.encoder.names)
+    made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
+    console.print(f"[bold]{outputs.safe(verdict.sentence)}[/]\n")
+    console.print(f"{outputs.safe(verdict.evidence[0])}\n")
+    rows = f"{counted((facts.focal.rows, 'focal row'))}, {counted((total, 'row'))} in all"
+    what = f'"{outputs.safe(target.name)}" for "{outputs.safe(domains.focal)}"'
+    console.print(f"Predicts {what} from {counted((columns, 'column'))}{made}; {rows}.\n")
+    outputs.show_model(console, facts, classes=target.classes is not None)
+    if facts.classes is not None:
+        right = f"{facts.classes.right:,} of {facts.classes.rows:,}"
+        console.print(f"Classes: {right} focal rows are classified right when left out.\n")
+    outputs.show_lines(console, "Notes", facts.notes)
     for name, path in written.items():
         if path is not None:
-            console.print(f"Wrote the {name} to {safe(str(path))}", soft_wrap=True)
+            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if (model := written["model"]) is None:
         console.print("The model was not kept; pass --out model.mixtune to keep it.")
     else:
-        console.print(f"Next: mixtune predict {safe(shlex.quote(str(model)))} new.csv{safe(csv)}", soft_wrap=True)
+        console.print(
+            f"Next: mixtune predict {outputs.safe(shlex.quote(str(model)))} new.csv{outputs.safe(csv)}", soft_wrap=True
+        )
 
 
-def _columns(read: TrainingTables) -> str:
-    """How many columns are learnt from; one of text becomes several inputs."""
-    columns, inputs = len(read.encoder.columns), len(read.encoder.names)
-    return count(columns, "column") + (f" ({count(inputs, 'input')})" if inputs != columns else "")
-
-
-def _document(read: TrainingTables, facts: dict[str, Any]) -> dict[str, Any]:
-    target = read.encoder.target
+def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str, Any]:
+    target, classes = read.encoder.target, facts.classes
     about = {"target": target.name, "classes": target.classes, "focal": read.domains.focal}
-    return {**about, "columns": read.encoder.names, **facts}
+    said = {"verdict": verdict.sentence, "evidence": verdict.evidence[0]}
+    right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
+    return {**about, "columns": read.encoder.names, **said, **right, **outputs.facts_document(facts)}
 
 
 def _metadata(
-    read: TrainingTables, files: list[Path], settings: dict[str, Any], facts: dict[str, Any]
+    read: TrainingTables, files: list[Path], settings: dict[str, Any], facts: Facts, verdict: Verdict
 ) -> dict[str, Any]:
     """What the model's file says beside the model, so that ``predict`` and ``inspect`` need nothing else."""
-    kept: dict[str, Any] = plain(
-        {
-            "made_by": "mixtune fit",
-            "encoder": read.encoder.to_dict(),
-            "files": [path.name for path in files],
-            "rows": {each.name: each.n_rows for each in read.domains},
-            "settings": settings,
-            "verdict": facts["verdict"],
-            "notes": facts["notes"],
-        }
-    )
-    return kept
-
-
-def _shown(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value not in (None, (), False)}
+    return {
+        "made_by": "mixtune fit",
+        "encoder": read.encoder.to_dict(),
+        # Models are passed on; the folders of their training data stay private.
+        "files": [path.name for path in files],
+        "rows": {each.name: each.n_rows for each in read.domains},
+        "settings": settings,
+        "verdict": verdict.sentence,
+        "notes": facts.notes,
+    }

@@ -1,22 +1,20 @@
-"""``mixtune inspect``: what a model file holds, what it was trained on and what it learnt of the domains."""
+"""``mixtune inspect``: what a model file holds, what it was trained on and what it learned about the domains."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
-from mixtune.cli._facts import model_facts
-from mixtune.cli._outputs import print_json
+from mixtune.cli._outputs import facts_document, output, print_json, safe, show_lines, show_model, table
 from mixtune.cli._saved_model import encoder_of, load_if_possible, rows_of, texts_of
-from mixtune.cli._show import output, show_lines, show_model, table
-from mixtune.cli._words import safe
 from mixtune.data import LevelColumn, TableEncoder
 from mixtune.estimators import SavedInfo, read_info
+from mixtune.report import model_facts
 
 __all__ = ["inspect"]
 
@@ -25,7 +23,7 @@ def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)],
     as_json: reading.AsJson = False,
 ) -> None:
-    """Show what a saved model is, what it was trained on, and what it learnt.
+    """Show what a saved model is, what it was trained on, and what it learned.
 
     Nothing in the file is run, and a file that was cut off or altered is refused.
 
@@ -40,17 +38,17 @@ def inspect(
     info = read_info(model)
     encoder = encoder_of(info)
     loaded, needs = load_if_possible(model)
-    facts = {} if loaded is None else model_facts(loaded, rows_of(info))
+    facts = None if loaded is None else model_facts(loaded, rows_of(info))
     # The notes of the fit include those of the estimator.
-    notes = texts_of(info, "notes") or facts.get("notes", [])
+    notes = texts_of(info, "notes") or ([] if facts is None else list(facts.notes))
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
-        print_json({**metadata, **facts, "notes": notes})
+        print_json({**metadata, **({} if facts is None else facts_document(facts)), "notes": notes})
         return
     console = output()
     _show_file(console, info, encoder)
-    if facts:
+    if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
     if encoder is not None:
         _show_columns(console, encoder)
@@ -86,14 +84,12 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
-        made.add_row(safe(column.name), safe(_kind(column)))
+        if isinstance(column, LevelColumn):
+            kind = f"{len(column.levels)} levels: {quoted(column.levels, 3)}"
+        else:
+            kind = "number" if not column.indicator else f"number, {column.median:g} where missing"
+        made.add_row(safe(column.name), safe(kind))
     console.print(made)
     console.print()
     if encoder.unused:
         console.print(f"Not used: {safe(quoted(encoder.unused, 20))}\n")
-
-
-def _kind(column: Any) -> str:
-    if isinstance(column, LevelColumn):
-        return f"{len(column.levels)} levels: {quoted(column.levels, 3)}"
-    return "number" if not column.indicator else f"number, {column.median:g} where missing"

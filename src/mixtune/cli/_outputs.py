@@ -1,21 +1,236 @@
-"""Files that commands write, and JSON on standard output: checked before the work, written whole or not at all."""
+"""What commands give back: text and tables within 80 columns, one JSON object, and files.
+
+Files are checked before the work and written whole or not at all. Nothing that comes from data can act on the terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from mixtune._files import write_atomically
-from mixtune._messages import quoted
+from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
+from mixtune.report import Facts
+from mixtune.report.facts import DomainFact
+from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, percent_column
 
-__all__ = ["check_outputs", "plain", "print_json", "write_file"]
+__all__ = [
+    "as_typed",
+    "check_outputs",
+    "comparison_table",
+    "facts_document",
+    "output",
+    "plain",
+    "print_json",
+    "progress_bar",
+    "safe",
+    "show_lines",
+    "show_model",
+    "table",
+    "write_file",
+    "writing",
+]
+
+#: So many domains are shown; --json gives all.
+MOST_DOMAINS = 12
+#: So many candidates are in the JSON.
+MOST_CANDIDATES = 5
+
+
+def safe(text: Any) -> str:
+    """Text in one line, with nothing in it that a terminal would act on.
+
+    Examples
+    --------
+    >>> safe("[red]") == r"\\[red]", safe("a\\x1b[2Jb") == "a\ufffd[2Jb", safe("a name\\nwith a line break")
+    (True, True, 'a name with a line break')
+    """
+    return escape(clean(" ".join(str(text).splitlines())))
+
+
+def as_typed(note: str) -> str:
+    """A note that names settings as they are typed on the command line."""
+    return note.render("terminal") if isinstance(note, Note) else note
+
+
+def output(*, stderr: bool = False) -> Console:
+    """Make a console that colours only what it is told to."""
+    return Console(stderr=stderr, highlight=False)
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error that is gone in the end; call what it gives with what is done next."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = output(stderr=True)
+    # A file or a pipe has no use for a bar.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=total, completed=-1, visible=False)
+
+        def step(description: str) -> None:
+            progress.update(task, description=safe(description), advance=1, visible=True)
+
+        yield step
+
+
+def _typed(texts: Sequence[str]) -> list[str]:
+    """Numbers with the minus sign of the keyboard, so that they can be copied into other programs."""
+    return [text.replace(MINUS, "-").replace("–", "-") for text in texts]
+
+
+def table(title: str, *columns: str, left: int = 1) -> Table:
+    """Make an empty table: the first ``left`` columns hold words, the others numbers."""
+    made = Table(
+        title=safe(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
+    made.add_column(columns[0], overflow="ellipsis", no_wrap=True, max_width=30)
+    for index, name in enumerate(columns[1:], start=1):
+        made.add_column(name, justify="left" if index < left else "right")
+    return made
+
+
+def show_lines(console: Console, title: str, lines: Sequence[str]) -> None:
+    """A list of remarks under a title; nothing where there are none."""
+    if not lines:
+        return
+    console.print(f"[bold]{safe(title)}[/]")
+    grid = Table.grid(padding=(0, 1))
+    for line in lines:
+        grid.add_row(" -", safe(as_typed(line)))
+    console.print(grid)
+    console.print()
+
+
+def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool = True) -> None:
+    """Which domains count and, with ``left_out``, how the model compares with simpler ones on left-out focal rows."""
+    scores = " of the class scores" if classes else ""
+    meanings = {
+        "own error": f"Own error: RMSE{scores} on the focal rows of a fit to that domain alone (of the focal one "
+        "itself, with each row left out).",
+        "without it": "Without it: what leaving that source out would do to the error of mixtune.",
+    }
+    cells = _domain_cells((facts.focal, *facts.sources[: MOST_DOMAINS - 1]))
+    made = table("Which domains count", *cells)
+    for index, row in enumerate(zip(*cells.values())):
+        made.add_row(*row, style="" if index else "bold")
+    if hidden := facts.sources[MOST_DOMAINS - 1 :]:
+        sums = {
+            "domain": f"{len(hidden)} more",
+            "weight": f"{sum(source.weight or 0.0 for source in hidden):.1%}",
+            "rows": f"{sum(source.rows for source in hidden):,}",
+        }
+        made.add_row(*(sums.get(name, "") for name in cells), style="dim")
+    console.print(made)
+    if lines := [text for name, text in meanings.items() if name in cells]:
+        console.print("\n" + " ".join(lines))
+    console.print()
+    if facts.compared and left_out and facts.sources:
+        title = f"Error{scores}, each focal row left out in turn"
+        console.print(comparison_table(title, "RMSE", "mixtune / it", facts.compared))
+        console.print()
+
+
+def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
+    """The columns of the table of domains, those that are known."""
+    names = [safe(each.name) for each in domains]
+    columns = {
+        "domain": [f"{names[0]} (focal)", *names[1:]],
+        "weight": _typed(percent_column([each.weight for each in domains])),
+        "rows": [f"{each.rows:,}" if each.rows else "-" for each in domains],
+        "own error": _typed(column([each.own_error for each in domains], 4)),
+        "without it": _typed(percent_column([each.change for each in domains], signed=True)),
+    }
+    return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
+
+
+def comparison_table(title: str, error: str, against: str, rows: Sequence[Any]) -> Table:
+    """One row per method: its error with its standard error, and a ratio with its interval."""
+    made = table(title, "method", error, "std. error", against, "95% interval")
+    best = min((row.error for row in rows if row.error is not None), default=None)
+    errors = _typed(column([row.error for row in rows], 4))
+    spreads = _typed(column([row.standard_error for row in rows], 2))
+    for row, shown, spread in zip(rows, errors, spreads):
+        values = [row.ratio, row.ratio_low, row.ratio_high]
+        ratio = interval = ""
+        # Against itself there is nothing to tell.
+        if all(value is not None and math.isfinite(value) for value in values) and values[1] != values[2]:
+            ratio, low, high = (f"{value:.3f}" if value < 100 else f"{value:.3g}" for value in values)
+            interval = f"{low} to {high}"
+        made.add_row(
+            safe(METHOD_NAMES.get(row.method, row.method)),
+            "failed" if getattr(row, "failures", 0) else shown,
+            *(spread, ratio, interval),
+            style="bold green" if best is not None and row.error == best else "",
+        )
+    return made
+
+
+def facts_document(facts: Facts) -> dict[str, Any]:
+    """The facts about a model, as commands print them in JSON; what is not known of a domain is left out."""
+    gain = facts.gain
+    return {
+        "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
+        "comparison": [
+            {"rmse" if key == "error" else key: value for key, value in asdict(each).items()} for each in facts.compared
+        ],
+        "transfer_gain": None if gain is None else {"reduction": gain.reduction, "low": gain.low, "high": gain.high},
+        "loo_rmse": facts.error,
+        "effective_ridge": facts.effective_ridge,
+        "candidates": [
+            {"family": each.family, "share": each.share, "settings": each.settings}
+            for each in facts.candidates[:MOST_CANDIDATES]
+        ],
+        "notes": facts.notes,
+    }
+
+
+def _domain_document(domain: DomainFact, facts: Facts) -> dict[str, Any]:
+    # An error that is not finite is null where other domains have one.
+    keep = {"rmse"} if any(source.own_error is not None for source in facts.sources) else set()
+    known = {"weight": domain.weight, "rows": domain.rows or None, "rmse": domain.own_error, "change": domain.change}
+    known = {key: value for key, value in known.items() if value is not None or key in keep}
+    return {"name": domain.name, "focal": domain is facts.focal, **known}
+
+
+def plain(value: Any) -> Any:
+    """Turn into what JSON can hold; a number that is not finite becomes null, notes name settings as typed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain({"a": np.array([1.0, np.nan]), "b": (np.int64(3), None)})
+    {'a': [1.0, None], 'b': [3, None]}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Note):
+        return as_typed(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON object to standard output."""
+    typer.echo(json.dumps(plain(document), indent=2, allow_nan=False))
 
 
 def check_outputs(
@@ -49,56 +264,31 @@ def check_outputs(
     for option, path in outputs.items():
         if path is None:
             continue
-        if path.is_dir():
-            raise ParameterError(f"{option}: {path} is a folder; give the name of a file in it")
-        allowed = tuple((endings or {}).get(option, ()))
-        if allowed and not path.name.lower().endswith(allowed):
-            raise ParameterError(f"{option}: {path} must end in {' or '.join(allowed)}")
-        if not path.parent.is_dir():
-            raise ParameterError(f"{option}: there is no folder {path.parent}; make it first")
-        if other := seen.get(path.resolve()):
-            raise ParameterError(f"{option}: {path} is also {other}; give another name")
-        if path.exists() and not force:
-            raise ParameterError(f"{option}: {path} exists; give another name, or --force to replace it")
-        if not os.access(path.parent, os.W_OK):
-            raise ParameterError(f"{option}: the folder {path.parent} cannot be written to; choose another")
+        allowed, other = tuple((endings or {}).get(option, ("",))), seen.get(path.resolve())
+        checks = (
+            (path.is_dir(), f"{path} is a folder; give the name of a file in it"),
+            (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}"),
+            (not path.parent.is_dir(), f"there is no folder {path.parent}; make it first"),
+            (other is not None, f"{path} is also {other}; give another name"),
+            (path.exists() and not force, f"{path} exists; give another name, or --force to replace it"),
+            (not os.access(path.parent, os.W_OK), f"the folder {path.parent} cannot be written to; choose another"),
+        )
+        for failed, message in checks:
+            if failed:
+                raise ParameterError(f"{option}: {message}")
         seen[path.resolve()] = option
 
 
-def write_file(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all, and say it plainly where the disk refuses."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say plainly where the disk refuses."""
     try:
-        return write_atomically(path, content)
+        yield
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
 
 
-def plain(value: Any) -> Any:
-    """Turn into what JSON can hold; a number that is not finite becomes null.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> plain({"a": np.array([1.0, np.nan]), "b": (np.int64(3), None)})
-    {'a': [1.0, None], 'b': [3, None]}
-    """
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    return str(value) if isinstance(value, Path) else _unknown(value)
-
-
-def _unknown(value: Any) -> Any:
-    raise TypeError(f"{quoted([type(value).__name__])} is nothing that JSON can hold")
-
-
-def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object to standard output."""
-    typer.echo(json.dumps(plain(document), indent=2, allow_nan=False))
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    with writing(path):
+        write_atomically(path, content)

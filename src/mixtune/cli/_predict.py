@@ -16,10 +16,9 @@ import typer
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
-from mixtune.cli._outputs import check_outputs, print_json, write_file
+from mixtune.cli._outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
 from mixtune.cli._saved_model import load_with_encoder
-from mixtune.cli._show import output, progress_bar, show_lines
-from mixtune.data import CsvFormat, Encoded, TableEncoder, read_new, read_table
+from mixtune.data import CsvFormat, Encoded, read_new, read_table
 from mixtune.errors import DataError, ParameterError
 
 __all__ = ["predict"]
@@ -54,7 +53,7 @@ def predict(
 
     Writes the columns of the file as they are, and a column called prediction
     beside them (with --interval lower and upper, with --std std, with --proba
-    one column a class). CSV is written with the separator and the decimals of
+    one column per class). CSV is written with the separator and the decimals of
     the input; files are in UTF-8. Notes go to standard error.
 
     Exit code 0: done; 2: the command or the data cannot be used.
@@ -72,31 +71,34 @@ def predict(
     with progress_bar(2) as step:
         step("Reading")
         fitted, encoder = load_with_encoder(model)
-        _check_asked(encoder, interval=interval, std=std, proba=proba)
+        target = encoder.target
+        if target.classes is None and proba:
+            raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
+        if target.classes is not None and (std or interval is not None):
+            raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
         read = read_new(new, encoder, encoding=form.encoding, separator=form.separator, decimal=form.decimal)
         step("Predicting")
         columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
+    typed = out is not None and out.name.lower().endswith(_PARQUET)
+    # Parquet has types, so there the cells are numbers again where they are numbers.
+    table = read_table(new, form, text=encoder.text_columns) if typed else read.table
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    between = form.separator or ("\t" if new.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     if out is not None:
-        _write(out, new, read, columns, encoder, form)
+        _write(out, table, between, form.decimal)
     if as_json:
-        about = {"model": model, "target": encoder.target.name, "focal": encoder.focal, "rows": len(read.X)}
+        about = {"model": model, "target": target.name, "focal": encoder.focal, "rows": len(read.X)}
         print_json({**about, "columns": columns, "notes": read.notes, "written": out})
         return
     errors = output(stderr=True)
     show_lines(errors, "Notes", read.notes)
     if out is None:
-        _print_csv(read, columns, new, form)
+        sys.stdout.writelines(_csv_lines(table, between, form.decimal))
     else:
         errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
-
-
-def _check_asked(encoder: TableEncoder, *, interval: float | None, std: bool, proba: bool) -> None:
-    if encoder.target.classes is None and proba:
-        raise ParameterError(f'--proba is for classes; "{encoder.target.name}" is a number, use --interval or --std')
-    if encoder.target.classes is not None and (std or interval is not None):
-        raise ParameterError(f'--interval and --std are for numbers; "{encoder.target.name}" is a class, use --proba')
 
 
 def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
@@ -118,47 +120,29 @@ def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, pr
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def _write(
-    out: Path, new: Path, read: Encoded, columns: dict[str, list[Any]], encoder: TableEncoder, form: CsvFormat
-) -> None:
-    if not out.name.lower().endswith(_PARQUET):
-        mark = "\t" if out.name.lower().endswith(".tsv") else _separator(new, form)
-        write_file(out, "".join(_csv_lines(read, columns, mark, form.decimal)).encode())
-        return
-    # Parquet has types, so the cells are numbers again where they are numbers.
-    table = read_table(new, form, text=encoder.text_columns)
-    for name, values in columns.items():
-        table = table.append_column(name, pa.array(values))
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    write_file(out, buffer.getvalue())
+def _write(out: Path, table: Any, separator: str, decimal: str) -> None:
+    """Write a table in the format that the name of the file asks for."""
+    name = out.name.lower()
+    if name.endswith(_PARQUET):
+        buffer = io.BytesIO()
+        parquet.write_table(table, buffer)
+        write_file(out, buffer.getvalue())
+    else:
+        lines = _csv_lines(table, "\t" if name.endswith(".tsv") else separator, decimal)
+        write_file(out, "".join(lines).encode())
 
 
-def _print_csv(read: Encoded, columns: dict[str, list[Any]], new: Path, form: CsvFormat) -> None:
-    for line in _csv_lines(read, columns, _separator(new, form), form.decimal):
-        sys.stdout.write(line)
-
-
-def _separator(new: Path, form: CsvFormat) -> str:
-    """What stands between the columns of the input; a comma where the input is no CSV."""
-    return form.separator or ("\t" if new.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
-
-
-def _csv_lines(read: Encoded, columns: dict[str, list[Any]], separator: str, decimal: str) -> Iterator[str]:
+def _csv_lines(table: Any, separator: str, decimal: str) -> Iterator[str]:
     """The lines of the file, a batch of rows at a time."""
+
+    def cell(value: Any) -> Any:
+        return str(value).replace(".", decimal) if isinstance(value, float) else value
+
     buffer = io.StringIO()
     writer = csv.writer(buffer, delimiter=separator, lineterminator="\n")
-    writer.writerow([*read.table.column_names, *columns])
-    added = [[_cell(value, decimal) for value in values] for values in columns.values()]
-    start = 0
-    for batch in read.table.to_batches(max_chunksize=10_000):
-        kept = ([_cell(value, decimal) for value in column.to_pylist()] for column in batch.columns)
-        writer.writerows(zip(*kept, *(values[start : start + batch.num_rows] for values in added)))
-        start += batch.num_rows
+    writer.writerow(table.column_names)
+    for batch in table.to_batches(max_chunksize=10_000):
+        writer.writerows(zip(*(map(cell, column.to_pylist()) for column in batch.columns)))
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
-
-
-def _cell(value: Any, decimal: str) -> Any:
-    return str(value).replace(".", decimal) if isinstance(value, float) else value

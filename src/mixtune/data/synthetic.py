@@ -84,7 +84,7 @@ def make_domains(
     >>> problem.domains.names, problem.related
     (('focal', 'related_1', 'related_2', 'unrelated_1'), ('related_1', 'related_2'))
     >>> problem.test
-    Domain('focal', 1000 rows, 5 columns, 1 output)
+    Domain('focal', 1,000 rows, 5 columns, 1 output)
     """
     sizes = {"n_domains": n_domains, "n_rows": n_rows, "n_source_rows": n_source_rows, "n_test_rows": n_test_rows}
     for option, value in (sizes | {"n_columns": n_columns, "n_outputs": n_outputs}).items():

@@ -14,7 +14,7 @@ from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptima
 from mixtune.estimators._cv import RegretOptimalRegressorCV
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
-from mixtune.estimators._sources import FocalSplit, Sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._sources import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.streaming import StreamedSources
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "SavedInfo",
     "Sources",
     "StreamedSources",
+    "as_sources",
     "compare_held_out",
     "compare_nested",
     "load",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
+from mixtune._messages import Note
 from mixtune.estimators._chosen import posterior_of
 from mixtune.estimators._fixed import Heads
 from mixtune.estimators._leave_one_out import LeaveOneOut
@@ -52,7 +53,7 @@ FEW = 5
 def row_notes(prepared: Prepared) -> tuple[str, ...]:
     """What the rows themselves leave open."""
     focal = prepared.rows[0]
-    found = []
+    found: list[str] = []
     count = focal.weight.sum()
     if count < FEW:
         rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
@@ -69,7 +70,8 @@ def row_notes(prepared: Prepared) -> tuple[str, ...]:
     single = [name for name, rows in zip(prepared.names[1:], prepared.rows[1:]) if len(rows.X) == 1]
     if single:
         shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
-        found.append(f"{len(single)} source{'s have' if len(single) > 1 else ' has'} one row only: {shown}")
+        have = "sources have" if len(single) > 1 else "source has"
+        found.append(Note("one-row", "{count} {have} one row only: {names}", count=len(single), have=have, names=shown))
     return tuple(found)
 
 

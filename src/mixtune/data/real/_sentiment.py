@@ -94,7 +94,7 @@ def load_sentiment(
     Examples
     --------
     >>> load_sentiment(focal="tweets")  # doctest: +SKIP
-    Domains(4 domains, focal='tweets', 10000 rows, 384 columns, 1 output)
+    Domains(4 domains, focal='tweets', 10,000 rows, 384 columns, 1 output)
     """
     if focal not in SOURCES:
         raise DataError(f'there is no source "{focal}"; {nearest(str(focal), tuple(SOURCES))}')

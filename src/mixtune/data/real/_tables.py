@@ -43,7 +43,7 @@ def load_exam(*, focal: str | int | None = None) -> Domains:
     --------
     >>> schools = load_exam()
     >>> schools
-    Domains(65 domains, focal='14', 4059 rows, 5 columns, 1 output)
+    Domains(65 domains, focal='14', 4,059 rows, 5 columns, 1 output)
     >>> schools["14"].columns
     ('reading_score', 'reading_score_squared', 'boy', 'top_quarter', 'bottom_quarter')
     """
@@ -88,7 +88,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
     --------
     >>> neighbourhoods = load_ames()
     >>> neighbourhoods
-    Domains(24 domains, focal='NAmes', 2907 rows, 11 columns, 1 output)
+    Domains(24 domains, focal='NAmes', 2,907 rows, 11 columns, 1 output)
     >>> neighbourhoods["NAmes"].columns[:3]
     ('log10_living_area', 'overall_quality', 'overall_condition')
     """

@@ -1,0 +1,380 @@
+"""The charts of the page, as SVG. Each takes facts and returns one figure: a drawing and a caption on how to read it.
+
+Every chart is drawn 380 units wide. On a telephone that is about the width of the screen, so text stays readable there,
+and two charts stand side by side on a desk. Colours come from the page's style: dark mode and print need nothing here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mixtune._messages import counted
+from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.wording import METHOD_NAMES, MINUS, Html, column, element, number, percent, shorten
+
+__all__ = ["error_chart", "left_out_chart", "ratio_chart", "residual_chart", "ridge_chart", "trajectory_chart"]
+
+WIDTH = 380
+LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
+#: More dots than this only make the page larger.
+MOST_DOTS = 400
+#: Of more rows, intervals are drawn as a band and dots have no tips: nobody can aim at one of hundreds.
+MOST_INTERVALS = 80
+#: Of longer ridge paths, only the curve is drawn.
+MOST_POINTS = 20
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+Points = Iterable[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values to places on the drawing.
+
+    Examples
+    --------
+    >>> Scale(0.0, 10.0, 100.0, 200.0)(5.0)
+    150.0
+    >>> Scale(1.0, 100.0, 0.0, 200.0, log=True)(10.0)
+    100.0
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log(v) if self.log else float(v) for v in (self.low, self.high, value))
+        part = (at - low) / (high - low) if high > low else 0.5
+        return self.start + part * (self.end - self.start)
+
+
+def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from ``low`` to ``high``, at most about ``most``.
+
+    Examples
+    --------
+    >>> nice_ticks(0.0, 1.0)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    >>> nice_ticks(-3.0, 12.0, 4)
+    [0.0, 5.0, 10.0]
+    """
+    span = high - low
+    if not (math.isfinite(span) and span > 0):
+        return [low]
+    rough = span / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    digits = max(0, -math.floor(math.log10(step)) + 1)
+    return [round(k * step, min(digits, 300)) + 0.0 for k in range(first, last + 1)]
+
+
+def nice_range(values: Iterable[float | None], *, room: float = 0.06) -> tuple[float, float]:
+    """A range that holds all finite values with a little room on both sides.
+
+    Examples
+    --------
+    >>> nice_range([1.0, None, 1.0], room=0.0)
+    (0.5, 1.5)
+    """
+    known = [float(v) for v in values if v is not None and math.isfinite(v)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    if high - low <= 1e-12 * max(abs(low), abs(high)):
+        half = 0.5 * abs(low) or 0.5
+        return low - half, high + half
+    return low - room * (high - low), high + room * (high - low)
+
+
+def log_ticks(low: float, high: float, most: int = 6) -> dict[float, str]:
+    """Powers of ten with labels; within one or two powers, round numbers between them as well.
+
+    Examples
+    --------
+    >>> log_ticks(0.01, 100.0, 3)
+    {0.01: '10⁻²', 1.0: '1', 100.0: '10²'}
+    >>> list(log_ticks(1.5, 48.0).values())
+    ['2', '5', '10', '20']
+    """
+    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
+    if last - first < 2:
+        between = [m * 10.0**p for p in range(first - 1, last + 1) for m in (1, 2, 5)]
+        inside = [value for value in between if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+        return {value: number(value) for value in (inside if len(inside) > 1 else (low, high))}
+    powers = range(first, last + 1, math.ceil((last - first + 1) / most))
+    names = {0: "1", 1: "10"}
+    return {10.0**p: names.get(p, f"10{str(p).translate(_SUPERSCRIPT)}") for p in powers}
+
+
+def tick_text(value: float) -> str:
+    """The label of a tick, short enough for the margin.
+
+    Examples
+    --------
+    >>> [tick_text(x) for x in (0.25, -1500.0, 200000.0, 2500000.0, 1e-5)]
+    ['0.25', '−1,500', '200k', '2.5M', '1e−5']
+    """
+    size = abs(value)
+    if 1e5 <= size < 1e9:
+        unit, mark = (1e6, "M") if size >= 1e6 else (1e3, "k")
+        return f"{value / unit:.4g}{mark}".replace("-", MINUS)
+    if size and (size < 1e-3 or size >= 1e9):
+        return number(value)
+    return f"{value:,.10g}".replace("-", MINUS)
+
+
+@dataclass
+class Drawing:
+    """An SVG in the making; ``name`` makes the ids of its title unique on the page."""
+
+    name: str
+    title: str
+    description: str
+    height: float
+    parts: list[Html] = field(default_factory=list)
+
+    def add(self, tag: str, style: str, *, tip: str = "", **places: Any) -> None:
+        """Add a mark; ``tip`` shows where the pointer rests on it."""
+        self.parts.append(element(tag, *([element("title", tip)] if tip else []), class_=style, **places))
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, style: str) -> None:
+        self.add("line", style, x1=float(x1), y1=float(y1), x2=float(x2), y2=float(y2))
+
+    def dot(self, x: float, y: float, radius: float, style: str, tip: str = "") -> None:
+        self.add("circle", style, tip=tip, cx=x, cy=y, r=radius)
+
+    def shape(self, tag: str, points: Points, style: str) -> None:
+        self.add(tag, style, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
+
+    def text(self, x: float, y: float, text: str, style: str = "tick", anchor: str = "middle") -> None:
+        self.parts.append(element("text", text, class_=style, x=float(x), y=float(y), text_anchor=anchor))
+
+    def x_axis(self, scale: Scale, y: float, label: str, top: float, ticks: dict[float, str] | None = None) -> None:
+        """Ticks with faint lines up to ``top``, and the label below."""
+        for value, text in (ticks or {v: tick_text(v) for v in nice_ticks(scale.low, scale.high)}).items():
+            self.line(scale(value), top, scale(value), y, "grid")
+            self.text(scale(value), y + 15, text)
+        self.line(scale.start, y, scale.end, y, "axis")
+        self.text((scale.start + scale.end) / 2, y + 32, label, "label")
+
+    def y_axis(self, scale: Scale, label: str, right: float = RIGHT, most: int = 4, *, whole: bool = False) -> None:
+        """Ticks with faint lines to ``right``; the label stands above the axis, where it reads without turning."""
+        ticks = nice_ticks(scale.low, scale.high, most)
+        while whole and most > 1 and any(v != round(v) for v in ticks):
+            most -= 1
+            ticks = nice_ticks(scale.low, scale.high, most)
+        for value in ticks:
+            self.line(LEFT, scale(value), right, scale(value), "grid")
+            self.text(LEFT - 6, scale(value) + 4, tick_text(value), "tick", "end")
+        self.text(4, 12, label, "label", "start")
+
+    def figure(self, heading: str, caption: str) -> Html:
+        """The drawing below a heading, with a title and a description for those who cannot see it."""
+        title, description = f"{self.name}-t", f"{self.name}-d"
+        svg = element(
+            "svg",
+            element("title", self.title, id=title),
+            element("desc", self.description, id=description),
+            *self.parts,
+            viewBox=f"0 0 {WIDTH} {self.height:g}",
+            role="img",
+            aria_labelledby=f"{title} {description}",
+        )
+        heading, caption = element("h3", shorten(heading, 90)), element("figcaption", caption)
+        return element("figure", heading, svg, caption, class_="chart")
+
+
+def error_chart(compared: Sequence[MethodFact]) -> Html:
+    """Errors with 95% intervals, one line per method."""
+    rows = []
+    for each, text in zip(compared, column([each.error for each in compared])):
+        error, half = each.error or 0.0, 1.96 * (each.standard_error or 0.0)
+        rows.append((each.method, text, (error, max(error - half, 0.0), error + half)))
+    drawing = _methods(
+        Drawing("error", "Left-out error of each fit", "", 0.0), rows, "root mean squared error", at_one=False
+    )
+    return drawing.figure(
+        "Left-out error with 95% intervals",
+        "The same rows are behind every line, so intervals may overlap although the difference is clear; "
+        "for differences see the ratios.",
+    )
+
+
+def ratio_chart(compared: Sequence[MethodFact]) -> Html:
+    """The error of the model over that of each other method, with 95% intervals and a line at 1."""
+    rows = [
+        (each.method, f"{each.ratio:.2f}", (each.ratio, each.ratio_low, each.ratio_high))
+        for each in compared
+        if each.method != OWN and each.ratio is not None
+    ]
+    drawing = _methods(Drawing("ratio", "Error relative to other fits", "", 0.0), rows, "error ÷ theirs", at_one=True)
+    return drawing.figure(
+        "Error relative to each",
+        "Left of the line at 1, mixtune is better. Intervals (95%) are for the difference on the same rows.",
+    )
+
+
+def _methods(
+    drawing: Drawing,
+    rows: Sequence[tuple[str, str, tuple[float, float | None, float | None]]],
+    label: str,
+    *,
+    at_one: bool,
+) -> Drawing:
+    """Draw one line per method: its name, a dot with an interval, and the number."""
+    drawing.height = 52.0 + 36 * len(rows)
+    drawing.description = "; ".join(f"{METHOD_NAMES.get(method, method)} {text}" for method, text, _ in rows)
+    bottom = drawing.height - 44
+    low, high = nice_range([value for *_, values in rows for value in values] + [1.0] * at_one)
+    scale = Scale(max(low, 0.0), high, 106.0, WIDTH - 58.0)
+    drawing.x_axis(scale, bottom, label, 8)
+    for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
+        y = 24.0 + 36 * place
+        style = "ours" if method == OWN else "theirs"
+        drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 16), f"name {style}", "start")
+        if low_end is not None and high_end is not None:
+            drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
+        drawing.dot(scale(middle), y, 5.0, f"dot {style}", f"{text} ({number(low_end)} to {number(high_end)})")
+        drawing.text(WIDTH - 4, y + 4, text, f"value {style}", "end")
+    if at_one:
+        drawing.line(scale(1.0), 8, scale(1.0), bottom, "even")
+    return drawing
+
+
+def ridge_chart(path: RidgeFact, family: str) -> Html:
+    """Left-out errors along effective ridges, and the point that was taken."""
+    # At least a tenth from bottom to top, so that a path that is nearly flat looks flat.
+    middle = (min(path.errors) + max(path.errors)) / 2
+    low, high = nice_range([*path.errors, 0.95 * middle, 1.05 * middle], room=0.08)
+    low -= 0.17 * (high - low)  # room for the words below the point
+    ends = f"from {number(path.errors[0])} to {number(path.errors[-1])}; chosen {number(path.chosen)}"
+    drawing = Drawing("ridge", "Error along the effective ridge", ends, 250.0)
+    x = Scale(path.ridges[0], path.ridges[-1], LEFT, RIGHT - 8, log=True)
+    y = Scale(low, high, 206.0, TOP + 4)
+    drawing.x_axis(x, 206, "effective ridge: free ← → held firmly", TOP, log_ticks(x.low, x.high))
+    drawing.y_axis(y, "left-out error", most=6)
+    curve = [(x(ridge), y(error)) for ridge, error in zip(path.ridges, path.errors)]
+    drawing.shape("polyline", curve, "curve main")
+    if len(curve) <= MOST_POINTS:
+        for place, ridge, error in zip(curve, path.ridges, path.errors):
+            drawing.dot(*place, 2.5, "dot ours", f"effective ridge {number(ridge)}: error {number(error)}")
+    chosen = min(max(path.chosen, path.ridges[0]), path.ridges[-1])
+    error = float(np.interp(math.log(chosen), np.log(path.ridges), path.errors))
+    at = x(chosen), y(error)
+    drawing.line(*at, at[0], 206, "drop")
+    drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
+    drawing.text(*_free_place(curve, *at), f"chosen: {number(path.chosen)}", "value ours halo")
+    start = "zero" if family == FOCAL_ONLY else "what the other datasets suggest"
+    return drawing.figure(
+        "How firmly the fit is held",
+        f"One number says how firmly the fit is held to {start} while the focal rows pull. "
+        "Cross-domain validation counts as well, so the chosen point need not be the lowest.",
+    )
+
+
+def _free_place(curve: Sequence[tuple[float, float]], x: float, y: float) -> tuple[float, float]:
+    """Where words of about 100 by 14 units fit beside a point of a curve without lying on it."""
+    xs, ys = zip(*curve)
+
+    def gap(place: tuple[float, float]) -> float:
+        under = np.interp(np.linspace(place[0] - 50, place[0] + 50, 21), xs, ys)
+        return float(np.min(np.abs(under - (place[1] - 5))))
+
+    shifts = [(0.0, 21.0), (0.0, -13.0), (-46.0, 21.0), (46.0, 21.0), (-46.0, -13.0), (46.0, -13.0)]
+    places = [(min(max(x + right, LEFT + 52), RIGHT - 52), y + down) for right, down in shifts]
+    return next((place for place in places if gap(place) > 12), max(places, key=gap))
+
+
+def trajectory_chart(path: Trajectory) -> Html:
+    """Loss and energy after each step."""
+    ends = f"loss from {number(path.loss[0])} to {number(path.loss[-1])}, energy to {number(path.energy[-1])}"
+    drawing = Drawing("path", "Loss and energy along the trajectory", ends, 250.0)
+    x = Scale(0.0, float(path.times[-1]), LEFT, RIGHT - 52)
+    y = Scale(*nice_range([*path.loss, *path.energy], room=0.08), 206.0, TOP + 4)
+    whole = {v: tick_text(v) for v in nice_ticks(0.0, x.high) if v == round(v)}
+    drawing.x_axis(x, 206, "step", TOP, whole)
+    drawing.y_axis(y, "weighted loss", RIGHT - 52)
+    loss, energy = y(path.loss[-1]), y(path.energy[-1])
+    if abs(loss - energy) < 14:  # the names must not lie on each other
+        apart = 7 if path.loss[-1] <= path.energy[-1] else -7
+        loss, energy = (loss + energy) / 2 + apart, (loss + energy) / 2 - apart
+    for values, name, style, end in ((path.energy, "energy", "second", energy), (path.loss, "loss", "main", loss)):
+        drawing.shape("polyline", zip(map(x, path.times), map(y, values)), f"curve {style}")
+        drawing.text(RIGHT - 46, end + 4, name, f"name {style}", "start")
+    return drawing.figure(
+        "How the fit got there",
+        "Energy is the loss reached so far plus the cost of the steps taken; of all paths, this one makes it least.",
+    )
+
+
+def left_out_chart(rows: LeftOut, name: str) -> Html:
+    """Actual values against left-out predictions, with intervals around the line where both agree."""
+    count = len(rows.actual)
+    half = np.zeros(count) if rows.half is None else rows.half
+    low, high = nice_range([*rows.actual, *rows.predicted], room=0.05)
+    # Intervals fit in where they are not so wide that the dots would shrink to a heap.
+    room = 0.25 * (high - low)
+    reach = np.clip([rows.predicted - half, rows.predicted + half], low - room, high + room)
+    low, high = nice_range([*reach.ravel(), low, high], room=0)
+    title = f"{shorten(rows.name, 60)}: actual against predicted without the row"
+    drawing = Drawing(name, title, counted((count, "row")), 330.0)
+    x, y = Scale(low, high, LEFT, RIGHT), Scale(low, high, 286.0, TOP + 4)
+    drawing.x_axis(x, 286, "predicted without the row", TOP)
+    drawing.y_axis(y, "actual", most=5)
+    # All rows, or so many of them at even steps.
+    shown = np.unique(np.linspace(0, count - 1, min(count, MOST_DOTS)).astype(int))
+    many = len(shown) > MOST_INTERVALS
+    lower, upper = np.maximum(rows.predicted - half, low), np.minimum(rows.predicted + half, high)
+    if rows.half is not None and many:
+        order = shown[np.argsort(rows.predicted[shown], kind="stable")]
+        edges = [(i, upper) for i in order] + [(i, lower) for i in order[::-1]]
+        drawing.shape("polygon", [(x(rows.predicted[i]), y(edge[i])) for i, edge in edges], "band")
+    elif rows.half is not None:
+        for i in shown:
+            drawing.line(x(rows.predicted[i]), y(lower[i]), x(rows.predicted[i]), y(upper[i]), "interval")
+    drawing.line(x(low), y(low), x(high), y(high), "even")
+    for i in shown:
+        missed = rows.half is not None and abs(rows.residuals[i]) > half[i]
+        tip = f"row {i + 1}: actual {number(rows.actual[i])}, predicted {number(rows.predicted[i])}"
+        place = x(rows.predicted[i]), y(rows.actual[i])
+        drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot ours", "" if many else tip)
+    caption = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
+    if rows.half is None:
+        caption += f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
+    else:
+        caption += f"{percent(COVERAGE)} intervals around the line where both agree; "
+        caption += f"{rows.covered:,} of {count:,} rows lie inside theirs."
+    return drawing.figure(f"Predicted and actual, {rows.name}", caption)
+
+
+def residual_chart(rows: LeftOut, name: str) -> Html:
+    """How the left-out residuals are spread."""
+    residuals = rows.residuals
+    reach, middle = float(np.max(np.abs(residuals))) or 1.0, number(np.median(residuals))
+    bins = int(np.clip(math.ceil(1.6 * len(residuals) ** 0.4), 4, 30))
+    # An even number of bins meets at zero, so that a lean to one side shows.
+    counts, edges = np.histogram(residuals, bins=bins + bins % 2, range=(-reach, reach))
+    span = f"from {number(residuals.min())} to {number(residuals.max())}, median {middle}"
+    drawing = Drawing(name, f"{shorten(rows.name, 60)}: left-out residuals", span, 330.0)
+    x, y = Scale(-reach, reach, LEFT, RIGHT), Scale(0.0, float(counts.max()) * 1.08, 286.0, TOP + 4)
+    drawing.x_axis(x, 286, "actual − predicted without the row", TOP)
+    drawing.y_axis(y, "rows", whole=True)
+    for value, start, end in zip(counts.tolist(), edges[:-1], edges[1:]):
+        if value:
+            tip = f"{counted((value, 'row'))} from {number(start)} to {number(end)}"
+            size = {"width": x(end) - x(start) - 1.4, "height": y(0.0) - y(value)}
+            drawing.add("rect", "bar", tip=tip, x=x(start) + 0.7, y=y(value), **size)
+    drawing.line(x(0.0), TOP, x(0.0), 286, "even")
+    worst = int(np.argmax(np.abs(residuals)))
+    return drawing.figure(
+        "Residuals",
+        f"Median {middle}; half of the rows are off by less than {number(np.median(np.abs(residuals)))}; "
+        f"the largest miss is {number(residuals[worst])}, in row {worst + 1:,}.",
+    )

@@ -1,0 +1,448 @@
+"""What a fitted model says about itself, read once and checked: plain numbers, in the units of the target.
+
+The page, the verdict and the command line all show these facts. Mean squared errors become root mean squared errors
+here, and whatever a model cannot tell (distances that were not computed, removals after loading) is None.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from mixtune._array import Floats
+from mixtune.errors import DataError, MixtuneError, ParameterError
+from mixtune.estimators import as_sources
+from mixtune.report.wording import plain_value
+
+__all__ = [
+    "COVERAGE",
+    "FOCAL_ONLY",
+    "OWN",
+    "CandidateFact",
+    "ClassFact",
+    "DomainFact",
+    "Facts",
+    "Gain",
+    "LeftOut",
+    "MethodFact",
+    "RidgeFact",
+    "Trajectory",
+    "model_facts",
+    "read_facts",
+]
+
+#: Names of two methods in a comparison: the model itself, and a fit to the focal rows alone.
+OWN, FOCAL_ONLY = "ours", "focal only"
+#: Of the intervals on the page.
+COVERAGE = 0.9
+#: So many outputs get charts of their own; of more, only the first.
+MOST_OUTPUTS = 3
+
+
+@dataclass(frozen=True)
+class DomainFact:
+    """One domain.
+
+    Attributes
+    ----------
+    weight : float or None
+        Its share of the prediction.
+    rows : int
+        0 where the number is not known.
+    own_error : float or None
+        Error on the focal rows of a fit to this domain alone; of the focal domain, with each row left out.
+    distance : float or None
+        Wasserstein distance to the focal rows.
+    change, error_without, shift : float or None
+        What leaving it out would do: relative change of the error, the error then, and by how much predictions move.
+    """
+
+    name: str
+    weight: float | None = None
+    rows: int = 0
+    own_error: float | None = None
+    distance: float | None = None
+    change: float | None = None
+    error_without: float | None = None
+    shift: float | None = None
+
+
+@dataclass(frozen=True)
+class Gain:
+    """By what part transfer cut the error of the focal-only fit, with its 95% interval, and the evidence for it."""
+
+    reduction: float | None
+    low: float | None
+    high: float | None
+    from_rows: float | None = None
+    from_validation: float | None = None
+
+
+@dataclass(frozen=True)
+class MethodFact:
+    """The left-out error of one method, and the model's own error relative to it with a 95% interval."""
+
+    method: str
+    error: float | None
+    standard_error: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+@dataclass(frozen=True)
+class RidgeFact:
+    """Left-out errors along effective ridges."""
+
+    ridges: tuple[float, ...]
+    errors: tuple[float, ...]
+    chosen: float
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Loss and energy after so many steps."""
+
+    times: tuple[int, ...]
+    loss: tuple[float, ...]
+    energy: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class CandidateFact:
+    """One fit that went into the average; ``validation_error`` is relative to the best candidate of each source."""
+
+    family: str
+    settings: Mapping[str, Any]
+    effective_ridge: float
+    error: float | None
+    validation_error: float | None
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """One output on the focal rows: actual, predicted without the row, and half the width of its interval."""
+
+    name: str
+    actual: Floats
+    predicted: Floats
+    half: Floats | None
+    why_no_interval: str = ""
+    outputs: int = 1
+
+    @property
+    def residuals(self) -> Floats:
+        """Actual minus predicted."""
+        return self.actual - self.predicted
+
+    @property
+    def covered(self) -> int:
+        """How many rows lie inside their intervals."""
+        return 0 if self.half is None else int(np.sum(np.abs(self.residuals) <= self.half))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFact:
+    """How often each class (rows) is taken for each other (columns), each focal row predicted without itself."""
+
+    names: tuple[str, ...]
+    counts: np.ndarray[Any, Any]
+
+    @property
+    def right(self) -> int:
+        return int(np.trace(self.counts))
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """All that is shown of a model; the sources by weight, the largest first."""
+
+    focal: DomainFact
+    sources: tuple[DomainFact, ...]
+    error: float | None
+    effective_ridge: float | None
+    gain: Gain | None
+    compared: tuple[MethodFact, ...]
+    candidates: tuple[CandidateFact, ...]
+    floor: float | None
+    threshold: float | None
+    ridge: RidgeFact | None
+    trajectory: Trajectory | None
+    removable: bool
+    validation_sources: int
+    notes: tuple[str, ...]
+    estimator: str
+    parameters: dict[str, str]
+    target: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    classes: ClassFact | None = None
+
+    @property
+    def transferred(self) -> float:
+        """The share of the prediction that the sources provide."""
+        return math.fsum(source.weight or 0.0 for source in self.sources)
+
+    @property
+    def error_alone(self) -> float | None:
+        """The left-out error of a fit to the focal rows alone."""
+        return next((each.error for each in self.compared if each.method == FOCAL_ONLY), None)
+
+
+def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
+    """Read a fitted estimator, as far as it can tell by itself.
+
+    Parameters
+    ----------
+    model
+        Fitted, or loaded from a file. The self-tuning estimators know most, a baseline knows little.
+    rows
+        How many rows each domain had.
+
+    Examples
+    --------
+    >>> from mixtune.estimators import LocalRegressor
+    >>> facts = model_facts(LocalRegressor().fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]))
+    >>> facts.focal.name, facts.sources, facts.gain
+    ('focal', (), None)
+    """
+    inner = getattr(model, "regressor_", model)
+    check_is_fitted(inner, "coef_")
+    focal_rows = (rows or {}).get(inner.domain_names_[0])
+    compared = tuple(_method(each, focal_rows) for each in getattr(inner, "compared_", ()))
+    # What a single focal row, left out or not, says about removing a source is chance.
+    removals = None if focal_rows == 1 else _removals(inner)
+    distances = getattr(inner, "distances_", None)
+    domains = _domains(inner, rows or {}, compared, distances, removals or {})
+    floor = None if distances is None else distances.sampling_floor
+    return Facts(
+        focal=domains[0],
+        sources=tuple(sorted(domains[1:], key=lambda domain: -(domain.weight or 0.0))),
+        error=_root(inner.loo_error_),
+        effective_ridge=getattr(inner, "effective_ridge_", None),
+        gain=_gain(getattr(inner, "transfer_gain_", None), compared),
+        compared=compared,
+        candidates=tuple(_candidate(each) for each in getattr(inner, "candidates_", ())),
+        floor=None if floor is None else float(floor.value),
+        threshold=None if distances is None else float(distances.threshold),
+        ridge=_ridge(getattr(inner, "ridge_path_", None)),
+        trajectory=_trajectory(getattr(inner, "solution_", None)),
+        removable=removals is not None,
+        validation_sources=int(getattr(inner, "n_plays_", 0)),
+        notes=tuple(getattr(inner, "notes_", ())),
+        estimator=type(model).__name__,
+        parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
+    )
+
+
+def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequence[str] | None = None) -> Facts:
+    """Read a fitted RegretOptimalRegressorCV or RegretOptimalClassifierCV together with what it was fitted to.
+
+    Parameters
+    ----------
+    model
+        Fitted.
+    X, y, sources
+        The focal rows and the sources of the fit.
+    target : str or sequence of str, optional
+        What is predicted; a name for each output.
+
+    Raises
+    ------
+    DataError
+        If the rows are not those that the model was fitted to.
+    """
+    inner = getattr(model, "regressor_", model)
+    check_is_fitted(inner, "coef_")
+    if not hasattr(inner, "removal_effects"):
+        raise DataError(
+            f"a {type(inner).__name__} weighs no candidates and no removals, so there is too little to report; "
+            "fit RegretOptimalRegressorCV or RegretOptimalClassifierCV"
+        )
+    others = _source_rows(inner, sources)
+    facts = model_facts(model, {inner.domain_names_[0]: _num_samples(X), **others})
+    names = (target,) if isinstance(target, str) else tuple(map(str, target or ()))
+    predicted = _matrix(inner.loo_predictions_)
+    if len(predicted) != _num_samples(y):
+        raise DataError(
+            f"y has {_num_samples(y)} rows, the model was fitted to {len(predicted)} focal rows; "
+            "pass the rows of the fit, without those of sample_weight 0"
+        )
+    if not np.all(np.isfinite(predicted)):
+        return replace(facts, target=names)
+    if model is not inner:
+        return replace(facts, target=names, classes=_classes(model, predicted, y))
+    return replace(facts, target=names, left_out=_left_out(inner, predicted, X, y, names))
+
+
+def _source_rows(inner: Any, sources: Any) -> dict[str, int]:
+    """How many rows the fit saw of each source: of those that are streamed, a sample."""
+    given = as_sources(sources)
+    rows: dict[str, int] = {}
+    if given is not None:
+        rows.update((name, _num_samples(source.X)) for name, source in given.items())
+        columns = getattr(inner, "feature_names_in_", None)
+        for stream in given.streams:
+            samples = stream.samples(None if columns is None else tuple(columns))
+            rows.update((name, len(X)) for name, (X, _) in samples.items())
+    fitted = set(inner.domain_names_[1:])
+    if odd := sorted(fitted ^ set(rows)):
+        raise DataError(
+            f"the model was fitted to {len(fitted)} sources, {len(rows)} were passed, and {len(odd)} are only in one "
+            f"of the two, such as {odd[0]!r}; pass the X, y and sources of the fit"
+        )
+    return rows
+
+
+def _removals(inner: Any) -> dict[str, Any] | None:
+    if not hasattr(inner, "removal_effects"):
+        return None
+    try:
+        return {removal.name: removal for removal in inner.removal_effects()}
+    except MixtuneError:  # a model from a file may not hold what this needs
+        return None
+
+
+def _domains(
+    inner: Any, rows: Mapping[str, int], compared: Sequence[MethodFact], distances: Any, removals: Mapping[str, Any]
+) -> list[DomainFact]:
+    names = inner.domain_names_
+    weights = getattr(inner, "weights_", None)
+    scores = None if weights is None else weights.scores
+    errors = {} if scores is None else {name: _root(score) for name, score in zip(names, scores)}
+    # The focal fit has seen the focal rows, the others have not: its error is that with each row left out.
+    if FOCAL_ONLY in (alone := {each.method: each.error for each in compared}):
+        errors[names[0]] = alone[FOCAL_ONLY]
+    apart = {} if distances is None else dict(zip(distances.names, distances.distances))
+    facts = []
+    for place, name in enumerate(names):
+        removal = removals.get(name)
+        facts.append(
+            DomainFact(
+                name=str(name),
+                weight=None if weights is None else float(weights.values[place]),
+                rows=int(rows.get(name, 0)),
+                own_error=errors.get(name),
+                distance=float(apart[name].value) if name in apart else None,
+                change=None if removal is None else float(removal.change),
+                error_without=None if removal is None else _root(removal.loo_error),
+                shift=None if removal is None else float(removal.shift),
+            )
+        )
+    return facts
+
+
+def _method(comparison: Any, focal_rows: int | None) -> MethodFact:
+    error = _root(comparison.loo_error)
+    if error is None:
+        return MethodFact(str(comparison.method), *(None,) * 5)
+    # The slope of the root turns the standard error of the mean square into that of its root.
+    spread = float(comparison.standard_error) / (2 * error) if error > 0 else None
+    low, high = _finite(comparison.ratio_low), _finite(comparison.ratio_high)
+    if focal_rows == 1:  # one row has no spread, which is not a spread of zero
+        spread = low = high = None
+    return MethodFact(str(comparison.method), error, _finite(spread), _finite(comparison.ratio), low, high)
+
+
+def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
+    if not hasattr(gain, "reduction"):
+        return None
+    # With a single focal row, a fit to the focal rows alone has nothing to predict it from.
+    known = all(each.error is not None for each in compared if each.method in (OWN, FOCAL_ONLY))
+    numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_plays)
+    return Gain(*(_finite(value) for value in numbers))
+
+
+def _candidate(candidate: Any) -> CandidateFact:
+    return CandidateFact(
+        family=str(candidate.family),
+        settings=dict(candidate.settings),
+        effective_ridge=float(candidate.effective_ridge),
+        error=_root(candidate.loo_error),
+        validation_error=_root(candidate.play_error),
+        share=float(candidate.share),
+    )
+
+
+def _ridge(path: Any) -> RidgeFact | None:
+    if path is None:
+        return None
+    pairs = sorted(zip(path.ridges, path.loo_errors))
+    kept = [
+        (float(ridge), root) for ridge, error in pairs if 0 < ridge < math.inf and (root := _root(error)) is not None
+    ]
+    if len(kept) < 2:
+        return None
+    ridges, errors = zip(*kept)
+    return RidgeFact(ridges, errors, float(path.ridges[path.chosen]))
+
+
+def _trajectory(solution: Any) -> Trajectory | None:
+    if solution is None or solution.steps < 1:
+        return None
+    # Of hundreds of steps, a hundred draw the same curve.
+    times = np.unique(np.linspace(0, solution.steps, min(solution.steps + 1, 101)).astype(int))
+    loss, energy = np.asarray(solution.loss_at(times)), np.asarray(solution.energy_at(times))
+    if not (np.all(np.isfinite(loss)) and np.all(np.isfinite(energy))):
+        return None
+    return Trajectory(tuple(times.tolist()), tuple(loss.tolist()), tuple(energy.tolist()))
+
+
+def _left_out(inner: Any, predicted: Floats, X: Any, y: Any, target: Sequence[str]) -> tuple[LeftOut, ...]:
+    """One entry for each output that gets charts."""
+    actual, outputs = _matrix(y), predicted.shape[1]
+    if actual.shape != predicted.shape:
+        raise DataError(f"y has {actual.shape[1]} outputs, the model {outputs}; pass the y of the fit")
+    half, why = _half_widths(inner, X, len(predicted))
+    columns = [str(name) for name in getattr(y, "columns", ())]
+    numbered = ["the target"] if outputs == 1 else [f"output {k + 1}" for k in range(outputs)]
+    names = next(names for names in (target, columns, numbered) if len(names) == outputs)
+    return tuple(
+        LeftOut(names[k], actual[:, k], predicted[:, k], None if half is None else half[:, k], why, outputs)
+        for k in range(outputs if outputs <= MOST_OUTPUTS else 1)
+    )
+
+
+def _half_widths(inner: Any, X: Any, rows: int) -> tuple[Floats | None, str]:
+    try:
+        lower, upper = inner.predict_interval(X, coverage=COVERAGE)
+    except ParameterError as error:  # too few rows for this coverage
+        return None, str(error)
+    half = (_matrix(upper) - _matrix(lower)) / 2
+    if len(half) != rows:
+        raise DataError(f"X has {len(half)} rows, y has {rows}; pass the focal rows of the fit")
+    return (half, "") if np.all(np.isfinite(half)) else (None, "the intervals are not finite")
+
+
+def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
+    classes, labels = np.asarray(model.classes_), np.asarray(y).ravel()
+    if len(unknown := labels[~np.isin(labels, classes)]):
+        raise DataError(
+            f"y holds the class {unknown.tolist()[0]!r}, which the model does not know; pass the y of the fit"
+        )
+    guessed = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+    counts = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(counts, (np.searchsorted(classes, labels), guessed), 1)
+    return ClassFact(tuple(str(name) for name in classes.tolist()), counts)
+
+
+def _matrix(values: Any) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    return array.reshape(len(array), -1)
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) else None
+
+
+def _root(mean_square: Any) -> float | None:
+    return math.sqrt(mean_square) if _finite(mean_square) is not None and mean_square >= 0 else None

@@ -1,0 +1,480 @@
+"""One page that explains a fit: the verdict first, then the evidence for it. The file holds all it needs.
+
+The facts come from :mod:`mixtune.report.facts`, the sentences on them from :mod:`mixtune.report.verdict`; ``page.html``
+is the frame of the page and ``page.css`` its style. Text becomes markup only through
+:func:`~mixtune.report.wording.element`, which escapes it.
+"""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import sklearn
+
+from mixtune._files import write_atomically
+from mixtune._messages import counted
+from mixtune._version import __version__
+from mixtune.errors import DataError
+from mixtune.report import _charts as charts
+from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, OWN, CandidateFact, ClassFact, DomainFact, Facts, read_facts
+from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
+from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
+
+__all__ = ["page_html", "report_html", "write_report"]
+
+#: Of longer tables, so many rows are shown and the others are folded away.
+LONGEST_TABLE, SHOWN_ROWS = 30, 15
+#: Of longer names the middle is left out; the whole name is in the tooltip.
+LONGEST_NAME = 80
+TOP_CANDIDATES = 10
+#: Larger tables of classes cannot be read.
+MOST_CLASSES = 12
+FAMILIES = {
+    "focal only": "a ridge fit to the focal rows, without the others",
+    "alike": "one learned prior for all sources",
+    "nearest": "a prior from the sources that predict the focal rows best",
+    "similar": "a prior from the sources whose features are like the focal ones",
+    "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
+    "groups": "sources in two groups, each with its own prior",
+    "context": "a prior that depends on what the focal features are like on average",
+    "stacked": "held to a sum of the sources' models, with weights that fit the focal rows",
+    "pooled": "held to one model fitted to the likeliest sources together",
+    "pooled, one level": "held to one model and one intercept of the likeliest sources together",
+}
+
+
+def report_html(
+    model: Any,
+    *,
+    X: Any,
+    y: Any,
+    sources: Any,
+    title: str | None = None,
+    target: str | Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    date: str | None = None,
+) -> str:
+    """Write the page as text; the same model and rows give the same text.
+
+    Parameters
+    ----------
+    model : RegretOptimalRegressorCV or RegretOptimalClassifierCV
+        Fitted.
+    X, y, sources
+        What it was fitted to.
+    title : str, optional
+        By default it names the target and the focal dataset.
+    target : str or sequence of str, optional
+        What is predicted; a name for each output.
+    settings : mapping, optional
+        Further settings to list, such as the options of a command.
+    notes : sequence of str
+        What the reader should know beside the model's own notes.
+    date : str, optional
+        Shown as it is; without it the page has no date.
+
+    Returns
+    -------
+    str
+        A whole HTML document.
+
+    Raises
+    ------
+    DataError
+        If the rows are not those that the model was fitted to.
+    """
+    facts = read_facts(model, X=X, y=y, sources=sources, target=target)
+    return page_html(facts, title=title, settings=settings, notes=notes, date=date)
+
+
+def write_report(path: str | Path, model: Any, *, X: Any, y: Any, sources: Any, **options: Any) -> Path:
+    """Write the page of :func:`report_html`, which says what the options are, to ``path``: whole or not at all."""
+    path = Path(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the name of a file, such as {path / 'report.html'}")
+    if not path.parent.is_dir():
+        raise DataError(f"the folder {path.parent} does not exist; make it first")
+    return write_atomically(path, report_html(model, X=X, y=y, sources=sources, **options).encode("utf-8"))
+
+
+def page_html(
+    facts: Facts,
+    *,
+    title: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    notes: Sequence[str] = (),
+    date: str | None = None,
+) -> str:
+    """Write the page from facts that were read before; the options are those of :func:`report_html`."""
+    if title is None:
+        names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
+        title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
+    verdict = give_verdict(facts)
+    remarks = [element("li", note) for note in dict.fromkeys((*facts.notes, *notes))]
+    sections = [_datasets(facts), _comparison(facts), _path(facts), _rows(facts), _removals(facts), _average(facts)]
+    data = counted((facts.focal.rows, "focal row"))
+    if facts.sources:
+        rows = sum(source.rows for source in facts.sources)
+        data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
+    folder = files("mixtune.report")
+    fields = {
+        "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
+        "short_title": shorten(title, 120),
+        "title": title,
+        "data": data,
+        "tone": verdict.tone,
+        "verdict": verdict.sentence,
+        "evidence": join(element("p", text, class_="meaning") for text in verdict.evidence),
+        "cards": _cards(facts),
+        "notes": element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
+        if remarks
+        else "",
+        "sections": join([*sections, _settings(facts, settings, date)]),
+    }
+    template = Template(folder.joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+
+
+def _cards(facts: Facts) -> Html:
+    """The most important numbers."""
+    # Side by side, so with the same decimals.
+    error, alone = column([facts.error, facts.error_alone])
+    cards = [("left-out error", error, "root mean square, each row predicted without it")]
+    if facts.sources and facts.error_alone is not None:
+        cards.append(("focal rows alone", alone, "the same error without the other datasets"))
+    if facts.sources:
+        cards.append(("from other datasets", percent(facts.transferred), "of the prediction"))
+    inside = [rows for rows in facts.left_out if rows.half is not None]
+    if inside:
+        part = sum(rows.covered for rows in inside) / sum(len(rows.actual) for rows in inside)
+        cards.append((f"inside {percent(COVERAGE)} intervals", percent(part), "of the focal rows"))
+    elif facts.classes is not None:
+        cards.append(("classified right", percent(facts.classes.right / facts.classes.rows), "of the focal rows"))
+    return join(
+        element("div", element("dt", name), element("dd", element("b", value), element("span", text)))
+        for name, value, text in cards
+    )
+
+
+def _section(name: str, heading: str, text: str, *parts: Html) -> Html:
+    return element("section", element("h2", heading), element("p", text), *parts, id=name)
+
+
+def _pair(*figures: Html) -> Html:
+    return element("div", *figures, class_="charts")
+
+
+def _datasets(facts: Facts) -> Html:
+    """Weights with what explains them: rows, distances, and how well each dataset's own model fits the focal rows."""
+    if not facts.sources:
+        return Html()
+    domains = (facts.focal, *facts.sources)
+    most = max(d.weight or 0.0 for d in domains) or 1.0  # the longest bar
+    reach = max([d.distance or 0.0 for d in facts.sources] + [facts.floor or 0.0]) or 1.0
+    floor = None if facts.floor is None else facts.floor / reach
+    texts = zip(
+        percent_column([d.weight or 0.0 for d in domains]),
+        column([d.own_error for d in domains]),
+        column([None, *(d.distance for d in facts.sources)]),
+    )
+    rows: list[list[str]] = []
+    for domain, (weight, error, distance) in zip(domains, texts):
+        if domain is facts.focal:
+            name, style, far = _name(domain.name, mark="focal"), "own", distance
+        else:
+            mark = effect_of(domain).replace("no difference", "") if can_tell(facts) else ""
+            name, style = _name(domain.name, below=_why(domain, facts), mark=mark), ""
+            far = _bar(distance, (domain.distance or 0.0) / reach, style="far", mark=floor)
+        rows.append([name, _bar(weight, (domain.weight or 0.0) / most, style=style), f"{domain.rows:,}", error, far])
+    known = any(d.distance is not None for d in facts.sources)
+    heads = ["dataset", "weight", "rows", "error of its own model", *(["distance"] if known else [])]
+    rest = facts.sources[SHOWN_ROWS:]
+    share = percent(math.fsum(d.weight or 0.0 for d in rest))
+    summary = f"{counted((len(rest), 'more dataset'))} with {share} of the weight together"
+    text = (
+        f"The weight is the share of the prediction that a dataset provides: {percent(facts.focal.weight or 0.0)} "
+        f"comes from the {counted((facts.focal.rows, 'focal row'))}, {percent(facts.transferred)} from other datasets. "
+        "The error of its own model is that of a model fitted to that dataset alone and tested on the focal rows; the "
+        "focal dataset's own is tested on rows that it was fitted without."
+    )
+    table = _table(heads, rows, "Datasets and their weights", summary=summary, always=1)
+    return _section("datasets", "Which datasets count, and why", text, table, element("p", _distances(facts, known)))
+
+
+def _why(domain: DomainFact, facts: Facts) -> str:
+    """What speaks for the dataset or against it, in a few words."""
+    reasons = []
+    # With a single focal row there is no fit to it alone to compare with.
+    if domain.own_error is not None and facts.error_alone:
+        ratio = domain.own_error / facts.error_alone
+        how = "misses the focal rows" if ratio > 1.5 else f"fits the focal rows {'fairly' if ratio > 1.1 else 'well'}"
+        reasons.append(f"its model {how}")
+    if domain.distance is not None and facts.threshold is not None and domain.distance > facts.threshold:
+        reasons.append("beyond the threshold")
+    elif domain.distance is not None and facts.floor is not None:
+        reasons.append("rows differ" if domain.distance > facts.floor else "rows no farther than chance")
+    return ", ".join(reasons)
+
+
+def _distances(facts: Facts, known: bool) -> str:
+    if not known:
+        return "Distances between datasets were not computed for this fit."
+    floor = (
+        "The sampling floor is not known: it takes two focal rows."
+        if facts.floor is None
+        else f"The mark on each bar is the sampling floor, {number(facts.floor)}: two random halves of the focal rows "
+        "are that far apart, so smaller distances say nothing."
+    )
+    threshold = (
+        "No dataset is left out for its distance alone; some of the averaged fits use only the near ones."
+        if facts.threshold is None or math.isinf(facts.threshold)
+        else f"Datasets farther than the threshold, {number(facts.threshold)}, are left out."
+    )
+    return (
+        "Distance is the Wasserstein distance of a dataset's rows to the focal rows, as a part of the largest distance "
+        f"between any two rows. {floor} {threshold}"
+    )
+
+
+def _comparison(facts: Facts) -> Html:
+    """The model against simpler fits."""
+    compared = [each for each in facts.compared if each.error is not None]
+    if not facts.sources or len(compared) < 2 or compared[0].method != OWN:
+        return Html()
+    text = (
+        "Every fit predicts each focal row without having seen it. Focal only: ridge regression on the focal rows. "
+        "Joint: one fit to all rows pooled, as if they were one dataset. Mean of locals: the average of one fit per "
+        "dataset."
+    )
+    figures = _pair(charts.error_chart(compared), charts.ratio_chart(compared))
+    return _section("comparison", "Against simpler fits", text, figures)
+
+
+def _path(facts: Facts) -> Html:
+    """The effective ridge, and the way from the start to the fit."""
+    family = facts.candidates[0].family if facts.candidates else ""
+    figures = [charts.ridge_chart(facts.ridge, family)] if facts.ridge else []
+    figures += [charts.trajectory_chart(facts.trajectory)] if facts.trajectory else []
+    if not figures:
+        return Html()
+    text = (
+        f'Several fits are averaged (below); these charts show the one with the largest share, "{family}". '
+        f"The average has an effective ridge of {number(facts.effective_ridge)}."
+        if len(facts.candidates) > 1
+        else f"The effective ridge is {number(facts.effective_ridge)}."
+    )
+    return _section("path", "How the fit was chosen", text, _pair(*figures))
+
+
+def _rows(facts: Facts) -> Html:
+    """Left-out predictions and residuals, or the table of classes."""
+    if facts.classes is not None:
+        return _class_table(facts.classes)
+    if not facts.left_out:
+        text = "Leave-one-out cannot judge these rows: without one of them there is nothing left to predict it from."
+        return _section("rows", "On the focal rows", text)
+    outputs = facts.left_out[0].outputs
+    text = "Every row is predicted by a fit without it, so this is what to expect of new rows from the same place."
+    if outputs > 1:
+        which = "each has its own charts" if outputs <= MOST_OUTPUTS else "the charts show the first"
+        text += f" There are {outputs} outputs; {which}."
+    figures = [
+        _pair(charts.left_out_chart(rows, f"rows{k}"), charts.residual_chart(rows, f"residuals{k}"))
+        for k, rows in enumerate(facts.left_out)
+    ]
+    return _section("rows", "On the focal rows", text, *figures)
+
+
+def _class_table(classes: ClassFact) -> Html:
+    # Wilson's 95% interval of a share.
+    z, n, part = 1.96, classes.rows, classes.right / classes.rows
+    middle = (part + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(part * (1 - part) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
+    text = (
+        f"Each row is classified by a fit without it: {classes.right:,} of {n:,} are right, {percent(part)} "
+        f"(95% interval {percent(max(middle - half, 0.0))} to {percent(min(middle + half, 1.0))}). "
+        "Errors elsewhere on this page are those of the class scores, which should be +1 for the class and \u22121 for "
+        "any other."
+    )
+    if len(classes.names) > MOST_CLASSES:
+        return _section("rows", "On the focal rows", text)
+    rows = [
+        [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
+        for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
+    ]
+    heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
+    return _section("rows", "On the focal rows", text, _table(heads, rows, "Actual and left-out classes"))
+
+
+def _removals(facts: Facts) -> Html:
+    """What leaving one dataset out would do."""
+    if not facts.sources:
+        return Html()
+    name, heading = "removal", "If a dataset were removed"
+    if facts.focal.rows == 1:
+        return _section(name, heading, "A single focal row cannot tell what this would change.")
+    if not facts.removable:
+        text = "Not known for a model that was loaded from a file: it takes the state of the fit. Fit again to see it."
+        return _section(name, heading, text)
+    known = [(d, d.change) for d in with_known_effect(facts) if d.change is not None]
+    known.sort(key=lambda pair: (-abs(pair[1]), pair[0].name))
+    # Changes of no account must not look large only because there are no others.
+    most = max([10 * HELP_MARGIN, *(abs(change) for _, change in known)])
+    texts = zip(
+        percent_column([change for _, change in known], signed=True),
+        column([d.error_without for d, _ in known]),
+        column([d.shift for d, _ in known]),
+    )
+    rows: list[list[str]] = []
+    for (domain, change), (shown, error, shift) in zip(known, texts):
+        # From the middle, to the right where the error rises.
+        start, end = sorted([0.5, 0.5 + change / most / 2])
+        style = "far" if effect_of(domain) == "no difference" else "up" if change > 0 else "down"
+        rows.append([_name(domain.name), _bar(shown, end, start, style=f"both {style}", mark=0.5), error, shift])
+    text = (
+        f"Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
+        f"{number(facts.error)}. "
+    )
+    text += (
+        "A rise means that the dataset helped, a fall that it hurt; "
+        f"up to {percent(HELP_MARGIN)} either way counts as no difference."
+        if can_tell(facts)
+        else f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
+    )
+    if left := len(facts.sources) - len(known):
+        text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
+    rest = known[SHOWN_ROWS:]
+    least = percent(abs(rest[0][1])) if rest else ""
+    summary = f"{counted((len(rest), 'more dataset'))}, each changing the error by at most {least}"
+    heads = ["without", "error changes by", "error then", "predictions move by"]
+    table = _table(heads, rows, "What removing each dataset would change", summary=summary)
+    return _section(name, heading, text, table)
+
+
+def _average(facts: Facts) -> Html:
+    """Which fits were averaged, and with which shares."""
+    if not facts.candidates:
+        return Html()
+    shares: dict[str, list[float]] = {}
+    for each in facts.candidates:
+        shares.setdefault(each.family, []).append(each.share)
+    families = sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0]))
+    text = "There was one candidate."
+    if len(facts.candidates) > 1:
+        text = (
+            f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how "
+            "well it does on focal rows it has not seen"
+        )
+        if facts.validation_sources:
+            text += f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
+        text += "."
+    bands, legend = [], []
+    for k, (name, parts) in enumerate(families):
+        bands.append(element("i", class_=f"c{k % 5}", style=f"width:{100 * math.fsum(parts):.2f}%"))
+        meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
+        share = f" {percent(math.fsum(parts))}"
+        words = element("span", element("b", name), share, element("span", meaning, class_="why"))
+        legend.append(element("li", element("i", class_=f"c{k % 5}"), words))
+    return _section(
+        "average",
+        "What was averaged",
+        text,
+        element("div", *bands, class_="bands", role="img", aria_label="Shares of the families"),
+        element("ul", *legend, class_="legend"),
+        _candidate_table(facts.candidates),
+    )
+
+
+def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
+    top, rest = candidates[:TOP_CANDIDATES], candidates[TOP_CANDIDATES:]
+    most = max(c.share for c in top) or 1.0
+    texts = zip(
+        percent_column([c.share for c in top]),
+        column([c.error for c in top]),
+        column([c.validation_error for c in top]),
+    )
+    rows: list[list[str]] = []
+    for c, (share, error, validation) in zip(top, texts):
+        settings = ", ".join(f"{name} {plain_value(value)}" for name, value in c.settings.items())
+        name, bar = _name(c.family, below=settings), _bar(share, c.share / most)
+        rows.append([name, bar, number(c.effective_ridge), error, validation])
+    heads = ["candidate", "share", "effective ridge", "left-out error"]
+    heads += ["validation error ÷ best"] if any(c.validation_error is not None for c in top) else []
+    table = _table(heads, rows, "Candidates with the largest shares")
+    more = f"The other {len(rest):,} share {percent(sum(c.share for c in rest))}."
+    return join([table, element("p", more)]) if rest else table
+
+
+def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None) -> Html:
+    """What was set, and with which versions."""
+    versions = {
+        "mixtune": __version__,
+        "NumPy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "Python": platform.python_version(),
+        **({} if date is None else {"date": date}),
+    }
+    given = {name: plain_value(value) for name, value in (settings or {}).items()}
+    lists = []
+    for heading, pairs in {"Given": given, facts.estimator: facts.parameters, "Versions": versions}.items():
+        items = [
+            element("div", element("dt", name), element("dd", element("bdi", value))) for name, value in pairs.items()
+        ]
+        if items:
+            lists.append(element("div", element("h3", heading), element("dl", *items, class_="pairs")))
+    heading = element("h2", "Settings and versions")
+    return element("section", heading, element("div", *lists, class_="lists"), id="settings")
+
+
+def _name(name: str, *, below: str = "", mark: str = "") -> Html:
+    """The name of a table's row, isolated so that its writing direction stays inside, with a remark and a mark."""
+    parts: list[Any] = [
+        element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else ""),
+        *([" ", element("span", mark, class_=f"badge {mark}")] if mark else []),
+        *([element("span", below, class_="why")] if below else []),
+    ]
+    return element("th", *parts, scope="row")
+
+
+def _bar(text: str, end: float, start: float = 0.0, *, style: str = "", mark: float | None = None) -> Html:
+    """A number over a bar between two parts of the cell; ``mark`` is a place on it."""
+    left, right = (min(max(part, 0.0), 1.0) if math.isfinite(part) else 1.0 for part in (start, end))
+    fill = element("i", style=f"left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%")
+    at = [] if mark is None else [element("i", class_="at", style=f"left:{100 * min(mark, 1.0):.1f}%")]
+    track = element("span", *([fill] if end > start else []), *at, class_=f"track {style}".strip())
+    return element("span", element("span", text, class_="figure"), track, class_="barred")
+
+
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, summary: str = "", always: int = 0
+) -> Html:
+    """A table of names and numbers with bars; on a narrow screen every row becomes a small card.
+
+    Cells without a head are left out. With a ``summary``, a long table shows its first rows, and the rest is folded
+    away under it; the first ``always`` rows do not count.
+    """
+    if summary and len(rows) - always > LONGEST_TABLE:
+        shown = SHOWN_ROWS + always
+        rest = _table(heads, rows[shown:], f"{caption}: the rest")
+        return join([_table(heads, rows[:shown], caption), element("details", element("summary", summary), rest)])
+    top = [element("th", head, scope="col", class_="num" if place else "") for place, head in enumerate(heads)]
+    body = [
+        element(
+            "tr", name, *(element("td", cell, class_="num", data_label=head) for head, cell in zip(heads[1:], cells))
+        )
+        for name, *cells in rows
+    ]
+    return element(
+        "table",
+        element("caption", caption, class_="unseen"),
+        element("thead", element("tr", *top)),
+        element("tbody", *body),
+    )

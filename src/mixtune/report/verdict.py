@@ -1,0 +1,163 @@
+"""What transfer did to the error, in sentences that are no firmer than the interval allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mixtune._messages import counted
+from mixtune.report.facts import DomainFact, Facts
+from mixtune.report.wording import number, percent
+
+__all__ = ["HELP_MARGIN", "Verdict", "can_tell", "effect_of", "give_verdict", "with_known_effect"]
+
+#: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
+HELP_MARGIN = 0.001
+#: With fewer focal rows, how their error changes without a dataset is mostly chance.
+ENOUGH_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The sentence, its tone ("good", "bad" or "even"), and paragraphs on the evidence for it."""
+
+    sentence: str
+    tone: str
+    evidence: tuple[str, ...]
+
+
+def give_verdict(facts: Facts) -> Verdict:
+    """Judge the transfer: better, worse, no measurable change, or not to be judged.
+
+    The change counts as measured only if its 95% interval excludes zero.
+    """
+    if not facts.sources:
+        sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
+        return Verdict(f"{sentence}.", "even", (f"Its left-out error is {number(facts.error)}.",))
+    gain = facts.gain
+    if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
+        sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
+        return Verdict(f"{sentence}.", "even", ("More focal rows with known targets are needed.",))
+    if gain.low > 0:
+        tone, change = "good", f"Transfer cut the error by {percent(gain.reduction)}"
+        interval = f"{percent(gain.low).removesuffix('%')} to {percent(gain.high)}"
+    elif gain.high < 0:
+        tone, change = "bad", f"Transfer made the error {percent(-gain.reduction)} worse"
+        interval = f"{percent(-gain.high).removesuffix('%')} to {percent(-gain.low)}"
+    else:
+        same = abs(gain.reduction) < 5e-4
+        tone = "even"
+        change = f"No clear difference: with transfer the error is {'the same' if same else _side(gain.reduction)}"
+        interval = f"{_side(gain.low)} to {_side(gain.high)}"
+    sentence = f"{change} (95% interval {interval}); {_which_helped(facts)}."
+    return Verdict(sentence, tone, (_evidence(facts), _what_helping_means(facts)))
+
+
+def effect_of(domain: DomainFact) -> str:
+    """Whether a source "helped", "hurt" or made "no difference"; "" where that is not known.
+
+    Examples
+    --------
+    >>> effect_of(DomainFact("a", change=0.02)), effect_of(DomainFact("b", change=0.0)), effect_of(DomainFact("c"))
+    ('helped', 'no difference', '')
+    """
+    if domain.change is None:
+        return ""
+    if abs(domain.change) <= HELP_MARGIN:
+        return "no difference"
+    return "helped" if domain.change > 0 else "hurt"
+
+
+def can_tell(facts: Facts) -> bool:
+    """Whether there are enough focal rows to say which datasets helped."""
+    return facts.focal.rows >= ENOUGH_ROWS
+
+
+def with_known_effect(facts: Facts) -> list[DomainFact]:
+    """The sources of which it is known what leaving them out would do: of very many only those that weigh most."""
+    return [d for d in facts.sources if d.change is not None or not facts.removable]
+
+
+def _helped(facts: Facts) -> list[DomainFact]:
+    """The sources that helped; without removals, those that weigh more than an equal share of the sources' weight."""
+    if facts.removable:
+        return [d for d in facts.sources if effect_of(d) == "helped"]
+    equal = facts.transferred / len(facts.sources) * (1 - 1e-9)
+    return [d for d in facts.sources if d.weight and d.weight > equal]
+
+
+def _which_helped(facts: Facts) -> str:
+    if not can_tell(facts):
+        return f"{counted((facts.focal.rows, 'focal row'))} cannot tell which datasets helped"
+    found, known = len(_helped(facts)), len(with_known_effect(facts))
+    if len(facts.sources) == 1:
+        return f"the one other dataset {'helped' if found else 'did not help'}"
+    which = f"{known:,} datasets" if known == len(facts.sources) else f"the {known:,} datasets looked at"
+    if found == 0:
+        hurt = any(effect_of(d) == "hurt" for d in facts.sources)
+        return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own"
+    if found == known:
+        return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped"
+    return f"{found:,} of {which} helped"
+
+
+def _what_helping_means(facts: Facts) -> str:
+    """What the number of datasets that helped counts."""
+    if not can_tell(facts):
+        return f"With fewer than {ENOUGH_ROWS} focal rows, which datasets helped is not judged: it would be chance."
+    if not facts.removable:
+        return (
+            "A dataset counts as having helped if it weighs more than an equal share of the weight of all sources "
+            "(what leaving it out would do is not known for this model)."
+        )
+    found, known = len(_helped(facts)), len(with_known_effect(facts))
+    hurt = sum(effect_of(d) == "hurt" for d in facts.sources)
+    rest, unknown = known - hurt - found, len(facts.sources) - known
+    others = [
+        f"{hurt:,} hurt" if hurt else "",
+        f"{rest:,} made no difference either way" if rest else "",
+        f"for {unknown:,} of little weight this was not computed" if unknown else "",
+    ]
+    text = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it alone is"
+    text = "; ".join([f"{text} left out", *filter(None, [" and ".join(filter(None, others))])]) + "."
+    if not found and len(facts.sources) > 1:
+        share = percent(facts.transferred)
+        text += f" Together they provide {share} of the prediction: datasets that are alike replace one another."
+    return text
+
+
+def _evidence(facts: Facts) -> str:
+    """What the change of the error was measured on."""
+    rows, validation = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_validation)
+    if rows is None:
+        text = "There are too few focal rows to compare with a fit to them alone"
+    else:
+        text = (
+            f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
+            f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
+        )
+    if validation is None:
+        return f"{text}."
+    text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "
+    if rows is None:
+        return f"{text}the error was {_versus(validation)} that of such a fit on average."
+    return f"{text}it was {_versus(validation)} it on average. The verdict combines both."
+
+
+def _versus(reduction: float) -> str:
+    """How an error compares.
+
+    Examples
+    --------
+    >>> _versus(0.2), _versus(-0.031), _versus(0.0), _versus(-1e9)
+    ('20% below', '3.1% above', 'the same as', 'more than ten times')
+    """
+    if reduction < -9:
+        return "more than ten times"
+    if abs(reduction) < 5e-4:
+        return "the same as"
+    return f"{percent(abs(reduction))} {'below' if reduction > 0 else 'above'}"
+
+
+def _side(part: float) -> str:
+    """A change in words that need no sign."""
+    return f"{percent(abs(part))} {'lower' if part >= 0 else 'higher'}"

@@ -1,0 +1,212 @@
+"""Numbers, names and markup as the page and the terminal show them: rounded for reading, and safe to show."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "METHOD_NAMES",
+    "MINUS",
+    "Html",
+    "clean",
+    "column",
+    "element",
+    "escape",
+    "join",
+    "number",
+    "percent",
+    "percent_column",
+    "plain_value",
+    "shorten",
+]
+
+MINUS = "\u2212"
+#: How methods are called where they are shown; others keep their names.
+METHOD_NAMES = {"ours": "mixtune"}
+#: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
+#: of the text around.
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
+#: Elements of SVG that are drawn without any content.
+_EMPTY = ("circle", "line", "polygon", "polyline", "rect")
+
+
+def clean(text: Any) -> str:
+    """Text without characters that cannot be shown.
+
+    Examples
+    --------
+    >>> clean("a\\x00b\\u202ec")
+    'a\ufffdb\ufffdc'
+    """
+    return _UNSHOWN.sub("\ufffd", str(text))
+
+
+def escape(text: Any) -> str:
+    """Text that is safe anywhere between tags and in quoted attributes.
+
+    Examples
+    --------
+    >>> escape('<b> & "c"')
+    '&lt;b&gt; &amp; &quot;c&quot;'
+    """
+    return html.escape(clean(text), quote=True)
+
+
+class Html(str):
+    """Finished markup. Text of any other type is escaped before it becomes part of a page."""
+
+    __slots__ = ()
+
+
+def join(parts: Iterable[Any]) -> Html:
+    """Put markup and text in a row.
+
+    Examples
+    --------
+    >>> join([Html("<br>"), "a < b"])
+    '<br>a &lt; b'
+    """
+    return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
+
+
+def element(tag: str, *content: Any, **attributes: Any) -> Html:
+    """An element with escaped content and attributes; what is None or empty is left out.
+
+    Underscores in names of attributes stand for dashes, one at the end for nothing. Numbers have one decimal: on a page
+    finer cannot be seen, and more digits make the file larger.
+
+    Examples
+    --------
+    >>> element("td", "a & b", class_="num", data_label="weight", title="")
+    '<td class="num" data-label="weight">a &amp; b</td>'
+    >>> element("line", x1=0.0, x2=12.34)
+    '<line x1="0" x2="12.3"/>'
+    """
+    named = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{_place(value) if isinstance(value, float) else escape(value)}"'
+        for name, value in attributes.items()
+        if value is not None and value != ""
+    )
+    inside = join(content)
+    return Html(f"<{tag}{named}/>" if tag in _EMPTY and not inside else f"<{tag}{named}>{inside}</{tag}>")
+
+
+def _place(value: float) -> str:
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def shorten(text: Any, length: int) -> str:
+    """Text of at most ``length`` characters; what is cut shows as an ellipsis in the middle.
+
+    Examples
+    --------
+    >>> shorten("the second school of the north", 12)
+    'the se…north'
+    """
+    text = clean(text)
+    if len(text) <= length:
+        return text
+    head = length // 2
+    return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with a few significant digits; a dash where there is none.
+
+    Examples
+    --------
+    >>> [number(x) for x in (0.123456, 1234567.8, -0.5, 0.0, 3.2e-9, float("inf"), None)]
+    ['0.123', '1,234,568', '−0.5', '0', '3.2e−9', '∞', '–']
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    size = abs(value)
+    if math.isinf(size):
+        text = "-∞" if value < 0 else "∞"
+    elif size == 0:
+        text = "0"
+    elif size < 1e-4 or size >= 1e9:
+        base, power = f"{value:.{digits - 1}e}".split("e")
+        text = f"{base.rstrip('0').rstrip('.') if '.' in base else base}e{int(power)}"
+    else:
+        text = f"{value:,.{max(0, digits - 1 - math.floor(math.log10(size)))}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", MINUS)
+
+
+def percent(part: float) -> str:
+    """A part of a whole: whole percents from ten on, one digit more below.
+
+    Examples
+    --------
+    >>> [percent(x) for x in (0.1432, 0.0512, 0.0004, 0.00001, 0.0, 0.9999)]
+    ['14%', '5.1%', '0.04%', '<0.01%', '0%', '100%']
+    """
+    if not math.isfinite(part):
+        return number(part)
+    size = abs(100 * part)
+    sign = MINUS if part < 0 else ""
+    if 0 < size < 0.01:
+        return f"{'>' if part < 0 else '<'}{sign}0.01%"
+    decimals = 0 if size >= 9.95 else 1 if size >= 0.095 else 2
+    return f"{sign}{size:,.{decimals}f}".removesuffix(".00").removesuffix(".0") + "%"
+
+
+def column(values: Sequence[float | None], digits: int = 3) -> list[str]:
+    """Numbers to stand below each other: as many decimals for all as give the middle one so many digits.
+
+    Examples
+    --------
+    >>> column([5.9, 0.123, None, -12.0])
+    ['5.90', '0.12', '–', '−12.00']
+    """
+    known = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
+    middle = known[(len(known) - 1) // 2] if known else 0.0
+    if middle < 1e-4 or known[-1] >= 1e9:
+        return [number(v, digits) for v in values]
+    decimals = max(0, digits - 1 - math.floor(math.log10(middle)))
+    return [
+        f"{v:,.{decimals}f}".replace("-", MINUS) if v is not None and math.isfinite(v) else number(v) for v in values
+    ]
+
+
+def percent_column(parts: Sequence[float | None], *, signed: bool = False) -> list[str]:
+    """Percents to stand below each other, with one decimal, or two where all are below one percent.
+
+    Examples
+    --------
+    >>> percent_column([0.02, -0.017, 0.0, None], signed=True)
+    ['+2.0%', '−1.7%', '0.0%', '–']
+    >>> percent_column([0.5, 0.0])
+    ['50.0%', '0.0%']
+    """
+    decimals = 1 if max((abs(part) for part in parts if part is not None), default=0.0) >= 0.01 else 2
+    zero = f"{0:.{decimals}f}"
+    texts = [f"{100 * part:{'+' if signed else ''},.{decimals}f}" if part is not None else "" for part in parts]
+    return [
+        f"{zero if text.lstrip('+-') == zero else text}%".replace("-", MINUS) if text else number(None)
+        for text in texts
+    ]
+
+
+def plain_value(value: Any) -> str:
+    """A setting in one line, the same in every run: no addresses in memory, no long arrays.
+
+    Examples
+    --------
+    >>> plain_value(0.25), plain_value("exam"), plain_value(None), plain_value(object())
+    ('0.25', 'exam', 'none', 'object')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return number(value, 6)
+    text = value if isinstance(value, str) else " ".join(repr(value).split())
+    return shorten(type(value).__name__ if re.search(r" at 0x[0-9a-fA-F]+", text) else text, 200)
