@@ -22,7 +22,7 @@ PICTURE = ROOT / "docs" / "images" / "rooms.svg"
 #: The folders and top-level modules, in the order in which data travels. Each may import only what stands before it.
 ROOMS = (
     *("_version", "_messages", "errors", "_array", "_checks", "_files", "_registry"),
-    *("data", "features", "moments", "weights", "regret", "selection", "engines", "streaming", "federated"),
+    *("data", "features", "moments", "weights", "regret", "selection", "streaming", "engines", "federated"),
     *("estimators", "options", "paper", "report", "cli", "__main__"),
 )
 TEAL, GREY = "#1a9988", "#808080"

@@ -1,0 +1,91 @@
+"""Random transfer problems for the fuzz suites: any shape, container, type and magnitude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from hypothesis import strategies as st
+
+from mixtune.estimators import (
+    JointRegressor,
+    LocalRegressor,
+    MeanOfLocalsRegressor,
+    RegretOptimalClassifier,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
+)
+
+REGRESSORS = {
+    "tuned": RegretOptimalRegressorCV,
+    "fixed": RegretOptimalRegressor,
+    "equal": lambda: RegretOptimalRegressor(weights="equal"),
+    "wasserstein": lambda: RegretOptimalRegressor(weights="wasserstein"),
+    "local": LocalRegressor,
+    "joint": JointRegressor,
+    "mean of locals": MeanOfLocalsRegressor,
+}
+CLASSIFIERS = {"tuned classifier": RegretOptimalClassifierCV, "fixed classifier": RegretOptimalClassifier}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Focal rows first: inputs, targets and sample weights of every domain, and rows to predict."""
+
+    X: tuple[np.ndarray, ...]
+    y: tuple[np.ndarray, ...]
+    weight: tuple[np.ndarray | None, ...]
+    new: np.ndarray
+    names: tuple[str, ...] = ()
+
+    @property
+    def sources(self):
+        names = self.names or tuple(f"s{i}" for i in range(1, len(self.X)))
+        return {
+            name: (X, y) if weight is None else (X, y, weight)
+            for name, X, y, weight in zip(names, self.X[1:], self.y[1:], self.weight[1:])
+        }
+
+    def fit(self, make):
+        """A fitted estimator."""
+        return make().fit(self.X[0], self.y[0], self.weight[0], sources=self.sources or None)
+
+    def map(self, *, X=None, y=None):
+        """The same problem with inputs or targets transformed in all domains alike."""
+        moved = replace(self, X=tuple(map(X, self.X)), new=X(self.new)) if X else self
+        return replace(moved, y=tuple(map(y, moved.y))) if y else moved
+
+    def labels(self):
+        """The same rows with two classes: above and below the median of all targets."""
+        middle = np.median(np.concatenate(self.y))
+        return replace(self, y=tuple(np.where(y > middle, "yes", "no") for y in self.y))
+
+
+def draw(seed, *, rows, width, sources, source_rows, noise=1.0, apart=0.3, weighted=False):
+    """A regular problem: linear targets whose slopes differ a little between domains."""
+    rng = np.random.default_rng(seed)
+    slope = rng.standard_normal(width)
+    sizes = [rows, *rng.integers(source_rows[0], source_rows[1] + 1, sources)]
+    X = tuple(rng.standard_normal((size, width)) + 0.3 * rng.standard_normal(width) for size in sizes)
+    y = tuple(
+        part @ (slope + apart * rng.standard_normal(width))
+        + noise * rng.standard_normal(len(part))
+        + rng.standard_normal()
+        for part in X
+    )
+    weight = tuple(rng.integers(1, 4, len(part)).astype(float) if weighted else None for part in X)
+    return Problem(X, y, weight, rng.standard_normal((6, width)))
+
+
+problems = st.builds(
+    draw,
+    st.integers(0, 2**32 - 1),
+    rows=st.sampled_from([1, 2, 3, 5, 8, 15, 40]),
+    width=st.sampled_from([1, 2, 3, 5, 12, 45]),
+    sources=st.sampled_from([0, 1, 2, 3, 5, 9]),
+    source_rows=st.sampled_from([(1, 1), (1, 3), (2, 2), (5, 20), (30, 60)]),
+    noise=st.sampled_from([0.0, 0.1, 1.0]),
+    apart=st.sampled_from([0.0, 0.3, 3.0]),
+    weighted=st.booleans(),
+)
