@@ -19,6 +19,7 @@ from mixtune.options import (
     RoughHeston,
     TimeGrid,
     price,
+    price_observed,
     simulate,
     upper_bound,
 )
@@ -31,6 +32,7 @@ from mixtune.options.training import (
     PathData,
     PolynomialState,
     RandomState,
+    RecurrentState,
     TunedLocal,
     exercises,
     train,
@@ -79,16 +81,35 @@ def test_who_stops():
 
 def test_paths_that_wait_keep_their_later_cash_flow():
     """Values are cash flows of the policy (Longstaff and Schwartz), not the regressed value of waiting."""
-    payoffs = np.array([[0.0, 1.0, 5.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
-    prices = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 3.0, 1.0], [1.0, 4.0, 1.0]])[:, :, None]
+    prices = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 2.0, 1.0], [1.0, 2.0, 3.0, 1.0], [1.0, 2.0, 4.0, 1.0]])[
+        :, :, None
+    ]
+    payoffs = np.array([[0.0, 0.5, 1.0, 5.0], [0.0, 0.5, 1.0, 0.0], [0.0, 0.5, 1.0, 0.0], [0.0, 0.5, 1.0, 0.0]])
     data = PathData("four", prices, payoffs)
     state = PolynomialState(degree=1).fitted([data])
     policy = train([data], [Local(0, 1e-9, "LSM")], state=state, in_the_money=False)
-    # The line through (5, 0, 0, 0) is (3.5, 2, 0.5, -1): the first two wait, the others take 1 now.
+    # At date 2 the line through (5, 0, 0, 0) is (3.5, 2, 0.5, -1): the first two wait, the others take 1.
+    np.testing.assert_allclose(policy.continuation(data, 2)[:, 0], [3.5, 2.0, 0.5, -1.0], atol=1e-6)
+    # Cash flows are (5, 0, 1, 1) then, with means 2.5 and 1 where date 1 tells paths apart; all wait.
+    np.testing.assert_allclose(policy.continuation(data, 1)[:, 0], [2.5, 2.5, 1.0, 1.0], atol=1e-6)
     flows, dates = policy.cash_flows(data)
-    np.testing.assert_allclose(policy.continuation(data, 1)[:, 0], [3.5, 2.0, 0.5, -1.0], atol=1e-6)
     assert flows[:, 0].tolist() == [5.0, 0.0, 1.0, 1.0]
-    assert dates[:, 0].tolist() == [2, 2, 1, 1]
+    assert dates[:, 0].tolist() == [3, 3, 2, 2]
+
+
+def test_recurrent_features_remember_and_do_not_look_ahead():
+    rng = np.random.default_rng(0)
+    data = PathData("paths", rng.random((6, 5, 1)), rng.random((6, 5)))
+    state = RecurrentState(width=4, seed=0).fitted([data])
+    features = state.features(data, 2)
+    for date, changes in ((1, True), (2, True), (3, False)):
+        prices = data.prices.copy()
+        prices[:, date] += 1.0
+        other = state.features(dataclasses.replace(data, prices=prices), 2)
+        assert np.allclose(other[:, :4], features[:, :4]) != changes
+    for date, found in state.backward(data):
+        np.testing.assert_array_equal(found, state.features(data, date))
+    assert [date for date, _ in state.backward(data)] == [3, 2, 1]
 
 
 def test_datasets_that_are_not_there_are_refused():
@@ -208,6 +229,19 @@ def test_the_upper_bound_takes_the_payoff_where_it_is_more_than_waiting():
     assert result.gap == result.upper.price - result.price
 
 
+def test_values_of_the_upper_bound_are_at_least_the_payoff():
+    """With a continuation of zero the value is the payoff, a martingale here, and the bound is exact."""
+    process, grid = FractionalBrownianMotion(hurst=0.5, spot=10.0, volatility=0.5), TimeGrid(maturity=1, dates=2)
+    payoff = CustomPayoff(lambda prices: prices[..., 0])
+    data = simulate(process, payoff, grid, paths=50, rng=np.random.default_rng(0))
+    policy = train([data], [TunedLocal(0, "value")], state=RandomState(width=5, seed=0).fitted([data]))
+    worthless = dataclasses.replace(policy, coefs=0 * policy.coefs)
+    sizes = {"outer_paths": 20, "inner_paths": 4, "rng": np.random.default_rng(1)}
+    bound = upper_bound(worthless, process, grid=grid, payoff=payoff, **sizes)
+    assert bound.price == pytest.approx(10.0, rel=1e-12)
+    assert bound.standard_error < 1e-12
+
+
 # --- Greeks ----------------------------------------------------------------------------------------------------------
 
 
@@ -268,3 +302,18 @@ def test_exercise_probabilities_count_positive_cash_flows_by_date():
     np.testing.assert_allclose(result.exercise_probability, expected, rtol=1e-12)
     assert result.price == pytest.approx(flows.mean())
     assert result.exercise_probability.sum() < 1
+
+
+def test_observed_paths_are_priced_by_policies_that_did_not_see_them():
+    rng = np.random.default_rng(0)
+    grid = TimeGrid(maturity=1, dates=3, rate=0.06)
+    paths = BlackScholes(spot=40.0, volatility=0.2).sample(30, grid, rng)
+    result = price_observed({"here": paths}, Put(40.0), grid, focal="here", folds=3, width=8, seed=4)
+    here = PathData.build("here", paths, grid=grid, payoff=Put(40.0))
+    flows = np.empty(30)
+    for held_out in np.array_split(np.random.default_rng(4).permutation(30), 3):
+        kept = here.take(np.setdiff1d(np.arange(30), held_out))
+        state = RandomState(width=8, seed=4).fitted([kept])
+        policy = train([kept], [TunedLocal(0, "local")], state=state, in_the_money=False)
+        flows[held_out] = policy.cash_flows(here.take(held_out))[0][:, 0]
+    assert result.price == pytest.approx(flows.mean(), rel=1e-12)

@@ -14,7 +14,7 @@ does not change the value through the policy (it is nearly optimal), so the poli
 the market. Differences of paired cash flows have small variance, and a standard error.
 
 **Exercise region.** At each date the policy decides on a grid of prices. For one asset the region of a put lies below
-a critical price and that of a call above one: that boundary is read off; for two assets the region is a picture.
+a critical price and that of a call above one: that boundary is read off. For two assets the region is kept as a grid.
 """
 
 from __future__ import annotations

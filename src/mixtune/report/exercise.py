@@ -1,12 +1,13 @@
-"""Where it pays to stop, as a picture: the boundary of one asset, the regions of two."""
+"""The exercise region as a figure: the boundary of one asset, the regions of two."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mixtune._array import Integers
 from mixtune.options import ExerciseRegion
 from mixtune.report.figures import BLUE, ORANGE, STYLE, require_matplotlib
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_exercise_region"]
 
-#: Panels of a two-asset picture: dates spread over the life of the option.
+#: Panels of a two-asset figure: dates spread over the life of the option.
 PANELS = 6
 
 
@@ -67,8 +68,8 @@ def _regions(region: ExerciseRegion) -> Figure:
     return figure
 
 
-def _shades(region: ExerciseRegion) -> np.ndarray[Any, Any]:
-    """0 to wait, 1 to stop, 2 where no training path has been."""
+def _shades(region: ExerciseRegion) -> Integers:
+    """0 to wait, 1 to stop, 2 at prices that no training path reached."""
     return np.where(region.seen, region.stop.astype(int), 2)
 
 
