@@ -72,11 +72,12 @@ def test_small_steps_keep_their_digits(transfer):
     q = 1 - np.longdouble(2 * rate * problem.weight_square * largest_eigenvalue(problem))
     powers = q ** np.arange(steps)
     moved = np.cumsum(powers)  # (1 - q^t)/(1 - q)
-    displacement = path._displacement(np.arange(1.0, steps + 1))[:, 0, 0]
+    t = np.arange(1.0, steps + 1)
+    displacement = path._displacement(t)[:, 0, 0]
     np.testing.assert_allclose(displacement / displacement[0], moved.astype(float), rtol=1e-12)
-    sums = problem.stability * np.sum(powers**2) + problem.transfer * np.sum(moved**2)
-    expected = float(sums) * displacement[0] ** 2 / problem.weight_square
-    assert path.running_cost(np.array([float(steps)]))[0] == pytest.approx(expected, rel=1e-12)
+    sums = problem.stability * np.cumsum(powers**2) + problem.transfer * np.cumsum(moved**2)
+    expected = sums.astype(float) * displacement[0] ** 2 / problem.weight_square
+    np.testing.assert_allclose(path.running_cost(t), expected, rtol=1e-12)
 
 
 def test_directions_without_data_never_move():
