@@ -87,9 +87,7 @@ class RegretProblem:
         _assign(self, "stability", check_nonnegative("stability", self.stability))
         _assign(self, "horizon", check_whole("horizon", self.horizon))
         if self.horizon > MOST_STEPS:
-            raise ParameterError(
-                f"horizon must be at most 2**53, where float64 skips integers; got {self.horizon}"
-            )
+            raise ParameterError(f"horizon must be at most 2**53, where float64 skips integers; got {self.horizon}")
         if (self.heads is None) == (self.ridge is None):
             raise ParameterError("give either heads (the pre-trained ones) or ridge (to make them), and not both")
         ridges = None if self.ridge is None else _check_ridges(self.ridge, len(moments))
