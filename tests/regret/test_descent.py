@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mixtune import descend, solve
+from mixtune import Moments, RegretProblem, descend, solve
 from mixtune.errors import ConvergenceError, ParameterError
 from problems import make_problem, problem_options
 
@@ -72,11 +72,25 @@ def test_small_steps_keep_their_digits(transfer):
     q = 1 - np.longdouble(2 * rate * problem.weight_square * largest_eigenvalue(problem))
     powers = q ** np.arange(steps)
     moved = np.cumsum(powers)  # (1 - q^t)/(1 - q)
-    displacement = path._displacement(np.arange(1.0, steps + 1))[:, 0, 0]
+    t = np.arange(1.0, steps + 1)
+    displacement = path._displacement(t)[:, 0, 0]
     np.testing.assert_allclose(displacement / displacement[0], moved.astype(float), rtol=1e-12)
-    sums = problem.stability * np.sum(powers**2) + problem.transfer * np.sum(moved**2)
-    expected = float(sums) * displacement[0] ** 2 / problem.weight_square
-    assert path.running_cost(np.array([float(steps)]))[0] == pytest.approx(expected, rel=1e-12)
+    sums = problem.stability * np.cumsum(powers**2) + problem.transfer * np.cumsum(moved**2)
+    expected = sums.astype(float) * displacement[0] ** 2 / problem.weight_square
+    np.testing.assert_allclose(path.running_cost(t), expected, rtol=1e-12)
+
+
+def test_losses_are_never_negative():
+    """Without noise the least loss is zero, and what is left of it after subtraction is rounding of either sign."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        U = rng.standard_normal((12, 3))
+        moments = [Moments.from_rows(U, 1e3 * U @ rng.standard_normal(3))]
+        problem = RegretProblem(
+            moments=moments, weights=[1.0], heads=rng.standard_normal((1, 3)), transfer=0.0, stability=1.0, horizon=1
+        )
+        solution = descend(problem, learning_rate=0.9 * stability_limit(problem), steps=10**9)
+        assert solution.loss >= 0
 
 
 def test_directions_without_data_never_move():

@@ -25,6 +25,7 @@ from problems import make_arguments, make_problem
         ({"horizon": 2.5}, "whole number"),
         ({"horizon": True}, "whole number"),
         ({"horizon": 10**20}, "at most 2"),
+        ({"horizon": 2**53 + 1}, "at most 2"),
         ({"ridge": -0.1}, "ridge must be"),
         ({"ridge": [1.0, 2.0]}, "one per dataset"),
         ({"ridge": None}, "give either heads"),

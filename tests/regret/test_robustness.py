@@ -117,6 +117,15 @@ def test_worst_is_monotone_and_beats_random_at_any_scale():
     assert np.all(study.worst >= study.random.max(axis=-1))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_refined_directions_never_make_the_attack_weaker(sign):
+    data = rows()
+    attack = _Attack(data, RegretProblem(moments=[Moments.from_rows(U, Y) for U, Y in data], **SETTINGS))
+    for epsilon in (0.3, 1.0, 3.0, 10.0):
+        found = [attack.worst_change(epsilon, 40, sign, refinements) for refinements in range(6)]
+        assert found == sorted(found)
+
+
 def test_refused():
     for change in ({"epsilons": [0.0]}, {"epsilons": []}, {"shares": [1.5]}, {"trials": 0}):
         arguments = {"epsilons": [0.1], "shares": [0.5], **change}

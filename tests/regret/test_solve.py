@@ -37,6 +37,19 @@ def test_stats_say_what_was_done(p, method):
     assert walked.error_bound < 1e-6
 
 
+def test_the_effective_ridge_is_that_of_the_method():
+    """For equal weights all methods solve the same problem; otherwise Algorithm 3 solves that of equal weights."""
+    problem = make_problem(stability=2.0)
+    equal = problem.replaced(weights=[1 / 3] * 3)
+    ridge = {method: solve(problem, method=method).effective_ridge for method in ("closed-form", "riccati")}
+    assert ridge["riccati"] == ridge["closed-form"]
+    for method in ("closed-form", "riccati", "accelerated"):
+        assert solve(equal, method=method).effective_ridge == pytest.approx(
+            3 * ridge["riccati"] * problem.weight_square
+        )
+    assert solve(problem, method="accelerated").effective_ridge == pytest.approx(solve(equal).effective_ridge)
+
+
 def test_singular_matrices_are_named():
     rows, arguments = make_arguments(p=3)
     moments = [Moments.from_rows(np.hstack([U, U]), y) for U, y in rows]

@@ -72,6 +72,11 @@ def test_predictive_formula():
     assert last.values[2] >= last.values.max() - 1e-12
 
 
+def test_heads_better_than_the_focal_one_follow_the_formula_too():
+    shares = predictive_shares(np.array([2.0, 1.0, 3.0, 4.0]), 0, 2.0)
+    np.testing.assert_allclose(shares, [1.0, 1.5 * np.exp(-0.5), 0.5 * np.exp(0.5), 0.0], rtol=1e-14)
+
+
 def test_predictive_scores_are_means_over_rows_and_outputs():
     rng = np.random.default_rng(1)
     rows = [make_rows(rng, n, 3, 2) for n in (12, 9, 7)]

@@ -68,6 +68,16 @@ def test_parts_are_bounds(d):
     assert exact <= cost <= upper * (1 + 1e-12)
 
 
+def test_rough_bound_allows_for_the_digits_that_products_lose():
+    """With all rows in the exact solution the bound would be the distance itself."""
+    (X, Y), _ = common_frame([3.0 * Z for Z in samples(120, 120, 15, shift=0.0)])
+    exact = solve_samples(X, Y, seed=0, subsample=1000)
+    lower, _, _ = _lipschitz_bound(X, Y, rng=np.random.default_rng(0), subsample=120)
+    lost = Distances(X, Y).worst_loss
+    assert lost > 1e-9
+    assert exact.cost - 3 * lost < lower < exact.cost - 0.5 * lost
+
+
 @pytest.mark.parametrize(("n", "m"), [(5, 3), (40, 90), (200, 200)])
 @pytest.mark.parametrize("d", [2, 30])
 def test_pricing_agrees_with_all_pairs(n, m, d):

@@ -52,6 +52,15 @@ def test_sliced_is_the_mean_over_directions(ot):
     assert not found.certified
 
 
+def test_sliced_interval_is_students():
+    rng = np.random.default_rng(0)
+    A, B = rng.standard_normal((60, 4)), rng.standard_normal((45, 4)) + 1
+    directions = np.random.default_rng(7).standard_normal((4, 30))
+    found = line_distances(*(Z @ (directions / np.linalg.norm(directions, axis=0)) for Z in (A, B)))
+    interval = stats.t.interval(0.95, 29, loc=found.mean(), scale=stats.sem(found))
+    np.testing.assert_allclose(sliced_interval(A, B, directions=30, seed=7), (found.mean(), *interval), rtol=1e-12)
+
+
 def test_sliced_interval_shrinks_and_ignores_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     A, B = rng.standard_normal((60, 4)), rng.standard_normal((45, 4)) + 1
