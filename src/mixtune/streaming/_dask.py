@@ -53,7 +53,7 @@ class Cluster:
         open, or else a local cluster that is started for the time of the call (in a script, call this under
         ``if __name__ == "__main__":``).
     workers
-        Processes of that local cluster; by default one a core.
+        Processes of that local cluster; by default one per core.
     folder
         Where the moments of finished chunks are kept, on a disk that all workers share. Running the same again uses
         them: chunks of files that have not changed are not even read. By default nothing is kept.

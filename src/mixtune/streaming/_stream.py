@@ -293,8 +293,8 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
         else:
             chunks.append(blocks.ArrayChunk(X, y, name, 0, inputs[0], labels))
     if len(kinds) > 1:
-        told = ", ".join(f'"{name}" has {width} columns and targets {rest}' for (width, rest), name in kinds.items())
-        raise DataError(f"the domains differ in shape: {told}; pass the same columns and outputs for all")
+        found = ", ".join(f'"{name}" has {width} columns and targets {rest}' for (width, rest), name in kinds.items())
+        raise DataError(f"the domains differ in shape: {found}; pass the same columns and outputs for all")
     width, rest = next(iter(kinds))
     return Stream(tuple(chunks), None, int(width), int(rest[0]) if rest else 1)
 

@@ -157,7 +157,7 @@ class StreamedSources:
         columns
             Names of the focal rows' columns, where these have any.
         device
-            Where to compute, if these sources were not told.
+            Where to compute, if ``device`` of these sources is None.
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
@@ -266,7 +266,7 @@ def _has_collection(data: Any) -> bool:
 
 @contextmanager
 def _shown(progress: bool | Progress, words: str) -> Iterator[Progress | None]:
-    """What to report progress to: nothing, a callable, or a bar where somebody sees it."""
+    """What to report progress to: nothing, a callable, or a bar in terminals and notebooks."""
     if callable(progress) or not progress:
         yield progress if callable(progress) else None
         return
