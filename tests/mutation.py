@@ -222,7 +222,8 @@ def main() -> int:
         for room in given.room
     }
     chosen = {
-        room: random.Random(given.seed).sample(found, min(given.sample or len(found), len(found)))
+        # A larger sample of the same seed begins with the smaller one, so that it continues a run.
+        room: random.Random(given.seed).sample(found, len(found))[: given.sample]
         for room, found in every.items()
     }
     CACHE.parent.mkdir(exist_ok=True)
