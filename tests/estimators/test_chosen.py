@@ -5,7 +5,7 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.estimators._chosen import candidates_of, path_of, posterior_of, solution_of
+from mixtune.estimators._cv_results import candidates_of, path_of, posterior_of, solution_of
 from mixtune.selection import Prior, Task
 from selection.tasks import posterior_mean
 

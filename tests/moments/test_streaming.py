@@ -17,7 +17,7 @@ from mixtune import Identity, Moments, RandomFeatures, RegretProblem, solve
 from mixtune.data._blocks import Block
 from mixtune.data._streams import open_stream
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments._affine import Origin
+from mixtune.moments import Origin
 from mixtune.moments._block_sums import MomentSums
 from mixtune.moments._budget import Budget, as_bytes
 from mixtune.moments._stream_features import StreamFeatures

@@ -25,8 +25,7 @@ from mixtune.engines._sources import open_source
 from mixtune.engines._tree import check_numbers, leaves_of, reduce_parts, store_in, told, works_of
 from mixtune.errors import DataError
 from mixtune.features import FeatureMap
-from mixtune.moments import Moments
-from mixtune.moments._affine import Origin
+from mixtune.moments import Moments, Origin
 from mixtune.moments._budget import DEFAULT_LIMIT
 from mixtune.moments._stream_features import StreamFeatures
 from mixtune.moments._streaming import Progress

@@ -15,19 +15,20 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mixtune._array import Floats
 from mixtune._device import device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.engines._collections import computed
 from mixtune.errors import ParameterError
-from mixtune.estimators._fixed import Solved
+from mixtune.estimators._fixed_fit import Solved
 from mixtune.estimators._gathering import read_sources, sample_note
 from mixtune.estimators._given import check_frame, check_new, check_targets, within_bounds
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._prepare import Prepared, Scaling, prepare
-from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
+from mixtune.estimators._preparation import Prepared, check_map, check_weight, features_of, prepare, trim
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.moments import Rows, Scaling
 
 __all__ = ["Learnt", "LinearTransferRegressor", "check_source", "column_names", "read_sources"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
-from mixtune.estimators._rows import Floats
+from mixtune._array import Floats
 
 __all__ = ["fit_sharpness", "softmax_scores"]
 

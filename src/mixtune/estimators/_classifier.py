@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from mixtune._array import Floats
 from mixtune._device import torch_device
 from mixtune.engines._collections import computed
 from mixtune.errors import DataError, ParameterError
@@ -20,8 +21,8 @@ from mixtune.estimators._gathering import sampled
 from mixtune.estimators._given import check_frame, check_new, within_bounds
 from mixtune.estimators._labels import check_known, classes_of, declared_classes, plain_labels, signs_of, source_labels
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
+from mixtune.estimators._preparation import check_weight
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
-from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
 from mixtune.estimators._sources import Sources, as_sources
 

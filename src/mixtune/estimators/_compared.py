@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune._array import Floats
 from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOfLocalsRegressor
-from mixtune.estimators._fixed import State
-from mixtune.estimators._rows import Floats
+from mixtune.estimators._fixed_fit import State
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
 

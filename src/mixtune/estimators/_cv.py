@@ -7,12 +7,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune._array import Floats
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_source, column_names, read_sources
-from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
-from mixtune.estimators._fixed import Solved, State, local_heads
-from mixtune.estimators._judged import (
+from mixtune.estimators._cv_adapter import (
     comparisons_of,
     heads_of,
     principal_basis,
@@ -23,12 +22,22 @@ from mixtune.estimators._judged import (
     uncertainty_of,
     weights_of,
 )
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats, Rows, trim
+from mixtune.estimators._cv_results import (
+    Candidate,
+    Removal,
+    RidgePath,
+    candidates_of,
+    path_of,
+    removals_of,
+    solution_of,
+)
+from mixtune.estimators._fixed_fit import Solved, State, local_heads
+from mixtune.estimators._preparation import Prepared, trim
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._stored_values import storable
 from mixtune.estimators._weighing import TEMPERATURE, domains_of
+from mixtune.moments import Rows
 from mixtune.regret import RegretSolution
 from mixtune.selection import Choice, Comparison, TransferGain, choose
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights

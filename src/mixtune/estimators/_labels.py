@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from mixtune._array import Floats
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._rows import Floats
 from mixtune.estimators._sources import Source, Sources
 
 __all__ = ["check_known", "classes_of", "declared_classes", "plain_labels", "signs_of", "source_labels"]

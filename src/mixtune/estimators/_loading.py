@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune._files import read_model
 from mixtune._messages import quoted
 from mixtune._version import __version__
 from mixtune.errors import DataError
-from mixtune.estimators._rows import Floats
 from mixtune.estimators._saving import MAP, MODEL, SPEC_VERSION, ModelReader, Savable
 from mixtune.features._spec import from_spec
 

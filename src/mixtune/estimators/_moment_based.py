@@ -1,6 +1,6 @@
 """Estimators that need nothing of the sources but moments: they learn from streams, and later add and forget.
 
-Rows in memory and rows that are only ever streamed lead to the same :class:`~mixtune.estimators._fixed.State`.
+Rows in memory and rows that are only ever streamed lead to the same :class:`~mixtune.estimators._fixed_fit.State`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from mixtune._device import torch_device
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import Learnt, LinearTransferRegressor, check_source, column_names
-from mixtune.estimators._centering import augmented
-from mixtune.estimators._fixed import Solved, State
+from mixtune.estimators._fixed_fit import Solved, State
 from mixtune.estimators._gathering import Features, check_names, gather_state, has_sums, moments_of, sampled_rows
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Rows, check_map, features_of, trim
+from mixtune.estimators._preparation import Prepared, check_map, features_of, trim
 from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._weighing import domains_of
-from mixtune.moments._affine import Origin, moved
+from mixtune.moments import Origin, Rows, augmented, moved
 
 __all__ = ["MomentRegressor", "UpdatableRegressor"]
 

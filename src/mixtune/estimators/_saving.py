@@ -16,11 +16,11 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune._array import Floats
 from mixtune._files import check_place, write_atomically, write_model
 from mixtune._messages import nearest, quoted
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._rows import Floats
 from mixtune.estimators._stored_values import KIND, Reader, Writer
 from mixtune.features._spec import given_spec, to_spec
 

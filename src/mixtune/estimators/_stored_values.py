@@ -14,14 +14,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune._files import DTYPES as STORED_DTYPES
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._fixed import Held, State
-from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
-from mixtune.estimators._prepare import Scaling
-from mixtune.estimators._rows import Floats, Rows
+from mixtune.estimators._fixed_fit import Held, State
 from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.moments import Moments
+from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, Scaling
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights, EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights
 from mixtune.weights import TransportWeights as Transport

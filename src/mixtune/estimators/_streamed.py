@@ -25,8 +25,7 @@ from mixtune.engines._collections import MOST_FOCAL, is_collection
 from mixtune.engines._partials import digest
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._spec import to_spec
-from mixtune.moments import Moments, stream_moments
-from mixtune.moments._affine import Origin
+from mixtune.moments import Moments, Origin, stream_moments
 from mixtune.moments._budget import DEFAULT_LIMIT, as_bytes
 
 __all__ = ["StreamedSources"]

@@ -1,25 +1,61 @@
-"""Moments(count, gram, cross, square) of a domain's features; they add, subtract, stream; local heads."""
+"""Moments(count, gram, cross, square) of a domain's features, and all linear algebra that is done with them.
 
-from mixtune.moments._batch import local_heads, stacked_heads
+They add, subtract and stream; local heads, standardisation and centring on sums, ridge paths and leave-one-out.
+"""
+
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
+from mixtune.moments._datasets import MANY, chunks, local_heads, stacked_heads, weighted_system
+from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
 from mixtune.moments._moments import Moments, check_alike
-from mixtune.moments._rows import ShiftedRows
+from mixtune.moments._rows import Rows, ShiftedRows
+from mixtune.moments._standardise import (
+    Center,
+    Origin,
+    Scaling,
+    augmented,
+    common_center,
+    moved,
+    no_center,
+    own_center,
+    pooled_scale,
+    pooled_scaling,
+    recentred,
+)
 from mixtune.moments._streaming import stream_moments
-from mixtune.moments._system import Eigenbasis, GramSystem, RowSystem, System
-from mixtune.moments._weighted import weighted_system
+from mixtune.moments._system import Eigenbasis, GramSystem, RowSystem, System, rounding_of
 
 __all__ = [
     "AUTO",
+    "MANY",
+    "Center",
     "Eigenbasis",
+    "Fit",
     "GramSystem",
+    "LeaveOneOut",
     "Moments",
+    "Origin",
+    "Posterior",
     "RowSystem",
+    "Rows",
+    "Scaling",
     "ShiftedRows",
     "SolveStats",
     "SolverOptions",
     "System",
+    "augmented",
     "check_alike",
+    "chunks",
+    "common_center",
+    "leave_one_out",
     "local_heads",
+    "moved",
+    "no_center",
+    "own_center",
+    "pooled_scale",
+    "pooled_scaling",
+    "posterior",
+    "recentred",
+    "rounding_of",
     "stacked_heads",
     "stream_moments",
     "weighted_system",

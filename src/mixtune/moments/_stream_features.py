@@ -18,8 +18,8 @@ from mixtune.data._streams import Stream
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, Identity, RandomFeatures
 from mixtune.features._devices import map_rows, placed
-from mixtune.moments._affine import Origin
 from mixtune.moments._budget import Budget, as_bytes
+from mixtune.moments._standardise import Origin
 
 __all__ = ["StreamFeatures"]
 

@@ -20,10 +20,10 @@ from mixtune._checks import check_whole
 from mixtune._device import torch_device
 from mixtune.data._streams import Stream, open_stream
 from mixtune.features import FeatureMap
-from mixtune.moments._affine import Origin
 from mixtune.moments._block_sums import MomentSums
 from mixtune.moments._budget import DEFAULT_LIMIT, Budget
 from mixtune.moments._moments import Moments
+from mixtune.moments._standardise import Origin
 from mixtune.moments._stream_features import StreamFeatures
 
 __all__ = ["Progress", "stream_moments"]

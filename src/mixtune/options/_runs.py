@@ -20,7 +20,7 @@ from array_api_compat import is_torch_array
 from mixtune._array import Array, cholesky_solve, match, namespace, to_numpy
 from mixtune._device import to_device
 from mixtune.errors import ParameterError
-from mixtune.moments._factored import rounding_of
+from mixtune.moments import rounding_of
 from mixtune.options._device import sending_buffer
 from mixtune.options._grid import TimeGrid
 from mixtune.options._paths import PathData

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from mixtune.estimators._chosen import posterior_of
+from mixtune._array import Floats, Integers
 from mixtune.estimators._compared import ROUNDING, compared_of
-from mixtune.estimators._fixed import Heads
-from mixtune.estimators._leave_one_out import LeaveOneOut
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats, Rows
+from mixtune.estimators._cv_results import posterior_of
+from mixtune.estimators._fixed_fit import Heads
+from mixtune.estimators._preparation import Prepared
 from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.moments._batch import chunks
+from mixtune.moments import LeaveOneOut, Rows, chunks
 from mixtune.selection import (
     Choice,
     Task,
@@ -108,7 +107,7 @@ def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 
-def _rows_at(prepared: Prepared, keep: Floats) -> Floats:
+def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
     """Rows of all domains, joined, at given places; without joining them."""
     ends = np.cumsum([len(rows.X) for rows in prepared.rows])
     domain = np.searchsorted(ends, keep, side="right")

@@ -20,11 +20,10 @@ from functools import cached_property
 
 import numpy as np
 
-from mixtune._array import half_squares
-from mixtune.estimators._centering import Center
-from mixtune.estimators._rows import Floats, Rows
-from mixtune.moments import GramSystem, RowSystem, System
-from mixtune.moments._factored import factor_definite, solve_definite
+from mixtune._array import Floats, half_squares
+from mixtune.moments._rows import Rows
+from mixtune.moments._standardise import Center
+from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
 __all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mixtune.estimators._leave_one_out import Posterior
-from mixtune.estimators._rows import Floats
+from mixtune._array import Floats
 from mixtune.estimators._stored_values import storable
-from mixtune.moments import Moments
+from mixtune.moments import Moments, Posterior
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import Choice, Prior, Task
 
