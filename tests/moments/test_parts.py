@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mixtune import Moments
 from mixtune.errors import DataError
-from mixtune.moments import GramSystem, RowSystem, SolverOptions, weighted_system
+from mixtune.moments import GramSystem, RowSystem, SolverOptions, _system, weighted_system
 from mixtune.moments._system import Part, PartedSystem
 from problems import make_rows
 
