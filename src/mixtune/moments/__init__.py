@@ -7,6 +7,16 @@ from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, stacked_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
 from mixtune.moments._moments import Moments, check_alike
+from mixtune.moments._ridge_paths import (
+    Paths,
+    Regression,
+    RidgeChoice,
+    Spectrum,
+    best_ridge,
+    loo_ridge,
+    roots_of,
+    spectrum_of,
+)
 from mixtune.moments._rows import Rows, ShiftedRows
 from mixtune.moments._standardise import (
     Center,
@@ -34,20 +44,26 @@ __all__ = [
     "LeaveOneOut",
     "Moments",
     "Origin",
+    "Paths",
     "Posterior",
+    "Regression",
+    "RidgeChoice",
     "RowSystem",
     "Rows",
     "Scaling",
     "ShiftedRows",
     "SolveStats",
     "SolverOptions",
+    "Spectrum",
     "System",
     "augmented",
+    "best_ridge",
     "check_alike",
     "chunks",
     "common_center",
     "leave_one_out",
     "local_heads",
+    "loo_ridge",
     "moved",
     "no_center",
     "own_center",
@@ -55,7 +71,9 @@ __all__ = [
     "pooled_scaling",
     "posterior",
     "recentred",
+    "roots_of",
     "rounding_of",
+    "spectrum_of",
     "stacked_heads",
     "stream_moments",
     "weighted_system",

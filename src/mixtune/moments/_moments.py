@@ -233,6 +233,19 @@ class Moments:
         parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
         return self._of(replace(self._sums, single=True, **parts))
 
+    def divided(self, size: float) -> Moments:
+        """Moments of the targets divided by ``size``, sharing the Gram matrix."""
+        rows = None if self.rows is None else (self.rows[0], self.rows[1] / size)
+        return self._of(replace(self._sums, cross=self._cross / size, square=self._square / size**2, rows=rows))
+
+    def mapped(self, matrix: Floats) -> Moments:
+        """Moments of the features ``U @ matrix``, for a matrix (p, k)."""
+        if self.rows is not None:
+            U, Y = self.rows
+            return self.from_rows(U @ matrix, Y[:, 0] if self._single else Y)
+        gram, cross = matrix.T @ self.gram @ matrix, matrix.T @ self._cross
+        return self._of(replace(self._sums, gram=(gram + gram.T) / 2, cross=cross))
+
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""
         return self._of(replace(self._sums, gram=self.gram, rows=None))

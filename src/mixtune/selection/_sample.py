@@ -1,49 +1,113 @@
-"""Thousands of sources: which of them priors are learned from.
-
-How domains differ is known well from some hundred of them: the mean of M heads is off by 1/M of their variance. So the
-choice looks at a sample beyond that, drawn at random, since sources picked for how well they suit the focal rows would
-make leave-one-out on these rows look too good.
-"""
+"""One domain as the choice sees it: sums over all its rows and, where they are known, the rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from mixtune.selection._task import Floats
+from mixtune._array import EPSILON, Floats
+from mixtune.moments import Center, Moments, Regression, Rows, augmented, no_center, own_center, recentred
 
-__all__ = ["SAMPLED", "sample_sources"]
-
-#: Most sources to learn from, unless their rows are very few.
-SAMPLED = 512
-#: Rows for each column that a sample has at least, where there are as many.
-ROWS_A_COLUMN = 20
+__all__ = ["Sample", "target_scale"]
 
 
-def sample_sources(sizes: Sequence[int], width: int, *, seed: int) -> Floats:
-    """Places of the sources to learn from, in order: all of them up to 512, of more a draw.
+class Sample:
+    """Moments of ``[U, 1]`` and one target, and the rows behind them if they are known.
+
+    Sources inform priors through their moments alone. Rows are needed of the focal domain, and of sources that take
+    the focal role in cross-domain validation.
 
     Parameters
     ----------
-    sizes : sequence of int
-        Rows of each source.
-    width : int
-        Columns: a draw of very small sources is so large that it has 20 rows for each.
-    seed : int
-        Of the draw.
+    moments : Moments
+        Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
+    rows : Rows, optional
+        The rows, without the constant; or some of them, to leave out in turn.
+    intercept : bool
+        Whether the constant is part of the model.
 
     Examples
     --------
-    >>> sample_sources([50, 60, 70], 4, seed=0)
-    array([0, 1, 2])
-    >>> len(sample_sources([50] * 10_000, 100, seed=0)), len(sample_sources([2] * 10_000, 100, seed=0))
-    (512, 1000)
+    >>> sample = Sample.of(Rows(np.array([[0.0], [2.0]]), np.array([1.0, 3.0])))
+    >>> sample.center.features, sample.free.gram
+    (array([1.]), array([[2.]]))
     """
-    count = len(sizes)
-    if count <= SAMPLED:
-        return np.arange(count)
-    wanted = int(np.ceil(ROWS_A_COLUMN * width / (sum(sizes) / count)))
-    size = min(max(SAMPLED, wanted), count)
-    # A generator of its own, so that what else is drawn does not depend on whether sources were.
-    return np.sort(np.random.default_rng([seed, count]).choice(count, size, replace=False))
+
+    def __init__(self, moments: Moments, rows: Rows | None = None, *, intercept: bool = True) -> None:
+        self.moments, self.rows, self.intercept = moments, rows, intercept
+
+    @classmethod
+    def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
+        """Moments of rows, and the rows."""
+        return cls(augmented(rows), rows, intercept=intercept)
+
+    @cached_property
+    def center(self) -> Center:
+        """Weighted means of features and targets."""
+        return own_center(self.moments)
+
+    @property
+    def total(self) -> float:
+        """The number of rows, each counting as its sample weight."""
+        return self.center.total
+
+    @property
+    def columns(self) -> int:
+        """How many coefficients the model has, that of the constant among them."""
+        return self.moments.n_features - (not self.intercept)
+
+    @cached_property
+    def free(self) -> Regression:
+        """The regression with an intercept that no prior knows of: all about the means."""
+        center = self.center if self.intercept else no_center(self.moments)
+        rows = self.rows
+        if rows is not None and self.intercept:
+            rows = Rows(rows.X - center.features, rows.y - center.targets, rows.sample_weight)
+        system = recentred(self.moments, center).system
+        return Regression(system, rows, self.total, center if self.intercept else None)
+
+    @cached_property
+    def full(self) -> Regression:
+        """The regression with the constant as a feature like any other; as :attr:`free` where there is none."""
+        if not self.intercept:
+            return self.free
+        rows = self.rows
+        if rows is not None:
+            rows = Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
+        return Regression(self.moments.system, rows, self.total)
+
+    @property
+    def known(self) -> Rows:
+        """The rows of a sample that has them."""
+        assert self.rows is not None
+        return self.rows
+
+    def part(self, index: Any) -> Sample:
+        """A sample of some of the rows."""
+        return Sample.of(self.known.part(index), intercept=self.intercept)
+
+    def judged(self, index: Any) -> Sample:
+        """The same sums with some of the rows to leave out in turn."""
+        return Sample(self.moments, self.known.part(index), intercept=self.intercept)
+
+    def divided(self, size: float) -> Sample:
+        """The same with targets divided by ``size``."""
+        rows = None if self.rows is None else Rows(self.rows.X, self.rows.y / size, self.rows.sample_weight)
+        return Sample(self.moments.divided(size), rows, intercept=self.intercept)
+
+    def predict(self, head: Floats) -> Floats:
+        """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""
+        X = self.known.X
+        return X @ head[:-1] + head[-1] if self.intercept else X @ head
+
+
+def target_scale(samples: Sequence[Sample]) -> float:
+    """Standard deviation of all targets, or 1 where they do not vary."""
+    total = sum(sample.total for sample in samples)
+    square = sum(float(sample.moments.square) for sample in samples) / total
+    mean = sum(sample.total * float(sample.center.targets) for sample in samples) / total
+    variance = square - mean**2
+    return float(np.sqrt(variance)) if variance > 64 * EPSILON * square else 1.0

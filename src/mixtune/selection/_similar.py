@@ -15,12 +15,14 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from mixtune.selection._task import SAMPLE_ROWS, Floats, Task
+from mixtune._array import Floats
+from mixtune.selection._sample import Sample
+from mixtune.selection._settings import SETTINGS
 
-__all__ = ["THRESHOLD", "Distances", "Inputs", "similar"]
+__all__ = ["Distances", "Inputs", "similar"]
 
-#: Sources count up to this multiple of the least distance, or of what chance makes.
-THRESHOLD = 2.0
+#: Rows to tell by where a domain's features lie.
+SAMPLE_ROWS = 32
 #: With more sources than this, every other row of the samples does.
 MANY = 12
 
@@ -41,19 +43,19 @@ class Inputs:
     counts: Floats
 
     @classmethod
-    def of(cls, sources: Sequence[Task]) -> Inputs:
-        return cls(np.stack([source.sample for source in sources]), np.array([source.count for source in sources]))
+    def of(cls, sources: Sequence[Sample]) -> Inputs:
+        return cls(np.stack([_sampled(source) for source in sources]), np.array([source.total for source in sources]))
 
-    def distances(self, task: Task) -> Distances:
+    def distances(self, task: Sample) -> Distances:
         """1-Wasserstein distances of the samples of features.
 
         On the line, samples of n and m rows with spread s are apart by about 1.5 s sqrt(1/n + 1/m) where nothing
         differs; in more dimensions by more.
         """
         step = 2 if len(self.samples) > MANY else 1
-        rows = task.sample[::step]
+        rows = _sampled(task)[::step]
         spread = float(np.mean(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
-        few = 1.0 / np.minimum(self.counts, SAMPLE_ROWS // step) + 1.0 / min(task.count, SAMPLE_ROWS // step)
+        few = 1.0 / np.minimum(self.counts, SAMPLE_ROWS // step) + 1.0 / min(task.total, SAMPLE_ROWS // step)
         others = self.samples[:, ::step]
         costs = cdist(rows, np.concatenate(others)).reshape(len(rows), *others.shape[:2])
         values = np.array([cost[linear_sum_assignment(cost)].sum() / len(rows) for cost in np.swapaxes(costs, 0, 1)])
@@ -73,5 +75,14 @@ def similar(found: Distances, allowed: Floats) -> Floats:
     usable = allowed > 0
     nearest = int(np.argmin(np.where(usable, found.values, np.inf)))
     fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
-    reach = THRESHOLD * np.maximum(found.values[nearest] * fewer, found.chance)
+    reach = SETTINGS.similar_reach * np.maximum(found.values[nearest] * fewer, found.chance)
     return (usable & (found.values <= reach)).astype(np.float64)
+
+
+def _sampled(sample: Sample) -> Floats:
+    """Features of ``SAMPLE_ROWS`` rows at even quantiles along a direction that tells any two rows apart."""
+    features, weight = sample.known.X, sample.known.weight
+    order = np.argsort(features @ np.sin(1.0 + np.arange(features.shape[1])), kind="stable")
+    reached = np.cumsum(weight[order])
+    places = (np.arange(SAMPLE_ROWS) + 0.5) / SAMPLE_ROWS * reached[-1]
+    return features[order[np.minimum(np.searchsorted(reached, places), len(order) - 1)]]

@@ -1,0 +1,247 @@
+"""Ridge fits along whole paths, with every row left out in turn, for the price of one eigendecomposition.
+
+A prior N(mean, q S) on the coefficients and noise of variance s^2 make the posterior mean a ridge fit around ``mean``,
+in the metric S, of effective ridge s^2/q. With U'U = V diag(a) V' and Z = U V, the plain ridge fit of strength k has
+leverages h_i = sum_j Z_ij^2/(a_j + k), and leaves out row i with residual e_i/(1 - h_i): every ridge costs O(n p) after
+the decomposition. Where rows are fewer than features, the same is said through the n x n matrix of inner products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from mixtune._array import Floats, column_gram
+from mixtune._checks import check_nonnegative
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments._leave_one_out import left_out_residuals
+from mixtune.moments._moments import Moments
+from mixtune.moments._rows import Rows
+from mixtune.moments._standardise import Center
+from mixtune.moments._system import RowSystem, System
+
+__all__ = ["Paths", "Regression", "RidgeChoice", "Spectrum", "best_ridge", "loo_ridge", "roots_of", "spectrum_of"]
+
+#: Eigenvalues below this part of the largest are rounding.
+RANK_TOLERANCE = 1e-12
+
+
+class Paths(NamedTuple):
+    """Fits along paths: coefficients (C, d), residuals of left-out rows (C, n), leverages (C, n) of one copy of a row.
+
+    Where the intercept is free, it is the last coefficient.
+    """
+
+    heads: Floats
+    left_out: Floats
+    leverages: Floats
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues (r,) of a Gram matrix, and its eigenvectors (p, r)."""
+
+    values: Floats
+    vectors: Floats
+
+
+class Regression:
+    """The least-squares problem of one dataset with a single output: sums over all rows, and the rows to leave out.
+
+    Parameters
+    ----------
+    system : GramSystem or RowSystem
+        Its normal equations, every row scaled by the root of its sample weight.
+    rows : Rows or None
+        The same rows, or some of them where the system holds sums; None where rows are unknown and only sums count.
+    total : float
+        The number of rows, each counting as its sample weight.
+    center : Center, optional
+        Where features and targets were moved to their means, which an intercept that is not penalised amounts to.
+    """
+
+    def __init__(self, system: System, rows: Rows | None, total: float, center: Center | None = None) -> None:
+        self.system, self.total, self.center = system, total, center
+        self._rows = rows
+
+    @property
+    def rows(self) -> Rows:
+        """The rows to leave out."""
+        assert self._rows is not None, "a dataset without rows takes no part in leave-one-out"
+        return self._rows
+
+    @property
+    def wide(self) -> bool:
+        """Whether rows, being fewer than the features, describe it; else sums do."""
+        return isinstance(self.system, RowSystem)
+
+    @property
+    def width(self) -> int:
+        return int(self.system.zero.shape[0])
+
+    @cached_property
+    def gram(self) -> Floats:
+        return column_gram(self.system.rows) if isinstance(self.system, RowSystem) else self.system.gram  # type: ignore[attr-defined]
+
+    @cached_property
+    def cross(self) -> Floats:
+        return self.system.gradient(np.zeros((self.width, 1)))[:, 0]
+
+    @property
+    def square(self) -> float:
+        return self.system.target_square
+
+    @cached_property
+    def design(self) -> Floats:
+        """All rows (n, p), each scaled by the root of its weight; only where the problem is wide."""
+        assert isinstance(self.system, RowSystem)
+        return self.system.rows
+
+    @property
+    def targets(self) -> Floats:
+        """All targets (n,), scaled likewise."""
+        assert isinstance(self.system, RowSystem)
+        return self.system.targets[:, 0]
+
+    @cached_property
+    def kernel(self) -> Floats:
+        """Inner products (n, n) of the rows of :attr:`design`."""
+        return self.design @ self.design.T
+
+    @cached_property
+    def unit(self) -> Floats:
+        """What goes when a row is left out: one of its copies, or all of a row of weight below 1."""
+        return np.minimum(self.rows.weight, 1.0)
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        """Of U'U, over as many directions as there can be; 1 where all features are zero."""
+        trace = float(np.vdot(self.design, self.design)) if self.wide else float(np.trace(self.gram))
+        return trace / max(min(self.total, self.width), 1) if trace > 0 else 1.0
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """That of U'U, through the smaller of U'U and U U'; directions that no row has are left out of the latter."""
+        if not self.wide:
+            return spectrum_of(np.array(self.gram))
+        values, left = spectrum_of(np.array(self.kernel))
+        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        return Spectrum(values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept])))
+
+    def error(self, residuals: Floats) -> Floats:
+        """Weighted mean squares over the rows, the last axis."""
+        return (residuals**2) @ (self.rows.weight / self.rows.total)
+
+    def mean_squares(self, heads: Floats) -> Floats:
+        """Weighted mean squared errors of coefficients (K, p), over all rows behind the sums."""
+        return np.asarray(self.system.column_losses(heads.T, 1)) / self.total
+
+    def ridge_path(self, ridges: Floats) -> Paths:
+        """Plain ridge regression at every ridge."""
+        values, vectors = self.spectrum
+        filters = 1.0 / (values + np.asarray(ridges)[:, None])
+        heads = (filters * (vectors.T @ self.cross)) @ vectors.T
+        return self.finish(heads, self.unit * (filters @ ((self.rows.X @ vectors) ** 2).T))
+
+    def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+        """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
+        values, vectors = np.linalg.eigh(np.swapaxes(roots, 1, 2) @ self.gram @ roots)
+        basis = roots @ vectors
+        pull = np.einsum("kji,kj->ki", basis, self.cross - means @ self.gram)
+        filters = scales[:, None] / (scales[:, None] * np.maximum(values, 0.0)[:, None] + noise)
+        heads = means[:, None] + np.einsum("kji,kqi->kqj", basis, filters * pull[:, None])
+        squares = (self.rows.X @ basis) ** 2
+        leverages = self.unit * (filters @ np.swapaxes(squares, 1, 2))
+        count = len(means) * len(scales)
+        return heads.reshape(count, self.width), leverages.reshape(count, len(self.unit))
+
+    def dual_path(self, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+        """The same for one prior N(mean, q S), through n x n matrices: duals (Q, n) and leverages (Q, n).
+
+        ``fitted`` is ``design mean`` (n,), ``kernel`` is ``design S design'`` (n, n), which is lost; coefficients are
+        ``mean + S design' dual``.
+        """
+        values, vectors = spectrum_of(kernel)
+        residual = vectors.T @ (self.targets - fitted)
+        filters = scales[:, None] / (scales[:, None] * values + noise)
+        duals = (filters * residual) @ vectors.T
+        return duals, (filters * values) @ (vectors**2).T * (self.unit / self.rows.weight)
+
+    def finish(self, heads: Floats, leverages: Floats) -> Paths:
+        """Residuals of left-out rows, and the intercept where it is free."""
+        residuals = self.rows.y - heads @ self.rows.X.T
+        if self.center is not None:
+            heads = np.column_stack([heads, self.center.targets - heads @ self.center.features])
+            leverages = leverages + self.unit / self.center.total
+        return Paths(heads, left_out_residuals(residuals, leverages), leverages)
+
+
+def spectrum_of(matrix: Floats) -> Spectrum:
+    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
+    if info != 0:  # pragma: no cover - only numbers beyond float64 get here
+        raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
+    return Spectrum(np.maximum(values, 0.0), vectors)
+
+
+def roots_of(covariances: Floats) -> Floats:
+    """Factors L with L L' = S, also where S is singular to rounding."""
+    values, vectors = np.linalg.eigh(covariances)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+def best_ridge(ridges: Floats, errors: Floats) -> int:
+    """The place of the ridge of least error."""
+    return int(np.argmin(errors))
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeChoice:
+    """The chosen ridge, its head, and the leave-one-out mean squared error of every candidate."""
+
+    ridge: float
+    coef: Floats
+    ridges: Floats
+    errors: Floats
+
+
+def loo_ridge(U: Floats, y: Floats, ridges: Sequence[float], *, relative: bool = True) -> RidgeChoice:
+    """Ridge regression of ``y`` (n,) on ``U`` (n, p) with the ridge of least leave-one-out error.
+
+    Parameters
+    ----------
+    U, y : arrays (n, p) and (n,)
+    ridges : sequence of float
+        Candidates > 0.
+    relative : bool
+        Candidates are multiples of the mean eigenvalue of U'U, so that they do not depend on units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> U = rng.standard_normal((40, 3))
+    >>> choice = loo_ridge(U, U @ [1.0, 2.0, 3.0] + rng.standard_normal(40), [0.01, 0.1, 1.0, 10.0])
+    >>> choice.ridge < 40
+    True
+    """
+    U, y = np.asarray(U, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if U.ndim != 2 or y.shape != (len(U),) or len(U) < 2:
+        raise DataError(f"leave-one-out needs U (n, p) and y (n,) with n >= 2; got {U.shape} and {y.shape}")
+    bad = int(np.sum(~np.isfinite(U))) + int(np.sum(~np.isfinite(y)))
+    if bad:
+        raise DataError(f"leave-one-out needs finite values; {bad} in U and y are NaN or infinite")
+    candidates = np.array([check_nonnegative("ridges", r) for r in np.atleast_1d(np.asarray(ridges))])
+    if len(candidates) == 0 or np.any(candidates == 0):
+        raise ParameterError("ridges must be positive candidates, at least one")
+    regression = Regression(Moments.from_rows(U, y).system, Rows(U, y), float(len(y)))
+    if relative:
+        candidates = candidates * regression.mean_eigenvalue
+    paths = regression.ridge_path(candidates)
+    errors = regression.error(paths.left_out)
+    best = best_ridge(candidates, errors)
+    return RidgeChoice(float(candidates[best]), paths.heads[best], candidates, errors)
