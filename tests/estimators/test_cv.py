@@ -1,6 +1,7 @@
 """Estimators with nothing to set: what they say of themselves against explicit computations, and bad input."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,7 @@ from estimators.transfer_data import make_transfer
 from mixtune import RandomFeatures
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, Sources, load
-from mixtune.selection import _choose
-from mixtune.selection._compare import RIDGES
+from mixtune.selection import SETTINGS, _choose
 
 NEW = np.random.default_rng(9).standard_normal((7, 4)) * 9
 
@@ -86,7 +86,7 @@ def test_what_is_averaged(model):
     X, _, _ = make_transfer()
     features = model._scaling.features(X)
     shift = model._scaling.target_shift
-    np.testing.assert_allclose(model.predict(X), features @ head[1:] + head[0] + shift)
+    np.testing.assert_allclose(model.predict(X), features @ head[:-1] + head[-1] + shift)
     assert model.loo_error_ == pytest.approx(np.mean(choice.left_out**2))
     np.testing.assert_allclose(model.loo_predictions_, make_transfer()[1] - choice.left_out)
 
@@ -102,7 +102,7 @@ def test_comparisons_by_refitting(model):
     others = [(scaling.features(A), b - scaling.target_shift) for A, b in sources.values()]
     size = np.trace(sum(A.T @ A for A, _ in [(U, v), *others])) / 4
     joint, alone = [], {}
-    for ridge in RIDGES * size:
+    for ridge in np.array(SETTINGS.joint_ridges) * size:
         left = []
         for i in range(len(y)):
             kept = np.arange(len(y)) != i
@@ -164,7 +164,7 @@ def test_removal_effects_by_masking(model):
         head = choice.size * choice.shares @ np.vstack([f.paths.heads for f in fits])
         assert effect.loo_error == pytest.approx(np.mean(left_out**2))
         assert effect.change == pytest.approx(np.sqrt(np.mean(left_out**2) / model.loo_error_) - 1)
-        moved = model._scaling.features(X) @ head[1:] + head[0] + model._scaling.target_shift - model.predict(X)
+        moved = model._scaling.features(X) @ head[:-1] + head[-1] + model._scaling.target_shift - model.predict(X)
         assert effect.shift == pytest.approx(np.sqrt(np.mean(moved**2)))
     assert model.removal_effects() is effects
 
@@ -180,17 +180,17 @@ def test_removing_the_only_source_leaves_the_focal_rows():
 
 def test_removal_effects_of_more_rows_than_are_judged(monkeypatch):
     """Before and after are errors of the same rows; a source without any weight changes nothing."""
-    monkeypatch.setattr(_choose, "JUDGED", 50)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=50))
     X, y, sources = make_transfer(n=130, sizes=(40, 40))
     model = fit(X, y, sources)
     choice = model._choices[0]
     task = choice.task
-    assert len(task.y) == 50
+    assert len(task.rows.y) == 50
     fits = choice.pool.fits(task, np.ones(2))
-    before = task.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
+    before = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
     for index, effect in enumerate(model.removal_effects()):
         fits = choice.pool.fits(task, np.eye(2)[1 - index])
-        after = task.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
+        after = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
         assert effect.change == pytest.approx(np.sqrt(after / before) - 1)
     assert model.loo_predictions_.shape == (130,)
     assert_no_nan(model, X)

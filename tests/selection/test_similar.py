@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance_nd
 
-from mixtune.selection import choose
+from mixtune.selection import SETTINGS, choose
 from mixtune.selection._families import LearnedFamily
 from mixtune.selection._pooled import PooledFamily
-from mixtune.selection._similar import THRESHOLD, Distances, Inputs, similar
-from mixtune.selection._task import SAMPLE_ROWS, Task
-from selection.tasks import make_task
+from mixtune.selection._similar import Distances, Inputs, similar
+from selection.tasks import make_task, sample_of
+
+THRESHOLD = SETTINGS.similar_reach
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -52,11 +53,11 @@ def test_a_sample_is_of_the_features_whatever_the_order_of_the_rows():
     rng = np.random.default_rng(1)
     task = make_task(rng, 100, 2, intercept=True, weights=[1.0, 2.0])
     assert task.sample.shape == (SAMPLE_ROWS, 2)
-    rows = {tuple(row) for row in task.design[:, 1:]}
+    rows = {tuple(row) for row in design_of(task)[:, 1:]}
     assert all(tuple(row) in rows for row in task.sample)
     np.testing.assert_array_equal(task.part(rng.permutation(100)).sample, task.sample)
-    copies = np.repeat(np.arange(100), task.weight.astype(int))
-    twice = Task(task.design[copies], task.y[copies], np.ones(len(copies)), True)
+    copies = np.repeat(np.arange(100), task.rows.weight.astype(int))
+    twice = sample_of(task.rows.X[copies], task.rows.y[copies])
     np.testing.assert_array_equal(twice.sample, task.sample)
     assert task.judged(slice(0, 10)).sample is task.sample
 
@@ -70,8 +71,8 @@ def test_the_choice_does_not_depend_on_copies_given_as_weights(p):
         task = make_task(rng, 60, p, head=np.ones(p), weights=[1.0, 2.0])
         head = choose(task, sources).head
         np.testing.assert_allclose(choose(task.part(rng.permutation(60)), sources).head, head, rtol=1e-8)
-        copies = np.repeat(np.arange(60), task.weight.astype(int))
-        twice = Task(task.design[copies], task.y[copies], np.ones(len(copies)), True)
+        copies = np.repeat(np.arange(60), task.rows.weight.astype(int))
+        twice = sample_of(task.rows.X[copies], task.rows.y[copies])
         np.testing.assert_allclose(choose(twice, sources).head, head, rtol=1e-6)
 
 
@@ -86,9 +87,7 @@ def at_places(rng, *, p, n=40, noise=1.0):
 
     def task(rows, place, head):
         x = rng.standard_normal((rows, p)) + place
-        return Task(
-            np.column_stack([np.ones(rows), x]), x @ head + noise * rng.standard_normal(rows), np.ones(rows), True
-        )
+        return sample_of(x, x @ head + noise * rng.standard_normal(rows))
 
     near, far = rng.standard_normal(p), rng.standard_normal(p)
     sources = [task(n, 0.0, near) for _ in range(4)] + [task(n, 6.0, far) for _ in range(4)]
@@ -112,8 +111,8 @@ def test_features_tell_domains_apart_where_few_noisy_targets_do_not(monkeypatch)
     with_distances, without = [], []
     for seed in range(6):
         task, sources, head = at_places(np.random.default_rng(seed), p=60, noise=4.0)
-        with_distances.append(np.sum((choose(task, sources).head[1:] - head) ** 2))
+        with_distances.append(np.sum((choose(task, sources).head[:-1] - head) ** 2))
         with monkeypatch.context() as patched:
             patched.setattr(Inputs, "distances", lambda self, task: Distances(self.counts, self.counts))
-            without.append(np.sum((choose(task, sources).head[1:] - head) ** 2))
+            without.append(np.sum((choose(task, sources).head[:-1] - head) ** 2))
     assert np.mean(with_distances) < 0.9 * np.mean(without)

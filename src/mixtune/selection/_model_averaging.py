@@ -90,7 +90,7 @@ def guarded(
     """
     found = compare("focal only", mix(shares, left_out), mix(focal, left_out), weight)
     grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
-    harm = max(2 * float(share @ (grid > 0)) - 1, 0.0)
+    harm = float(np.clip(2 * (share @ (grid > 0)) - 1, 0.0, 1.0))
     return (1 - harm) * shares + harm * focal
 
 
