@@ -66,6 +66,9 @@ class ChoiceSettings:
     #: Sources count as similar up to this multiple of the least distance, or of what chance makes of few rows
     #: (Algorithm 1 of the paper has the same threshold).
     similar_reach: float = 2.0
+    #: Most columns for which covariances of features are compared in full; of more, standard deviations only, which is
+    #: the same where columns vary independently and saves p^3 operations for each pair of domains.
+    covariance_columns: int = 16
 
     # --- pooled and stacked priors ---
 

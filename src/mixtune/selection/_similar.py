@@ -1,9 +1,13 @@
-"""Sources whose features are like the task's: the threshold of Algorithm 1, on 1-Wasserstein distances.
+"""Sources whose features are like a domain's: the threshold of Algorithm 1, on distances between moments.
 
 Features say where a domain comes from (a market, a camera, a season) even where targets are too few or too noisy to.
-Two samples of equal size are as far apart as the best assignment of one's rows to the other's costs, which takes tens
-of microseconds for the tens of rows that do here. Samples of one distribution are apart by chance already, the more the
-fewer rows there are: the threshold is a multiple of the least distance, and of what chance alone makes.
+The distance is the 2-Wasserstein distance between normal distributions with the domains' means m and covariances S,
+
+    |m_1 - m_2|^2 + tr S_1 + tr S_2 - 2 tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2},
+
+whose second part is the Bures distance of the covariances: sums of the features are all that it needs. Samples of one
+distribution are apart by chance already, the more the fewer rows there are: the threshold is a multiple of the least
+distance, and of what chance alone makes.
 """
 
 from __future__ import annotations
@@ -12,24 +16,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import cdist
 
 from mixtune._array import Floats
+from mixtune.moments import roots_of
 from mixtune.selection._sample import Sample
 from mixtune.selection._settings import SETTINGS
 
 __all__ = ["Distances", "Inputs", "similar"]
 
-#: Rows to tell by where a domain's features lie.
-SAMPLE_ROWS = 32
-#: With more sources than this, every other row of the samples does.
-MANY = 12
-
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances of a task to the sources (N,), and a lower bound on what chance makes of them (N,)."""
+    """Distances of a domain to the sources (N,), and what chance makes of them (N,)."""
 
     values: Floats
     chance: Floats
@@ -37,29 +35,67 @@ class Distances:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Samples (N, m, p) of the sources' features, and from how many rows each."""
+    """Means (N, p) of the sources' features, roots of their covariances, and the rows (N,) behind them.
 
-    samples: Floats
-    counts: Floats
+    Roots are (N, p, p), or (N, p) where columns are so many that they are taken to vary independently.
+    """
+
+    means: Floats
+    roots: Floats
+    totals: Floats
 
     @classmethod
-    def of(cls, sources: Sequence[Sample]) -> Inputs:
-        return cls(np.stack([_sampled(source) for source in sources]), np.array([source.total for source in sources]))
+    def of(cls, samples: Sequence[Sample]) -> Inputs:
+        """From the samples' moments."""
+        full = samples[0].free.width <= SETTINGS.covariance_columns
+        return cls(
+            np.stack([sample.center.features for sample in samples]),
+            np.stack([_root(sample, full=full) for sample in samples]),
+            np.array([sample.total for sample in samples]),
+        )
 
-    def distances(self, task: Sample) -> Distances:
-        """1-Wasserstein distances of the samples of features.
+    def distances(self, sample: Sample) -> Distances:
+        """Distances of a domain's features to those of all sources."""
+        root = _root(sample, full=self.roots.ndim == 3)
+        squares = np.sum((self.means - sample.center.features) ** 2, axis=1)
+        rows = 1.0 / self.totals + 1.0 / sample.total
+        # What is common to both domains, where nothing differs: the covariance of their rows together.
+        share = sample.total / (sample.total + self.totals)
+        if root.ndim == 1:
+            variances = (share * root[:, None] ** 2).T + ((1 - share) * self.roots.T**2).T
+            # A sample mean varies by variance/n, a sample standard deviation by half of that.
+            chance = 1.5 * variances.sum(axis=1) * rows
+            return Distances(np.sqrt(squares + np.sum((self.roots - root) ** 2, axis=1)), np.sqrt(chance))
+        # tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2} is the sum of the singular values of L_1' L_2.
+        common = np.linalg.svd(self.roots.swapaxes(1, 2) @ root, compute_uv=False).sum(axis=1)
+        traces = np.sum(self.roots**2, axis=(1, 2)), np.sum(root**2)
+        values = np.sqrt(np.maximum(squares + traces[0] + traces[1] - 2 * common, 0.0))
+        pooled = share[:, None, None] * (root @ root.T)
+        pooled = pooled + (1 - share)[:, None, None] * (self.roots @ self.roots.swapaxes(1, 2))
+        return Distances(values, np.sqrt(_chance(np.linalg.eigvalsh(pooled)) * rows))
 
-        On the line, samples of n and m rows with spread s are apart by about 1.5 s sqrt(1/n + 1/m) where nothing
-        differs; in more dimensions by more.
-        """
-        step = 2 if len(self.samples) > MANY else 1
-        rows = _sampled(task)[::step]
-        spread = float(np.mean(np.linalg.norm(rows - rows.mean(axis=0), axis=1)))
-        few = 1.0 / np.minimum(self.counts, SAMPLE_ROWS // step) + 1.0 / min(task.total, SAMPLE_ROWS // step)
-        others = self.samples[:, ::step]
-        costs = cdist(rows, np.concatenate(others)).reshape(len(rows), *others.shape[:2])
-        values = np.array([cost[linear_sum_assignment(cost)].sum() / len(rows) for cost in np.swapaxes(costs, 0, 1)])
-        return Distances(values, 1.5 * spread * np.sqrt(few))
+
+def _root(sample: Sample, *, full: bool) -> Floats:
+    """The root of the covariance (p, p) of a sample's features, or their standard deviations (p,)."""
+    center, moments = sample.center.features, sample.moments
+    if full:
+        second = moments.gram[:-1, :-1] / sample.total
+        return roots_of(second - np.outer(center, center))
+    squares = np.diagonal(moments.gram) if moments.rows is None else np.sum(moments.rows[0] ** 2, axis=0)
+    return np.sqrt(np.maximum(squares[:-1] / sample.total - center**2, 0.0))
+
+
+def _chance(values: Floats) -> Floats:
+    """Expected squared distance (N,) of two samples of one normal distribution, times 1/(1/n + 1/m), to first order.
+
+    ``values`` are eigenvalues (N, p) of its covariance. Means are apart by their sum. An error D of the covariance is
+    a distance of ``sum_ij D_ij^2/(2 (a_i + a_j))`` in its eigenbasis, and D_ij has variance a_i a_j (1 + [i = j]).
+    """
+    values = np.maximum(values, 0.0)
+    pairs = values[:, :, None] * values[:, None]
+    sums = values[:, :, None] + values[:, None]
+    bures = 0.5 * np.sum(pairs / np.where(sums > 0, sums, 1.0), axis=(1, 2)) + 0.25 * values.sum(axis=1)
+    return values.sum(axis=1) + bures
 
 
 def similar(found: Distances, allowed: Floats) -> Floats:
@@ -77,12 +113,3 @@ def similar(found: Distances, allowed: Floats) -> Floats:
     fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
     reach = SETTINGS.similar_reach * np.maximum(found.values[nearest] * fewer, found.chance)
     return (usable & (found.values <= reach)).astype(np.float64)
-
-
-def _sampled(sample: Sample) -> Floats:
-    """Features of ``SAMPLE_ROWS`` rows at even quantiles along a direction that tells any two rows apart."""
-    features, weight = sample.known.X, sample.known.weight
-    order = np.argsort(features @ np.sin(1.0 + np.arange(features.shape[1])), kind="stable")
-    reached = np.cumsum(weight[order])
-    places = (np.arange(SAMPLE_ROWS) + 0.5) / SAMPLE_ROWS * reached[-1]
-    return features[order[np.minimum(np.searchsorted(reached, places), len(order) - 1)]]
