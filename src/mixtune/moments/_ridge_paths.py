@@ -19,7 +19,7 @@ import scipy.linalg
 from mixtune._array import Floats, column_gram
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments._leave_one_out import left_out_residuals
+from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import Center
@@ -62,10 +62,21 @@ class Regression:
         The number of rows, each counting as its sample weight.
     center : Center, optional
         Where features and targets were moved to their means, which an intercept that is not penalised amounts to.
+    count : float, optional
+        How many rows there are, those of weight above 1 counting as so many; ``total`` by default.
     """
 
-    def __init__(self, system: System, rows: Rows | None, total: float, center: Center | None = None) -> None:
+    def __init__(
+        self,
+        system: System,
+        rows: Rows | None,
+        total: float,
+        center: Center | None = None,
+        *,
+        count: float | None = None,
+    ) -> None:
         self.system, self.total, self.center = system, total, center
+        self.count = total if count is None else count
         self._rows = rows
 
     @property
@@ -146,6 +157,22 @@ class Regression:
         filters = 1.0 / (values + np.asarray(ridges)[:, None])
         heads = (filters * (vectors.T @ self.cross)) @ vectors.T
         return self.finish(heads, self.unit * (filters @ ((self.rows.X @ vectors) ** 2).T))
+
+    def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
+        """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
+
+        The parts are the sums of squared residuals, and the degrees of freedom that are left. Where none are left
+        there is nothing to validate on, and the error is infinite.
+        """
+        values, vectors = self.spectrum
+        told = values > RANK_TOLERANCE * np.max(values, initial=1e-300)
+        explained = (vectors.T @ self.cross)[told] ** 2 / values[told]
+        kept = np.asarray(ridges)[:, None] / (values[told] + np.asarray(ridges)[:, None])
+        squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained
+        freedom = self.count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
+        usable = freedom > SATURATED * self.count
+        errors = np.where(usable, squares * self.count / np.where(usable, freedom, 1.0) ** 2, np.inf)
+        return errors, squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""

@@ -49,7 +49,10 @@ class Path(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PooledSource:
-    """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head."""
+    """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head.
+
+    ``known`` says whether its rows are enough to tell noise from signal; one row is not.
+    """
 
     values: Floats
     vectors: Floats
@@ -57,20 +60,19 @@ class PooledSource:
     noise: float
     variance: float
     head: Floats
+    known: bool
 
     @classmethod
     def of(cls, source: Regression) -> PooledSource:
-        """Its ridge is the one of least leave-one-out error."""
+        """Its ridge is the one of least error by generalised cross-validation, which needs no rows."""
         values, vectors = source.spectrum
-        rank = max(int(np.sum(values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300))), 1)
-        size = float(values.sum()) / rank
-        ridges = as_array(SETTINGS.focal_ridges) * (size if size > 0 else 1.0)
-        paths = source.ridge_path(ridges)
-        best = best_ridge(ridges, source.error(np.where(np.isfinite(paths.left_out), paths.left_out, 1e6)))
-        head = paths.heads[best, : source.width]
-        fitted = float(np.sum(values / (values + ridges[best]))) + (source.center is not None)
-        noise = max(source.system.loss(head[:, None]) / max(source.total - fitted, 1.0), 1e-10)
-        return cls(values, vectors, source.cross, noise, noise / ridges[best], head)
+        ridges = as_array(SETTINGS.focal_ridges) * source.mean_eigenvalue
+        errors, squares, freedom = source.generalised_errors(ridges)
+        best = best_ridge(ridges, errors)
+        head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
+        noise = max(float(squares[best]) / max(float(freedom[best]), 1.0), SETTINGS.smallest_variance)
+        known = bool(np.isfinite(errors[best]))
+        return cls(values, vectors, source.cross, noise, noise / float(ridges[best]), head, known)
 
     def message(self, own: float) -> Message:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
@@ -104,8 +106,9 @@ class PooledFamily:
         self.own = SETTINGS.own_variances_one_level if one_level else SETTINGS.own_variances
         #: The sources' own ridge heads (N, p), their typical noise, and v: what variance their own ridges stand for.
         self.heads = np.stack([source.head for source in self.sources])
-        self.noise = float(np.exp(np.mean([np.log(source.noise) for source in self.sources])))
-        self.variance = float(np.exp(np.mean([np.log(source.variance) for source in self.sources])))
+        known = [source for source in self.sources if source.known] or self.sources
+        self.noise = float(np.exp(np.mean([np.log(source.noise) for source in known])))
+        self.variance = float(np.exp(np.mean([np.log(source.variance) for source in known])))
         self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
         self._kept_messages: list[list[Message]] | None = None
         self.totals = [self._total(place) for place in range(len(self.own))]

@@ -67,7 +67,7 @@ class Sample:
         if rows is not None and self.intercept:
             rows = Rows(rows.X - center.features, rows.y - center.targets, rows.sample_weight)
         system = recentred(self.moments, center).system
-        return Regression(system, rows, self.total, center if self.intercept else None)
+        return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
 
     @cached_property
     def full(self) -> Regression:
@@ -77,7 +77,12 @@ class Sample:
         rows = self.rows
         if rows is not None:
             rows = Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
-        return Regression(self.moments.system, rows, self.total)
+        return Regression(self.moments.system, rows, self.total, count=self._count)
+
+    @property
+    def _count(self) -> float:
+        """How many rows there are, those of weight above 1 counting as so many."""
+        return max(self.total, float(self.moments.count))
 
     @property
     def known(self) -> Rows:
