@@ -515,3 +515,14 @@ def test_a_source_beyond_float64_squares_does_no_harm():
     X, y, sources = make_transfer()
     sources["s0"][0][3, 1] = 1e200
     assert np.all(np.isfinite(RegretOptimalRegressorCV().fit(X, y, sources=sources).predict(X)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize(("p", "count"), [(4, 2), (4, 14), (45, 5)])
+def test_the_level_of_the_targets_does_not_matter(p, count, rows):
+    """Two rows say nothing of a ridge: rounding, which the level changes, must not decide."""
+    X, y, sources = make_transfer(n=12, p=p, sizes=(rows,) * count)
+    new = np.random.default_rng(0).standard_normal((7, p))
+    found = fit(X, y, sources).predict(new)
+    moved = fit(X, y + 1.7, {name: (U, v + 1.7) for name, (U, v) in sources.items()}).predict(new)
+    np.testing.assert_allclose(moved - 1.7, found, rtol=1e-6, atol=1e-6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from mixtune.moments import Regression, RowSystem
+from mixtune.moments import Regression, RowSystem, best_ridge
 from selection.tasks import left_out_by_refitting, make_task, posterior_mean, sample_of
 
 SCALES = np.array([0.02, 0.5, 3.0])
@@ -111,3 +111,11 @@ def test_sums_of_weighted_rows_are_those_of_repeated_rows():
         np.testing.assert_allclose(getattr(once.full, name), getattr(copies.full, name))
     np.testing.assert_allclose(once.center.features, copies.center.features)
     np.testing.assert_allclose(once.free.error(once.rows.y), copies.free.error(once.rows.y[again]))
+
+
+def test_of_equal_errors_the_largest_ridge_is_taken():
+    ridges = np.array([0.1, 10.0, 1.0])
+    assert best_ridge(ridges, np.array([1.0, 1.0 + 1e-12, 1.0])) == 1
+    assert best_ridge(ridges, np.array([1.0, 1.0 + 1e-6, 1.0])) == 2
+    assert best_ridge(ridges, np.full(3, np.inf)) == 1
+    assert best_ridge(ridges, np.array([0.5, np.inf, 1.0])) == 0

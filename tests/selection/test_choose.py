@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from mixtune.selection import SETTINGS, _choose, _validation_tasks, choose, sample_sources
+from mixtune.selection import SETTINGS, Sample, _choose, _validation_tasks, choose, sample_sources
 from mixtune.selection._model_averaging import ValidationTask, average_weights, stacked_weights, transfer_gains
 from selection.tasks import changed, design_of, make_family, make_task
 
@@ -383,3 +383,38 @@ def test_very_small_sources_are_drawn_in_larger_numbers():
     sizes = [2] * 3000 + [4] * 3000
     assert len(sample_sources(sizes, 200, seed=0)) == int(np.ceil(20 * 200 / 3))
     assert len(sample_sources(sizes, 10_000, seed=0)) == 6000
+
+
+def hidden(sources):
+    """The sources without their rows: sums are all that is known of them."""
+    return [Sample(source.moments.without_rows(), intercept=source.intercept) for source in sources]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("p", "count", "rows"), [(3, 2, 40), (3, 9, 30), (3, 14, 40), (45, 4, 90), (45, 4, 20)])
+def test_sources_need_no_rows(monkeypatch, p, count, rows, intercept):
+    """Without validation tasks, sums say all that rows do."""
+    rng = np.random.default_rng(p + count)
+    head = rng.standard_normal(p)
+    options = {"intercept": intercept, "weights": [1.0, 2.0]}
+    focal = make_task(rng, 20, p, head=head, **options)
+    sources = [make_task(rng, rows, p, head=head + 0.2 * rng.standard_normal(p), **options) for _ in range(count)]
+    found = choose(focal, hidden(sources))
+    assert_sound(found, focal, sources)
+    assert (found.n_plays, found.play_errors) == (0, None)
+    monkeypatch.setattr(_validation_tasks, "SETTINGS", replace(SETTINGS, validated_sources=10**6))
+    known = choose(focal, sources)
+    assert known.labels == found.labels
+    tolerance = 1e-10 if rows > p else 1e-7  # a wide Gram matrix knows fewer digits of its rows
+    for name in ("head", "shares", "ridges", "weights", "left_out", "own"):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(known, name), rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
+def test_sources_without_rows_inform_those_that_take_the_focal_role():
+    focal, sources, truth = make_family(n=10, sizes=(60,) * 8, spread=0.1)
+    found = choose(focal, [*hidden(sources[:4]), *sources[4:]])
+    assert found.n_plays == 4
+    assert excess(found.head, truth) < excess(focal_only(focal), truth)
+    assert (found.shares @ found.weights)[:4].min() > 0

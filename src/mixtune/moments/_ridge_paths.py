@@ -29,6 +29,8 @@ __all__ = ["Paths", "Regression", "RidgeChoice", "Spectrum", "best_ridge", "loo_
 
 #: Eigenvalues below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-12
+#: Errors that differ by less than this part are equal: rounding.
+TIED = 1e-9
 
 
 class Paths(NamedTuple):
@@ -222,8 +224,17 @@ def roots_of(covariances: Floats) -> Floats:
 
 
 def best_ridge(ridges: Floats, errors: Floats) -> int:
-    """The place of the ridge of least error."""
-    return int(np.argmin(errors))
+    """The place of the ridge of least error; of errors that are equal up to rounding, that of the largest ridge.
+
+    Where data say nothing of the ridge (a source of two rows, say), rounding would decide otherwise.
+
+    Examples
+    --------
+    >>> best_ridge(np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0 + 1e-15]))
+    2
+    """
+    tied = errors <= np.min(errors) * (1 + TIED)
+    return int(np.argmax(np.where(tied, ridges, -np.inf)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixtune._array import Floats
+from mixtune.moments import best_ridge
 from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._families import Label
 from mixtune.selection._settings import SETTINGS
@@ -185,8 +186,9 @@ def validated_sources(tasks: Sequence[ValidationTask]) -> list[int]:
 
 def focal_only_best(labels: Sequence[Label], scores: Floats) -> int:
     """The best of the focal-only candidates."""
-    focal = np.array([family == "focal only" for family, _ in labels])
-    return int(np.argmin(np.where(focal, np.nan_to_num(scores, posinf=1e300), np.inf)))
+    places = [place for place, (family, _) in enumerate(labels) if family == "focal only"]
+    ridges = np.array([labels[place][1]["relative ridge"] for place in places])
+    return places[best_ridge(ridges, scores[places])]
 
 
 def mix(shares: Floats, left_out: Floats) -> Floats:
