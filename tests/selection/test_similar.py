@@ -5,9 +5,8 @@ import pytest
 import scipy.linalg
 
 from mixtune.selection import SETTINGS, Sample, choose
-from mixtune.selection._families import LearnedFamily
+from mixtune.selection._families import Distances, Inputs, LearnedFamily, similar
 from mixtune.selection._pooled import PooledFamily
-from mixtune.selection._similar import Distances, Inputs, similar
 from selection.tasks import make_task, sample_of
 
 THRESHOLD = SETTINGS.similar_reach

@@ -21,16 +21,15 @@ from functools import cached_property
 import numpy as np
 
 from mixtune._array import Floats, half_squares
+from mixtune.moments._ridge_paths import left_out_residuals
 from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import Center
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
-__all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "left_out_residuals", "posterior"]
+__all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
 BLOCK = 2**22
-#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
-SATURATED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,16 +119,6 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     residuals = np.where(known[:, None], residuals, np.inf)
     predictions = np.where(known[:, None], Y - residuals, fitted)
     return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / np.where(known, 1.0 - loss * h, 1.0), s)
-
-
-def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
-    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
-
-    This is the one rule for rows of leverage 1: leaving them out says nothing.
-    """
-    rest = 1.0 - leverages
-    known = rest > SATURATED
-    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
 
 
 def _blocks(U: Floats) -> Iterator[slice]:

@@ -256,7 +256,9 @@ class Moments:
 
     def rounded(self, precision: str) -> Moments:
         """The same sums, told how strong a direction may look that is only rounding of products in that precision."""
-        noise = 0.0 if self.keeps_rows else rounding(self.gram, precision)
+        if self.keeps_rows or precision == "float64":
+            return self
+        noise = rounding(self.gram, precision)
         return self._of(replace(self._sums, summed=noise)) if noise else self
 
     @property

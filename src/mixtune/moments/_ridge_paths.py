@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -19,14 +19,16 @@ import scipy.linalg
 from mixtune._array import Floats, column_gram
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows
-from mixtune.moments._standardise import Center
+from mixtune.moments._standardise import Center, augmented, no_center, own_center, recentred
 from mixtune.moments._system import RowSystem, System
 
-__all__ = ["Paths", "Regression", "RidgeChoice", "Spectrum", "best_ridge", "loo_ridge", "roots_of", "spectrum_of"]
+__all__ = ["Paths", "Regression", "RidgeChoice", "Sample", "Spectrum", "best_ridge", "left_out_residuals", "loo_ridge"]
+__all__ += ["roots_of", "spectrum_of"]
 
+#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
+SATURATED = 1e-9
 #: Eigenvalues below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-12
 #: Errors that differ by less than this part are equal: rounding.
@@ -207,6 +209,111 @@ class Regression:
             heads = np.column_stack([heads, self.center.targets - heads @ self.center.features])
             leverages = leverages + self.unit / self.center.total
         return Paths(heads, left_out_residuals(residuals, leverages), leverages)
+
+
+class Sample:
+    """Moments of ``[U, 1]`` and one target, and the rows behind them if they are known.
+
+    Sources inform priors through their moments alone. Rows are needed of the focal domain, and of sources that take
+    the focal role in cross-domain validation.
+
+    Parameters
+    ----------
+    moments : Moments
+        Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
+    rows : Rows, optional
+        The rows, without the constant; or some of them, to leave out in turn.
+    intercept : bool
+        Whether the constant is part of the model.
+
+    Examples
+    --------
+    >>> sample = Sample.of(Rows(np.array([[0.0], [2.0]]), np.array([1.0, 3.0])))
+    >>> sample.center.features, sample.free.gram
+    (array([1.]), array([[2.]]))
+    """
+
+    def __init__(self, moments: Moments, rows: Rows | None = None, *, intercept: bool = True) -> None:
+        self.moments, self.rows, self.intercept = moments, rows, intercept
+
+    @classmethod
+    def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
+        """Moments of rows, and the rows."""
+        return cls(augmented(rows), rows, intercept=intercept)
+
+    @cached_property
+    def center(self) -> Center:
+        """Weighted means of features and targets."""
+        return own_center(self.moments)
+
+    @property
+    def total(self) -> float:
+        """The number of rows, each counting as its sample weight."""
+        return self.center.total
+
+    @property
+    def columns(self) -> int:
+        """How many coefficients the model has, that of the constant among them."""
+        return self.moments.n_features - (not self.intercept)
+
+    @cached_property
+    def free(self) -> Regression:
+        """The regression with an intercept that no prior knows of: all about the means."""
+        center = self.center if self.intercept else no_center(self.moments)
+        rows = self.rows
+        if rows is not None and self.intercept:
+            rows = Rows(rows.X - center.features, rows.y - center.targets, rows.sample_weight)
+        system = recentred(self.moments, center).system
+        return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
+
+    @cached_property
+    def full(self) -> Regression:
+        """The regression with the constant as a feature like any other; as :attr:`free` where there is none."""
+        if not self.intercept:
+            return self.free
+        rows = self.rows
+        if rows is not None:
+            rows = Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
+        return Regression(self.moments.system, rows, self.total, count=self._count)
+
+    @property
+    def _count(self) -> float:
+        """How many rows there are, those of weight above 1 counting as so many."""
+        return max(self.total, float(self.moments.count))
+
+    @property
+    def known(self) -> Rows:
+        """The rows of a sample that has them."""
+        assert self.rows is not None
+        return self.rows
+
+    def part(self, index: Any) -> Sample:
+        """A sample of some of the rows."""
+        return Sample.of(self.known.part(index), intercept=self.intercept)
+
+    def judged(self, index: Any) -> Sample:
+        """The same sums with some of the rows to leave out in turn."""
+        return Sample(self.moments, self.known.part(index), intercept=self.intercept)
+
+    def divided(self, size: float) -> Sample:
+        """The same with targets divided by ``size``."""
+        rows = None if self.rows is None else Rows(self.rows.X, self.rows.y / size, self.rows.sample_weight)
+        return Sample(self.moments.divided(size), rows, intercept=self.intercept)
+
+    def predict(self, head: Floats) -> Floats:
+        """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""
+        X = self.known.X
+        return X @ head[:-1] + head[-1] if self.intercept else X @ head
+
+
+def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
+    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
+
+    This is the one rule for rows of leverage 1: leaving them out says nothing.
+    """
+    rest = 1.0 - leverages
+    known = rest > SATURATED
+    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats, Integers, in_threads
+from mixtune._array import EPSILON, Floats, Integers, in_threads
+from mixtune.moments import Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
 from mixtune.selection._model_averaging import (
     average_weights,
@@ -31,7 +32,6 @@ from mixtune.selection._model_averaging import (
     validated_sources,
 )
 from mixtune.selection._pooled import PooledFamily, StackedFamily
-from mixtune.selection._sample import Sample, target_scale
 from mixtune.selection._settings import SETTINGS
 from mixtune.selection._validation_tasks import by_content, validation_tasks
 
@@ -50,13 +50,13 @@ class _Pool:
         families: list[Family] = [FocalFamily(count)]
         if count:
             columns = sources[0].columns
-            learned = SETTINGS.is_narrow(columns) and count >= SETTINGS.learned_sources
+            learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
             if learned:
                 families.append(LearnedFamily.learn(sources))
             if not learned or count <= SETTINGS.pooled_sources:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
-                if sources[0].intercept and count <= SETTINGS.one_level_sources[SETTINGS.is_wide(columns)]:
+                if sources[0].intercept and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
@@ -184,7 +184,7 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
     >>> bool(abs(found.head[0] - 2.0) < 0.2)
     True
     """
-    size = target_scale([focal, *sources])
+    size = _target_scale([focal, *sources])
     focal, sources = focal.divided(size), [source.divided(size) for source in sources]
     pool = _Pool.of(sources)
     allowed = np.ones(len(sources))
@@ -202,7 +202,7 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
     heads, left_out, leverages = (np.concatenate(parts) for parts in zip(*(f.paths for f in fits)))
     weight = judged.known.weight
     scores = robust_errors(left_out, weight)
-    enough = SETTINGS.enough_sources // (1 if SETTINGS.is_narrow(focal.columns) else 2)
+    enough = SETTINGS.enough_sources // (1 if focal.columns <= SETTINGS.narrow_columns else 2)
     prior_shares = prior_weights([name for name, _ in pool.labels])
     shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough)
     focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
@@ -246,6 +246,15 @@ def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: i
         leverages = np.concatenate([f.paths.leverages for f in fits])[top]
         parts.append(np.vstack([*(mix(share, left_out) for share in mixes), leverages]))
     return np.hstack(parts)
+
+
+def _target_scale(samples: Sequence[Sample]) -> float:
+    """Standard deviation of all targets, or 1 where they do not vary."""
+    total = sum(sample.total for sample in samples)
+    square = sum(float(sample.moments.square) for sample in samples) / total
+    mean = sum(sample.total * float(sample.center.targets) for sample in samples) / total
+    variance = square - mean**2
+    return float(np.sqrt(variance)) if variance > 64 * EPSILON * square else 1.0
 
 
 def _done(job: Callable[[], Any]) -> Any:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import Center, GramSystem, Regression, RowSystem, System, best_ridge
-from mixtune.selection._sample import Sample
-from mixtune.selection._settings import SETTINGS, as_array
+from mixtune.moments import Center, GramSystem, Regression, RowSystem, Sample, System, best_ridge
+from mixtune.selection._settings import SETTINGS
 
 __all__ = [
     "Comparison",
@@ -158,7 +157,7 @@ def joint_left_out(focal: Sample, pooled: System) -> Floats:
         slopes = GramSystem(pooled.gram[:-1, :-1], pooled.cross[:-1], pooled.square)
     middle = Center(np.zeros(focal.free.width), np.zeros(()), total) if focal.intercept else None
     joint = Regression(slopes, focal.known, total, middle)
-    ridges = as_array(SETTINGS.joint_ridges) * joint.mean_eigenvalue
+    ridges = SETTINGS.joint_ridges * joint.mean_eigenvalue
     left_out = joint.ridge_path(ridges).left_out
     return left_out[best_ridge(ridges, joint.error(left_out))]
 

@@ -22,8 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import Regression, roots_of
-from mixtune.selection._sample import Sample
+from mixtune.moments import Regression, Sample, roots_of
 from mixtune.selection._settings import SETTINGS
 
 __all__ = ["Context", "Descriptions", "Groups", "Hierarchy", "Shrinkage", "StackedMoments", "evidence", "find_groups"]

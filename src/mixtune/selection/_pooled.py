@@ -26,12 +26,10 @@ import numpy as np
 import scipy.linalg
 
 from mixtune._array import Floats, cholesky, in_threads
-from mixtune.moments import Regression, best_ridge, roots_of, spectrum_of
-from mixtune.selection._families import Fits, Label, Memo, Prior, recalled
+from mixtune.moments import Regression, Sample, best_ridge, roots_of, spectrum_of
+from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._hierarchy import evidence
-from mixtune.selection._sample import Sample
-from mixtune.selection._settings import SETTINGS, as_array
-from mixtune.selection._similar import Inputs, similar
+from mixtune.selection._settings import SETTINGS
 
 __all__ = ["PooledFamily", "PooledSource", "StackedFamily"]
 
@@ -66,7 +64,7 @@ class PooledSource:
     def of(cls, source: Regression) -> PooledSource:
         """Its ridge is the one of least error by generalised cross-validation, which needs no rows."""
         values, vectors = source.spectrum
-        ridges = as_array(SETTINGS.focal_ridges) * source.mean_eigenvalue
+        ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
         errors, squares, freedom = source.generalised_errors(ridges)
         best = best_ridge(ridges, errors)
         head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
@@ -154,14 +152,14 @@ class PooledFamily:
         subsets.append(("pooled", {"temperature": SETTINGS.temperature}))
         subsets.append(("similar", {"distance": SETTINGS.similar_reach}))
         return [
-            (name + level, subset | {"own variance": own, "scale": scale})
+            (name + level, subset | {"own variance": own, "scale": float(scale)})
             for name, subset in subsets
             for own in self.own
             for scale in SETTINGS.pooled_scales
         ]
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
-        regression, scales = self._view(task), as_array(SETTINGS.pooled_scales)
+        regression, scales = self._view(task), SETTINGS.pooled_scales
         found: list[Path] = []
         weights = self._weights(task, allowed, memo)
         kept = memo is not None and bool(allowed.all())
@@ -187,14 +185,14 @@ class PooledFamily:
         subset, place = divmod(kind, len(self.own))
         pooled = _Pooled.of(self._sum(self._weights(task, allowed)[subset], place), overwrite=True)
         covariance = self._covariance(pooled, place)
-        return Prior(pooled.mean, covariance, self.noise, SETTINGS.pooled_scales[scale], not self.one_level)
+        return Prior(pooled.mean, covariance, self.noise, float(SETTINGS.pooled_scales[scale]), not self.one_level)
 
     def _view(self, task: Sample) -> Regression:
         return task.full if self.one_level else task.free
 
     def _path(self, task: Regression, place: int, pooled: _Pooled) -> Path:
         """One path; in the dual form, the mean variance is that over the directions of the rows."""
-        scales = as_array(SETTINGS.pooled_scales)
+        scales = SETTINGS.pooled_scales
         if not task.wide:
             covariance = self._covariance(pooled, place)
             factor: Floats = np.linalg.cholesky(covariance)[None].astype(np.float64, copy=False)
@@ -271,7 +269,7 @@ class StackedFamily:
     @property
     def labels(self) -> list[Label]:
         return [
-            ("stacked", {"own variance": own, "scale": scale})
+            ("stacked", {"own variance": own, "scale": float(scale)})
             for own in self.pooled.own
             for scale in SETTINGS.pooled_scales
         ]
@@ -284,7 +282,7 @@ class StackedFamily:
         share = np.maximum(allowed / allowed.sum() + added, 0.0) * allowed
         share[~share.any(axis=1)] = allowed
         paths = task.free.finish(np.vstack([p.heads for p in found]), np.vstack([p.leverages for p in found]))
-        scales = as_array(SETTINGS.pooled_scales)
+        scales = SETTINGS.pooled_scales
         ridges = np.concatenate([self.pooled.noise / (scales * path.variance) for path in found])
         return Fits(paths, share / share.sum(axis=1, keepdims=True), ridges)
 
@@ -292,7 +290,7 @@ class StackedFamily:
         place, scale = divmod(index, len(SETTINGS.pooled_scales))
         mean, along = self._heads(allowed)
         covariance = self._covariance(along, self._own_variances[place])
-        return Prior(mean, covariance, self.pooled.noise, SETTINGS.pooled_scales[scale], True)
+        return Prior(mean, covariance, self.pooled.noise, float(SETTINGS.pooled_scales[scale]), True)
 
     @property
     def _own_variances(self) -> list[float]:
@@ -308,7 +306,7 @@ class StackedFamily:
 
     def _path(self, task: Regression, mean: Floats, along: Floats, own: float) -> tuple[Path, Floats]:
         """One path with the mean variance as for pooled ones, and S^{-1} of what the rows add to the mean."""
-        noise, scales = self.pooled.noise, as_array(SETTINGS.pooled_scales)
+        noise, scales = self.pooled.noise, SETTINGS.pooled_scales
         if not task.wide:
             covariance = self._covariance(along, own)
             heads, leverages = task.prior_paths(mean[None], roots_of(covariance[None]), noise, scales)

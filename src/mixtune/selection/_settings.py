@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mixtune._array import Floats
 __all__ = ["SETTINGS", "ChoiceSettings"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChoiceSettings:
     """Constants of the choice; they were set once, on problems other than those of the benchmarks."""
 
@@ -34,11 +34,11 @@ class ChoiceSettings:
     #: Fewest sources for two groups, and for a prior mean that depends on a domain's mean features.
     grouped_sources: int = 8
     #: Ridges of the focal-only candidates, relative to the mean eigenvalue of the features.
-    focal_ridges: tuple[float, ...] = tuple(np.logspace(-3.5, 2.5, 13).tolist())
+    focal_ridges: Floats = field(default_factory=lambda: np.logspace(-3.5, 2.5, 13))
     #: Multiples of a learned prior's covariance along a path.
-    learned_scales: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+    learned_scales: Floats = field(default_factory=lambda: np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0]))
     #: Multiples of a pooled prior's covariance: two parameters fit less well than a matrix, so the range is wider.
-    pooled_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+    pooled_scales: Floats = field(default_factory=lambda: np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]))
 
     # --- priors learned by expectation-maximisation ---
 
@@ -128,7 +128,7 @@ class ChoiceSettings:
     unlike_probability: float = 0.1
     unlike_spread: float = 0.5
     #: Ridges of the joint fit that the choice is compared with, relative to the mean eigenvalue.
-    joint_ridges: tuple[float, ...] = tuple(np.logspace(-5, 1, 13).tolist())
+    joint_ridges: Floats = field(default_factory=lambda: np.logspace(-5, 1, 13))
 
     # --- thousands of sources ---
 
@@ -138,18 +138,5 @@ class ChoiceSettings:
     #: Rows for each column that a sample of sources has at least, where there are as many.
     rows_per_column: int = 20
 
-    def is_narrow(self, columns: int) -> bool:
-        """Whether a covariance of so many coefficients can be learned."""
-        return columns <= self.narrow_columns
-
-    def is_wide(self, columns: int) -> bool:
-        """Whether fits with so many columns are expensive."""
-        return columns > self.wide_columns
-
 
 SETTINGS = ChoiceSettings()
-
-
-def as_array(values: tuple[float, ...]) -> Floats:
-    """A setting of several numbers as an array."""
-    return np.asarray(values, dtype=np.float64)

@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 
 from mixtune._array import Floats, Integers
+from mixtune.moments import Sample
 from mixtune.selection._families import Fits, Label
 from mixtune.selection._model_averaging import ValidationTask, focal_only_best, robust_errors
-from mixtune.selection._sample import Sample
 from mixtune.selection._settings import SETTINGS
 
 __all__ = ["by_content", "validation_tasks"]
@@ -44,8 +44,8 @@ def validation_tasks(
         able = np.flatnonzero(sizes >= max(n / 2, 8)).tolist()
     if len(able) < 2:
         return []
-    narrow = SETTINGS.is_narrow(focal.columns)
-    most = SETTINGS.most_tasks[0 if narrow else 1 + SETTINGS.is_wide(focal.columns)]
+    narrow = focal.columns <= SETTINGS.narrow_columns
+    most = SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
     able = sorted(able, key=lambda k: _rank(sources[k]))
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
