@@ -526,3 +526,19 @@ def test_the_level_of_the_targets_does_not_matter(p, count, rows):
     found = fit(X, y, sources).predict(new)
     moved = fit(X, y + 1.7, {name: (U, v + 1.7) for name, (U, v) in sources.items()}).predict(new)
     np.testing.assert_allclose(moved - 1.7, found, rtol=1e-6, atol=1e-6)
+
+
+def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
+    monkeypatch.setattr(_choose, "interval_inflation", lambda tasks, shares: 1.4)
+    X, y, sources = make_transfer(n=14, sizes=(40,) * 5)
+    model = fit(X, y, sources)
+    (choice,) = model._choices
+    assert choice.inflation == 1.4
+    features = model._scaling.features(X)
+    plain = np.abs(choice.left_out) / np.sqrt(choice.spreads)
+    rank = int(np.ceil(15 * 0.8))
+    spread = np.sqrt(model._uncertainty.posterior.spread(features))
+    low, high = model.predict_interval(X, coverage=0.8)
+    np.testing.assert_allclose((high - low) / 2, choice.inflation * spread * np.sort(plain)[rank - 1], rtol=1e-9)
+    _, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(std, choice.inflation * spread * np.sqrt(np.mean(plain**2)), rtol=1e-9)

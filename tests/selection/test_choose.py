@@ -5,9 +5,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.stats import norm
 
-from mixtune.selection import SETTINGS, Sample, _choose, _validation_tasks, choose, sample_sources
-from mixtune.selection._model_averaging import ValidationTask, average_weights, stacked_weights, transfer_gains
+from mixtune.selection import (
+    SETTINGS,
+    Sample,
+    _choose,
+    _model_averaging,
+    _validation_tasks,
+    choose,
+    compare,
+    sample_sources,
+)
+from mixtune.selection._model_averaging import (
+    ValidationTask,
+    average_weights,
+    guarded,
+    interval_inflation,
+    stacked_weights,
+    transfer_gains,
+)
 from selection.tasks import changed, design_of, make_family, make_task
 
 
@@ -418,3 +435,55 @@ def test_sources_without_rows_inform_those_that_take_the_focal_role():
     assert found.n_plays == 4
     assert excess(found.head, truth) < excess(focal_only(focal), truth)
     assert (found.shares @ found.weights)[:4].min() > 0
+
+
+def test_the_guard_moves_weights_by_how_much_likelier_harm_is_than_not():
+    rng = np.random.default_rng(0)
+    shares, focal = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    alone = rng.standard_normal(400)
+    weight = np.ones(400)
+    clear = guarded(np.stack([alone, 3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    np.testing.assert_allclose(clear, focal, atol=1e-6)
+    helps = guarded(np.stack([alone, 0.3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    np.testing.assert_array_equal(helps, shares)
+    ours = 1.1 * np.roll(alone, 1)
+    found = guarded(np.stack([alone, ours]), weight, 400.0, shares, focal, [])
+    # The posterior of the log ratio is normal here: a prior N(0, 0.5), and the rows.
+    row = compare("focal only", ours, alone, weight)
+    spread = np.log(row.ratio_high / row.ratio_low) / (2 * 1.96)
+    variance = 1 / (1 / 0.5**2 + 1 / spread**2)
+    harm = 2 * norm.cdf(variance * np.log(row.ratio) / spread**2 / variance**0.5) - 1
+    assert 0.5 < harm < 1
+    np.testing.assert_allclose(found, [harm, 1 - harm], atol=0.01)
+
+
+def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
+    shares = np.array([0.5, 0.5])
+
+    def task(outside, inside=1.0):
+        return ValidationTask(0, np.full((2, 6), outside), np.ones(6), np.full((2, 4), inside), 0)
+
+    assert interval_inflation([task(1.5)], shares) == pytest.approx(1.5)
+    assert interval_inflation([task(1.2), task(1.8)], shares) == pytest.approx(np.sqrt(1.2 * 1.8))
+    assert interval_inflation([task(0.5)], shares) == 1.0
+    assert interval_inflation([task(9.0)], shares) == 2.0
+    assert interval_inflation([task(1.5), task(3.0, np.inf)], shares) == pytest.approx(1.5)
+
+
+def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):
+    pulls, prior = [], np.full(12, 1 / 12)
+    monkeypatch.setattr(
+        _model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: pulls.append((pull, told)) or equal
+    )
+    for count in (3, 12, 18, 40):
+        average_weights(np.ones(12), prior, plays_of(0, count), 20.0, enough=24)
+    np.testing.assert_allclose(pulls, [(0.32, 0), (0.02, 0), (0.005 * (24 / 18) ** 2, 10), (0.005, 28 / 0.6)])
+
+
+@pytest.mark.parametrize(("count", "trust"), [(6, 4.0), (8, 6 + 34 / 3), (24, 40.0), (40, 40.0)])
+def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, count, trust):
+    scores, prior = np.linspace(1.0, 1.5, 12), np.full(12, 1 / 12)
+    monkeypatch.setattr(_model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: equal)
+    found = average_weights(scores, prior, plays_of(0, count), 20.0, enough=24)
+    expected = np.exp(-(scores - 1.0) / (trust / 20.0))
+    np.testing.assert_allclose(found, expected / expected.sum())
