@@ -291,12 +291,7 @@ def _rooted(rows: Rows, scaling: Scaling | None) -> tuple[Floats, Floats, Floats
 
 def own_center(moments: Moments) -> Center:
     """The weighted mean of a domain, from its augmented moments."""
-    rows = moments.rows
-    if rows is not None:
-        design = rows[0]
-        sums = design[:, -1] @ design
-    else:
-        sums = moments.gram[-1]
+    sums = moments.gram[-1] if moments.rows is None else moments.rows[0][:, -1] @ moments.rows[0]
     total = float(sums[-1])
     return Center(sums[:-1] / total, np.asarray(moments.cross[-1] / total), total)
 
@@ -326,8 +321,7 @@ def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
 def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments:
     """Moments of ``U - 1 c'`` and ``Y - 1 d'`` without the constant column, from augmented moments.
 
-    Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory; sums change
-    by rank-one terms: ``U'WU - W xx' + W (x-c)(x-c)'`` with x the mean.
+    Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory.
     """
     rows = moments.rows
     if rows is not None:
@@ -336,36 +330,9 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
             shifted = ShiftedRows(design, targets, center.features, np.reshape(center.targets, -1))
             return Moments.from_shifted(shifted, single=moments.single_output)
         root = design[:, -1:]
-        moved = targets - root * center.targets
-        moved = moved[:, 0] if moments.single_output else moved
-        return Moments.from_rows(design[:, :-1] - root * center.features, moved)
-    return _recentred_sums(moments, center)
-
-
-def _recentred_sums(moments: Moments, center: Center) -> Moments:
-    """Without the checks that adding and subtracting moments would make three times over: domains may be very many."""
-    gram, cross, square = moments.gram[:-1, :-1], moments._cross[:-1], moments._square
-    largest = 0.0
-    if np.any(center.features) or np.any(center.targets):
-        own = own_center(moments)
-        level = np.reshape(own.targets, -1)
-        away, off = own.features - center.features, np.reshape(own.targets - center.targets, -1)
-        largest = float(np.max(np.diagonal(gram), initial=0.0))
-        gram = _moved_gram(gram, own, away)
-        cross = cross - own.total * np.outer(own.features, level) + own.total * np.outer(away, off)
-        square = np.maximum(square - own.total * level**2, 0.0) + own.total * off**2
-    else:
-        gram = np.array(gram)  # not a view of moments that may then be dropped
-    parts = {"gram": gram, "cross": np.array(cross), "square": np.array(square), "rows": None}
-    return Moments._make(moments.count, moments.single_output, **parts, summed=largest)
-
-
-def _moved_gram(gram: Floats, own: Center, away: Floats) -> Floats:
-    """``G - W xx' + W aa'`` with one matrix beside the result: with thousands of features, more take longer to get."""
-    outer = np.outer(own.features, own.features)
-    outer *= own.total
-    moved: Floats = gram - outer
-    np.outer(away, away, out=outer)
-    outer *= own.total
-    moved += outer
-    return moved
+        about = targets - root * center.targets
+        about = about[:, 0] if moments.single_output else about
+        return Moments.from_rows(design[:, :-1] - root * center.features, about)
+    whole = moved(moments, center.features, np.ones_like(center.features), center.targets)
+    parts = {"gram": np.array(whole.gram[:-1, :-1]), "cross": whole._cross[:-1], "square": whole._square, "rows": None}
+    return Moments._make(moments.count, moments.single_output, **parts, summed=whole._summed)
