@@ -10,6 +10,7 @@ the wide case has fewer than 500 candidates; the last line has paths of 40 effec
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from benchmarks.timing import Claim, best_of
 from benchmarks.transfer import cases, named_problem
 from mixtune import RegretOptimalRegressor, RegretOptimalRegressorCV
-from mixtune.selection import _pooled
+from mixtune.selection import SETTINGS, _pooled
 
 #: As many effective ridges along a path as make 500 candidates of the wide case.
 FINE = np.logspace(-2.0, 0.5, 40)
@@ -43,8 +44,8 @@ def measure(rows: int = 500, width: int = 500, sources: int = 19) -> Iterator[Cl
 
     (U, v), others = draw(200), {f"source {i}": draw(rows) for i in range(sources)}
     tuned = RegretOptimalRegressorCV()
-    for scales, limit in ((_pooled.SCALES, 20), (FINE, 10)):
-        with mock.patch.object(_pooled, "SCALES", scales):
+    for scales, limit in ((SETTINGS.pooled_scales, 20), (FINE, 10)):
+        with mock.patch.object(_pooled, "SETTINGS", replace(SETTINGS, pooled_scales=scales)):
             ours, fixed = best_of(
                 lambda: tuned.fit(U, v, sources=others),
                 lambda: RegretOptimalRegressor().fit(U, v, sources=others),

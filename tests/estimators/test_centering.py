@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mixtune import Moments
-from mixtune.estimators._centering import augmented, common_center, no_center, own_center, recentred
-from mixtune.estimators._rows import Rows
+from mixtune.moments import Rows, augmented, common_center, no_center, own_center, recentred
 
 
 def make(seed, n, p, outputs, weighted):

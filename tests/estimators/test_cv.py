@@ -1,6 +1,7 @@
 """Estimators with nothing to set: what they say of themselves against explicit computations, and bad input."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,8 +13,7 @@ from estimators.transfer_data import make_transfer
 from mixtune import RandomFeatures
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, Sources, load
-from mixtune.selection import _choose
-from mixtune.selection._compare import RIDGES
+from mixtune.selection import SETTINGS, _choose
 
 NEW = np.random.default_rng(9).standard_normal((7, 4)) * 9
 
@@ -86,7 +86,7 @@ def test_what_is_averaged(model):
     X, _, _ = make_transfer()
     features = model._scaling.features(X)
     shift = model._scaling.target_shift
-    np.testing.assert_allclose(model.predict(X), features @ head[1:] + head[0] + shift)
+    np.testing.assert_allclose(model.predict(X), features @ head[:-1] + head[-1] + shift)
     assert model.loo_error_ == pytest.approx(np.mean(choice.left_out**2))
     np.testing.assert_allclose(model.loo_predictions_, make_transfer()[1] - choice.left_out)
 
@@ -102,7 +102,7 @@ def test_comparisons_by_refitting(model):
     others = [(scaling.features(A), b - scaling.target_shift) for A, b in sources.values()]
     size = np.trace(sum(A.T @ A for A, _ in [(U, v), *others])) / 4
     joint, alone = [], {}
-    for ridge in RIDGES * size:
+    for ridge in np.array(SETTINGS.joint_ridges) * size:
         left = []
         for i in range(len(y)):
             kept = np.arange(len(y)) != i
@@ -164,7 +164,7 @@ def test_removal_effects_by_masking(model):
         head = choice.size * choice.shares @ np.vstack([f.paths.heads for f in fits])
         assert effect.loo_error == pytest.approx(np.mean(left_out**2))
         assert effect.change == pytest.approx(np.sqrt(np.mean(left_out**2) / model.loo_error_) - 1)
-        moved = model._scaling.features(X) @ head[1:] + head[0] + model._scaling.target_shift - model.predict(X)
+        moved = model._scaling.features(X) @ head[:-1] + head[-1] + model._scaling.target_shift - model.predict(X)
         assert effect.shift == pytest.approx(np.sqrt(np.mean(moved**2)))
     assert model.removal_effects() is effects
 
@@ -180,17 +180,17 @@ def test_removing_the_only_source_leaves_the_focal_rows():
 
 def test_removal_effects_of_more_rows_than_are_judged(monkeypatch):
     """Before and after are errors of the same rows; a source without any weight changes nothing."""
-    monkeypatch.setattr(_choose, "JUDGED", 50)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=50))
     X, y, sources = make_transfer(n=130, sizes=(40, 40))
     model = fit(X, y, sources)
     choice = model._choices[0]
     task = choice.task
-    assert len(task.y) == 50
+    assert len(task.rows.y) == 50
     fits = choice.pool.fits(task, np.ones(2))
-    before = task.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
+    before = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
     for index, effect in enumerate(model.removal_effects()):
         fits = choice.pool.fits(task, np.eye(2)[1 - index])
-        after = task.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
+        after = task.free.error(choice.shares @ np.vstack([f.paths.left_out for f in fits]))
         assert effect.change == pytest.approx(np.sqrt(after / before) - 1)
     assert model.loo_predictions_.shape == (130,)
     assert_no_nan(model, X)
@@ -265,7 +265,7 @@ def test_very_many_features_are_projected(monkeypatch):
     assert_no_nan(model, X)
     assert np.isfinite(model.predict(NEW, return_std=True)[1]).all()
     # All 37 rows fit into 37 directions: predictions of them are those without projection.
-    monkeypatch.setattr("mixtune.estimators._judged.WIDEST", 10**4)
+    monkeypatch.setattr("mixtune.estimators._cv_adapter.WIDEST", 10**4)
     whole = fit(X, y, sources, feature_map=phi)
     assert whole.notes_ == ()
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
@@ -276,7 +276,7 @@ def test_many_features_without_sources_lose_nothing(monkeypatch, intercept):
     X, y, _ = make_transfer(n=11, p=60)
     new = np.random.default_rng(1).standard_normal((5, 60))
     whole = fit(X, y, fit_intercept=intercept)
-    monkeypatch.setattr("mixtune.estimators._judged.WIDEST", 20)
+    monkeypatch.setattr("mixtune.estimators._cv_adapter.WIDEST", 20)
     model = fit(X, y, fit_intercept=intercept)
     assert model.notes_ == ()
     assert model.solution_.coef.shape == (11,)
@@ -515,3 +515,30 @@ def test_a_source_beyond_float64_squares_does_no_harm():
     X, y, sources = make_transfer()
     sources["s0"][0][3, 1] = 1e200
     assert np.all(np.isfinite(RegretOptimalRegressorCV().fit(X, y, sources=sources).predict(X)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize(("p", "count"), [(4, 2), (4, 14), (45, 5)])
+def test_the_level_of_the_targets_does_not_matter(p, count, rows):
+    """Two rows say nothing of a ridge: rounding, which the level changes, must not decide."""
+    X, y, sources = make_transfer(n=12, p=p, sizes=(rows,) * count)
+    new = np.random.default_rng(0).standard_normal((7, p))
+    found = fit(X, y, sources).predict(new)
+    moved = fit(X, y + 1.7, {name: (U, v + 1.7) for name, (U, v) in sources.items()}).predict(new)
+    np.testing.assert_allclose(moved - 1.7, found, rtol=1e-6, atol=1e-6)
+
+
+def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
+    monkeypatch.setattr(_choose, "interval_inflation", lambda tasks, shares: 1.4)
+    X, y, sources = make_transfer(n=14, sizes=(40,) * 5)
+    model = fit(X, y, sources)
+    (choice,) = model._choices
+    assert choice.inflation == 1.4
+    features = model._scaling.features(X)
+    plain = np.abs(choice.left_out) / np.sqrt(choice.spreads)
+    rank = int(np.ceil(15 * 0.8))
+    spread = np.sqrt(model._uncertainty.posterior.spread(features))
+    low, high = model.predict_interval(X, coverage=0.8)
+    np.testing.assert_allclose((high - low) / 2, choice.inflation * spread * np.sort(plain)[rank - 1], rtol=1e-9)
+    _, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(std, choice.inflation * spread * np.sqrt(np.mean(plain**2)), rtol=1e-9)

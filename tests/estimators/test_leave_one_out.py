@@ -1,12 +1,13 @@
 """Closed-form leave-one-out against its slow twin: refitting without each row."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
-from mixtune.estimators._fixed import State, focal_fit, judged, local_heads, regret_optimal, ridge_alone
-from mixtune.estimators._leave_one_out import leave_one_out, posterior
-from mixtune.estimators._prepare import prepare
-from mixtune.estimators._rows import Rows
+from mixtune.estimators._fixed_fit import State, focal_fit, judged, local_heads, regret_optimal, ridge_alone
+from mixtune.estimators._preparation import prepare
+from mixtune.moments import Rows, leave_one_out, posterior
 from mixtune.weights import DomainWeights
 
 SETTINGS = {"transfer": 0.3, "stability": 1.0, "horizon": 4}
@@ -25,12 +26,11 @@ def make(seed=0, sizes=(7, 12, 9), p=3, outputs=None, weighted=False, fit_interc
 
 def without(prepared, index):
     """The same prepared rows, with one unit of weight of focal row ``index`` taken away."""
-    focal = prepared.rows[0]
+    focal = prepared.mapped[0]
     weight = focal.weight.copy()
     weight[index] -= min(weight[index], 1.0)
-    kept = weight > 0
-    rows = (Rows(focal.X[kept], focal.y[kept], weight[kept]), *prepared.rows[1:])
-    return type(prepared)(**{**vars(prepared), "rows": rows})
+    left = Rows(focal.X, focal.y, weight).part(weight > 0)
+    return dataclasses.replace(prepared, mapped=(left, *prepared.mapped[1:]))
 
 
 def fit_ours(prepared, weights, ridge=0.5, **changes):
@@ -96,7 +96,7 @@ def test_what_cannot_be_told_is_infinite_not_nan():
 
 
 def test_blocks_change_nothing(monkeypatch):
-    import mixtune.estimators._leave_one_out as module
+    import mixtune.moments._leave_one_out as module
 
     for p in (3, 400):
         prepared = make(6, (300, 50), p)

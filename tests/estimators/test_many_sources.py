@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mixtune import RegretOptimalRegressorCV
-from mixtune.estimators import _chosen, _judged
-from mixtune.selection import _sample
+from mixtune.estimators import _cv_adapter, _cv_results
+from mixtune.selection import SETTINGS, _choose
 
 
 def draw_many(count, *, rows=12, p=4, focal=15, seed=0, spread=0.4):
@@ -29,8 +30,8 @@ def draw_many(count, *, rows=12, p=4, focal=15, seed=0, spread=0.4):
 def sampled():
     X, y, sources, _ = draw_many(160)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sample, "SAMPLED", 40)
-        patch.setattr(_chosen, "MOST_REMOVALS", 25)
+        patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
+        patch.setattr(_cv_results, "MOST_REMOVALS", 25)
         model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
         model.removal_effects()
     return model
@@ -58,7 +59,7 @@ def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(
     chosen = {name: sources[name] for name in (f"s{k}" for k in sampled._places)}
     alone = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=chosen)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_sample, "SAMPLED", 40)
+        patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
         found = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=sources)
     np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-9)
     np.testing.assert_allclose(found.loo_predictions_, alone.loo_predictions_, rtol=1e-9)
@@ -70,7 +71,7 @@ def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(
 def test_the_joint_fit_is_to_all_rows(monkeypatch):
     X, y, sources, _ = draw_many(90)
     whole = RegretOptimalRegressorCV().fit(X, y, sources=sources)
-    monkeypatch.setattr(_sample, "SAMPLED", 30)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=30))
     part = RegretOptimalRegressorCV().fit(X, y, sources=sources)
     assert part.notes_
     for method in ("joint", "mean of locals"):
@@ -86,7 +87,7 @@ def test_a_sample_predicts_about_as_well_as_all_sources(monkeypatch):
         new = np.random.default_rng(99).standard_normal((400, 4))
         per = []
         for limit in (10**9, 40):
-            monkeypatch.setattr(_sample, "SAMPLED", limit)
+            monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=limit))
             model = RegretOptimalRegressorCV(clamp=False).fit(X, y, sources=sources)
             per.append(np.sqrt(np.mean((model.predict(new) - new @ truth - 1.0) ** 2)))
         errors.append(per)
@@ -112,7 +113,7 @@ def test_rows_at_places_are_those_of_the_joined_rows(sampled):
     prepared = sampled._comparable
     keep = np.array([0, 14, 15, 26, 27, 1934, 700])
     joined = np.concatenate([rows.X for rows in prepared.rows])
-    np.testing.assert_array_equal(_judged._rows_at(prepared, keep), joined[keep])
+    np.testing.assert_array_equal(_cv_adapter._rows_at(prepared, keep), joined[keep])
 
 
 PEAK = """

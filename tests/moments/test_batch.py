@@ -9,7 +9,7 @@ import pytest
 
 from mixtune import Moments, PredictiveWeights, RegretProblem, solve
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import ShiftedRows, _batch, _losses, local_heads, weighted_system
+from mixtune.moments import ShiftedRows, _datasets, _moments, local_heads, weighted_system
 from problems import make_rows
 
 
@@ -21,7 +21,7 @@ def many(rng, *, count=90, p=7, outputs=None):
 @pytest.mark.parametrize("outputs", [None, 1, 3])
 @pytest.mark.parametrize("chunk", [1, 1000, 2**25])
 def test_heads_are_those_of_the_loop(outputs, chunk, monkeypatch):
-    monkeypatch.setattr(_batch, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(_datasets, "CHUNK_BYTES", chunk)
     rng = np.random.default_rng(0)
     moments = [Moments.from_rows(U, y) for U, y in many(rng, outputs=outputs)]
     # A ridge of 0, or lost in rounding, needs the careful way: the minimum-norm solution.
@@ -57,7 +57,7 @@ def test_bad_ridges_and_unlike_moments_are_refused():
 @pytest.mark.parametrize("outputs", [None, 2])
 @pytest.mark.parametrize("rows", [3, 20])  # kept, and summed
 def test_losses_of_many_heads_are_those_of_each(outputs, rows, monkeypatch):
-    monkeypatch.setattr(_losses, "LOSSES_AT_ONCE", 500)
+    monkeypatch.setattr(_moments, "LOSSES_AT_ONCE", 500)
     rng = np.random.default_rng(0)
     moments = Moments.from_rows(*make_rows(rng, rows, 7, outputs))
     heads = rng.standard_normal((100, 7) if outputs is None else (100, 7, outputs))

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 
 from mixtune import Moments
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import GramSystem, RowSystem, weighted_system
+from mixtune.moments import GramSystem, RowSystem, local_heads, weighted_system
 from problems import make_rows
 
 shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
@@ -262,3 +262,34 @@ def test_refused_arithmetic():
 def test_refused_sums(arguments, message):
     with pytest.raises(DataError, match=message):
         Moments(*arguments)
+
+
+def test_what_was_ever_summed_is_remembered_through_further_sums_and_subtractions():
+    """Rounding of rows long gone remains in what is left, so directions of its size are not to be believed."""
+    rng = np.random.default_rng(0)
+    small, more, large = (
+        Moments.from_rows(size * rng.standard_normal((9, 3)), rng.standard_normal(9)) for size in (1, 1, 1e6)
+    )
+    largest = np.max(np.diagonal((small + more + large).gram))
+    left = small + more + large - large
+    assert left._summed == largest
+    assert (left - more)._summed == largest
+    assert (left + small)._summed == largest
+    assert ((small + small) - small)._summed == np.max(np.diagonal((small + small).gram))
+    weighted = weighted_system([left, small], np.array([0.5, 0.5]))
+    assert weighted.summed == 0.5 * largest
+
+
+@pytest.mark.parametrize("p", [3, 8])
+def test_stacked_solves_do_not_believe_what_subtraction_left_behind(p):
+    """At ridges within the rounding of what was subtracted, stacked heads are those of each dataset's own solve."""
+    rng = np.random.default_rng(p)
+    column = rng.standard_normal((20, 1))
+    flat = np.hstack([column] * p)
+    left = []
+    for _ in range(70):
+        large = Moments.from_rows(1e5 * rng.standard_normal((20, p)), rng.standard_normal(20))
+        left.append(Moments.from_rows(flat, column[:, 0] + rng.standard_normal(20)) + large - large)
+    ridges = [1e-4] * 70
+    heads = local_heads(left, ridges)
+    np.testing.assert_array_equal(heads, np.stack([m.head(1e-4) for m in left]))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mixtune.moments._nystroem import Sketch
+from mixtune.moments._iterative import Sketch
 
 
 @pytest.fixture

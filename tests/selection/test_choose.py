@@ -1,22 +1,41 @@
 """The choice: shares, invariances, odd data, and simulated families where transfer helps or would hurt."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.stats import norm
 
-from mixtune.selection import Task, _choose, _plays, choose
-from mixtune.selection._shares import Play, gains_of, shares_of, stacked
-from selection.tasks import make_family, make_task
+from mixtune.selection import (
+    SETTINGS,
+    Sample,
+    _choose,
+    _model_averaging,
+    _validation_tasks,
+    choose,
+    compare,
+    sample_sources,
+)
+from mixtune.selection._model_averaging import (
+    ValidationTask,
+    average_weights,
+    guarded,
+    interval_inflation,
+    stacked_weights,
+    transfer_gains,
+)
+from selection.tasks import changed, design_of, make_family, make_task
 
 
 def scaled(task, size):
-    return Task(task.design, size * task.y, task.weight, task.intercept)
+    return changed(task, y=size * task.rows.y)
 
 
 def assert_sound(choice, task, sources):
     """Finite, on the simplex, of the right shapes, and the focal-only fit among the candidates."""
     count = len(choice.labels)
-    assert choice.head.shape == (task.design.shape[1],)
+    assert choice.head.shape == (task.columns,)
     for name in ("head", "shares", "ridges", "weights", "own", "play_gains", "spreads", "inflation", "size"):
         assert np.all(np.isfinite(getattr(choice, name))), name
     for name in ("errors", "left_out", "focal_left_out"):
@@ -25,7 +44,7 @@ def assert_sound(choice, task, sources):
     np.testing.assert_allclose(choice.shares.sum(), 1)
     assert choice.shares.min() >= 0
     assert choice.weights.shape == (count, len(sources))
-    assert choice.left_out.shape == choice.spreads.shape == (len(task.y),)
+    assert choice.left_out.shape == choice.spreads.shape == (len(task.rows.y),)
     assert ((choice.own >= 0) & (choice.own <= 1)).all()
     assert "focal only" in {family for family, _ in choice.labels}
     assert 1 <= choice.inflation <= 2
@@ -48,30 +67,26 @@ def test_few_rows_and_few_sources(n, count):
 
 
 def same_head(focal, sources):
-    head = np.array([0.5, 1.0, -2.0, 0.7])
-    return [Task(t.design, t.design @ head, t.weight, True) for t in (focal, *sources)]
+    head = np.array([1.0, -2.0, 0.7, 0.5])
+    return [changed(t, y=design_of(t) @ head) for t in (focal, *sources)]
 
 
 ODD = {
-    "constant target here": lambda f, s: [Task(f.design, np.full(len(f.y), 3.0), f.weight, True), *s],
-    "constant target everywhere": lambda f, s: [
-        Task(t.design, np.full(len(t.y), 3.0), t.weight, True) for t in (f, *s)
-    ],
+    "constant target here": lambda f, s: [changed(f, y=np.full(len(f.rows.y), 3.0)), *s],
+    "constant target everywhere": lambda f, s: [changed(t, y=np.full(len(t.rows.y), 3.0)) for t in (f, *s)],
     "zero target": lambda f, s: [scaled(t, 0.0) for t in (f, *s)],
     "constant column": lambda f, s: [
-        Task(np.column_stack([t.design, np.zeros(len(t.y))]), t.y, t.weight, True) for t in (f, *s)
+        changed(t, X=np.column_stack([t.rows.X, np.zeros(len(t.rows.y))])) for t in (f, *s)
     ],
-    "same column twice": lambda f, s: [
-        Task(np.column_stack([t.design, t.design[:, 1]]), t.y, t.weight, True) for t in (f, *s)
-    ],
-    "collinear sources": lambda f, s: [f, *(Task(t.design[:, [0, 1, 1, 1]], t.y, t.weight, True) for t in s)],
+    "same column twice": lambda f, s: [changed(t, X=t.rows.X[:, [0, 1, 2, 0]]) for t in (f, *s)],
+    "collinear sources": lambda f, s: [f, *(changed(t, X=t.rows.X[:, [0, 0, 0]]) for t in s)],
     "no noise": same_head,
     "a source of one row": lambda f, s: [f, s[0].part(slice(1)), *s[1:]],
     "sources of one row": lambda f, s: [f, *(t.part(slice(1)) for t in s)],
     "huge sources": lambda f, s: [f, *(scaled(t, 1e6) for t in s)],
     "tiny sources": lambda f, s: [f, *(scaled(t, 1e-6) for t in s)],
     "one huge source": lambda f, s: [f, scaled(s[0], 1e6), *s[1:]],
-    "light rows": lambda f, s: [Task(t.design, t.y, np.full(len(t.y), 1e-3), True) for t in (f, *s)],
+    "light rows": lambda f, s: [changed(t, weight=np.full(len(t.rows.y), 1e-3)) for t in (f, *s)],
 }
 
 
@@ -85,16 +100,16 @@ def test_odd_data(kind, count):
 def test_a_constant_target_is_predicted_exactly_whatever_the_sources_say():
     for p in (3, 45):
         focal, sources, _ = make_family(n=15, sizes=(40,) * 4, p=p)
-        focal = Task(focal.design, np.full(15, 2.0), focal.weight, True)
+        focal = changed(focal, y=np.full(15, 2.0))
         found = choose(focal, sources)
-        np.testing.assert_allclose(focal.design @ found.head, 2.0, atol=1e-6)
+        np.testing.assert_allclose(design_of(focal) @ found.head, 2.0, atol=1e-6)
         np.testing.assert_allclose(found.left_out, 0.0, atol=1e-6)
         assert np.abs(found.play_gains).max() < 20
 
 
 def test_noiseless_rows_are_recovered():
     focal, *sources = same_head(*make_family(n=12)[:2])
-    np.testing.assert_allclose(choose(focal, sources).head, [0.5, 1.0, -2.0, 0.7], atol=1e-4)
+    np.testing.assert_allclose(choose(focal, sources).head, [1.0, -2.0, 0.7, 0.5], atol=1e-4)
 
 
 def test_very_many_sources():
@@ -139,7 +154,7 @@ def test_a_row_of_weight_two_is_the_row_twice(count):
     focal, sources, _ = make_family(sizes=(12,) * count, n=20)
     weight = np.where(np.arange(20) % 3 == 0, 2.0, 1.0)
     again = np.repeat(np.arange(20), weight.astype(int))
-    one = choose(Task(focal.design, focal.y, weight, True), sources)
+    one = choose(changed(focal, weight=weight), sources)
     two = choose(focal.part(again), sources)
     assert one.n_plays == two.n_plays == 0
     np.testing.assert_allclose(one.head, two.head, atol=1e-9)
@@ -178,9 +193,9 @@ def test_more_rows_than_are_judged_at_once(monkeypatch, p, count):
     """The last block has fewer rows than columns where p = 45."""
     focal, sources, _ = make_family(n=130, sizes=(40,) * count, p=p)
     whole = choose(focal, sources)
-    monkeypatch.setattr(_choose, "JUDGED", 60)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=60))
     some = choose(focal, sources)
-    assert len(some.task.y) == 60
+    assert len(some.task.rows.y) == 60
     assert some.left_out.shape == (130,)
     # At the shares that the judged rows gave, all else is that of all rows.
     fits = whole.pool.fits(whole.task, np.ones(count))
@@ -216,8 +231,12 @@ def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
 
 def test_few_sources_play_several_times(monkeypatch):
     played = []
-    kept = _plays.Play
-    monkeypatch.setattr(_plays, "Play", lambda player, *rest: played.append((player, rest[0])) or kept(player, *rest))
+    kept = _validation_tasks.ValidationTask
+    monkeypatch.setattr(
+        _validation_tasks,
+        "ValidationTask",
+        lambda source, *rest: played.append((source, rest[0])) or kept(source, *rest),
+    )
     focal, sources, _ = make_family(sizes=(60,) * 5, n=20)
     found = choose(focal, sources)
     assert found.n_plays == len(found.play_gains) == 5
@@ -229,9 +248,9 @@ def test_few_sources_play_several_times(monkeypatch):
 def test_gains_of_a_source_are_averaged_over_its_plays():
     one, two, other = plays_of(0, 3)
     share = np.full(12, 1 / 12)
-    again = Play(one.player, two.residuals, two.weight, two.left_out, 0)
-    single = gains_of([one, two, other], share)
-    np.testing.assert_allclose(gains_of([one, again, other], share), [(single[0] + single[1]) / 2, single[2]])
+    again = ValidationTask(one.source, two.residuals, two.weight, two.left_out, 0)
+    single = transfer_gains([one, two, other], share)
+    np.testing.assert_allclose(transfer_gains([one, again, other], share), [(single[0] + single[1]) / 2, single[2]])
 
 
 def test_a_play_of_targets_that_do_not_vary_says_nothing():
@@ -241,14 +260,14 @@ def test_a_play_of_targets_that_do_not_vary_says_nothing():
     equal = np.full(12, 1 / 12)
     others = sum(np.sqrt(play.weight.sum()) for play in plays)
     share = others / (others + np.sqrt(10))
-    found = stacked([*plays, Play(3, exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * share)
-    np.testing.assert_allclose(found, stacked(plays, equal, 0.2), atol=1e-3)
+    found = stacked_weights([*plays, ValidationTask(3, exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * share)
+    np.testing.assert_allclose(found, stacked_weights(plays, equal, 0.2), atol=1e-3)
 
 
 def test_more_columns_than_rows_are_judged_whole(monkeypatch):
     focal, _, _ = make_family(n=60, sizes=(), p=80)
     whole = choose(focal, [])
-    monkeypatch.setattr(_choose, "JUDGED", 25)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, judged_rows=25))
     np.testing.assert_allclose(choose(focal, []).left_out, whole.left_out)
 
 
@@ -259,7 +278,7 @@ def plays_of(seed, count, candidates=12):
         rows = 40 + 50 * (player % 3)
         common = rng.standard_normal(rows)
         own = rng.standard_normal((candidates, rows)) * np.linspace(0.2, 3.0, candidates)[:, None]
-        plays.append(Play(player, common + own, rng.choice([1.0, 2.0], rows), np.ones((candidates, 5)), 0))
+        plays.append(ValidationTask(player, common + own, rng.choice([1.0, 2.0], rows), np.ones((candidates, 5)), 0))
     return plays
 
 
@@ -280,7 +299,7 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
         share /= share.sum()
         return share @ cross @ share + pull * np.sum(share * np.log(np.maximum(share, 1e-300) / equal))
 
-    found = stacked(plays, equal, pull)
+    found = stacked_weights(plays, equal, pull)
     assert found.min() >= 0
     np.testing.assert_allclose(found.sum(), 1)
     best = minimize(objective, np.zeros(12), method="BFGS").fun
@@ -290,10 +309,10 @@ def test_stacked_shares_are_the_minimum_on_the_simplex(count):
 
 def test_shares_without_plays_fall_with_the_error():
     scores = np.array([1.0, 1.2, 4.0, np.inf])
-    found = shares_of(scores, np.full(4, 0.25), [], 20.0)
+    found = average_weights(scores, np.full(4, 0.25), [], 20.0, enough=24)
     expected = np.exp(-(scores - 1.0) / (4.0 / 20))
     np.testing.assert_allclose(found, expected / expected.sum())
-    nothing = shares_of(np.full(4, np.inf), np.full(4, 0.25), [], 1.0)
+    nothing = average_weights(np.full(4, np.inf), np.full(4, 0.25), [], 1.0, enough=24)
     assert nothing.tolist() == [0, 0, 0, 1]
 
 
@@ -328,9 +347,9 @@ def test_reversed_sources_do_not_hurt(p, count, flipped):
 
 def test_outliers_in_the_target_do_not_decide():
     focal, sources, truth = make_family(1, n=30, sizes=(60,) * 6)
-    y = focal.y.copy()
+    y = focal.rows.y.copy()
     y[3] += 200.0
-    absurd = Task(focal.design, y, focal.weight, True)
+    absurd = changed(focal, y=y)
     assert excess(choose(absurd, sources).head, truth) < 0.3 * excess(focal_only(absurd), truth)
 
 
@@ -361,3 +380,110 @@ def test_more_rows_than_any_source_leave_no_plays():
     plenty = choose(focal, [*sources, make_task(rng, 200, 3), make_task(rng, 200, 3)])
     assert plenty.n_plays == 2
     assert plenty.play_errors.min() >= 1.0
+
+
+def test_up_to_the_limit_all_sources_are_learned_from():
+    for count in (0, 1, 512):
+        np.testing.assert_array_equal(sample_sources([3] * count, 7, seed=0), np.arange(count))
+
+
+def test_a_draw_is_in_order_without_repeats_and_by_the_seed():
+    found = sample_sources([50] * 2000, 20, seed=3)
+    assert len(found) == 512
+    assert np.all(np.diff(found) > 0)
+    assert 0 <= found[0] <= found[-1] < 2000
+    np.testing.assert_array_equal(found, sample_sources([50] * 2000, 20, seed=3))
+    assert len(np.intersect1d(found, sample_sources([50] * 2000, 20, seed=4))) < 300
+
+
+def test_very_small_sources_are_drawn_in_larger_numbers():
+    sizes = [2] * 3000 + [4] * 3000
+    assert len(sample_sources(sizes, 200, seed=0)) == int(np.ceil(20 * 200 / 3))
+    assert len(sample_sources(sizes, 10_000, seed=0)) == 6000
+
+
+def hidden(sources):
+    """The sources without their rows: sums are all that is known of them."""
+    return [Sample(source.moments.without_rows(), intercept=source.intercept) for source in sources]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize(("p", "count", "rows"), [(3, 2, 40), (3, 9, 30), (3, 14, 40), (45, 4, 90), (45, 4, 20)])
+def test_sources_need_no_rows(monkeypatch, p, count, rows, intercept):
+    """Without validation tasks, sums say all that rows do."""
+    rng = np.random.default_rng(p + count)
+    head = rng.standard_normal(p)
+    options = {"intercept": intercept, "weights": [1.0, 2.0]}
+    focal = make_task(rng, 20, p, head=head, **options)
+    sources = [make_task(rng, rows, p, head=head + 0.2 * rng.standard_normal(p), **options) for _ in range(count)]
+    found = choose(focal, hidden(sources))
+    assert_sound(found, focal, sources)
+    assert (found.n_plays, found.play_errors) == (0, None)
+    monkeypatch.setattr(_validation_tasks, "SETTINGS", replace(SETTINGS, validated_sources=10**6))
+    known = choose(focal, sources)
+    assert known.labels == found.labels
+    tolerance = 1e-10 if rows > p else 1e-7  # a wide Gram matrix knows fewer digits of its rows
+    for name in ("head", "shares", "ridges", "weights", "left_out", "own"):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(known, name), rtol=tolerance, atol=tolerance, err_msg=name
+        )
+
+
+def test_sources_without_rows_inform_those_that_take_the_focal_role():
+    focal, sources, truth = make_family(n=10, sizes=(60,) * 8, spread=0.1)
+    found = choose(focal, [*hidden(sources[:4]), *sources[4:]])
+    assert found.n_plays == 4
+    assert excess(found.head, truth) < excess(focal_only(focal), truth)
+    assert (found.shares @ found.weights)[:4].min() > 0
+
+
+def test_the_guard_moves_weights_by_how_much_likelier_harm_is_than_not():
+    rng = np.random.default_rng(0)
+    shares, focal = np.array([0.0, 1.0]), np.array([1.0, 0.0])
+    alone = rng.standard_normal(400)
+    weight = np.ones(400)
+    clear = guarded(np.stack([alone, 3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    np.testing.assert_allclose(clear, focal, atol=1e-6)
+    helps = guarded(np.stack([alone, 0.3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    np.testing.assert_array_equal(helps, shares)
+    ours = 1.1 * np.roll(alone, 1)
+    found = guarded(np.stack([alone, ours]), weight, 400.0, shares, focal, [])
+    # The posterior of the log ratio is normal here: a prior N(0, 0.5), and the rows.
+    row = compare("focal only", ours, alone, weight)
+    spread = np.log(row.ratio_high / row.ratio_low) / (2 * 1.96)
+    variance = 1 / (1 / 0.5**2 + 1 / spread**2)
+    harm = 2 * norm.cdf(variance * np.log(row.ratio) / spread**2 / variance**0.5) - 1
+    assert 0.5 < harm < 1
+    np.testing.assert_allclose(found, [harm, 1 - harm], atol=0.01)
+
+
+def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
+    shares = np.array([0.5, 0.5])
+
+    def task(outside, inside=1.0):
+        return ValidationTask(0, np.full((2, 6), outside), np.ones(6), np.full((2, 4), inside), 0)
+
+    assert interval_inflation([task(1.5)], shares) == pytest.approx(1.5)
+    assert interval_inflation([task(1.2), task(1.8)], shares) == pytest.approx(np.sqrt(1.2 * 1.8))
+    assert interval_inflation([task(0.5)], shares) == 1.0
+    assert interval_inflation([task(9.0)], shares) == 2.0
+    assert interval_inflation([task(1.5), task(3.0, np.inf)], shares) == pytest.approx(1.5)
+
+
+def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):
+    pulls, prior = [], np.full(12, 1 / 12)
+    monkeypatch.setattr(
+        _model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: pulls.append((pull, told)) or equal
+    )
+    for count in (3, 12, 18, 40):
+        average_weights(np.ones(12), prior, plays_of(0, count), 20.0, enough=24)
+    np.testing.assert_allclose(pulls, [(0.32, 0), (0.02, 0), (0.005 * (24 / 18) ** 2, 10), (0.005, 28 / 0.6)])
+
+
+@pytest.mark.parametrize(("count", "trust"), [(6, 4.0), (8, 6 + 34 / 3), (24, 40.0), (40, 40.0)])
+def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, count, trust):
+    scores, prior = np.linspace(1.0, 1.5, 12), np.full(12, 1 / 12)
+    monkeypatch.setattr(_model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: equal)
+    found = average_weights(scores, prior, plays_of(0, count), 20.0, enough=24)
+    expected = np.exp(-(scores - 1.0) / (trust / 20.0))
+    np.testing.assert_allclose(found, expected / expected.sum())

@@ -6,41 +6,40 @@ import scipy.integrate
 import scipy.stats
 from sklearn.linear_model import Ridge
 
-from mixtune.selection import Comparison, Task, compare, joint_left_out, mean_left_out, transfer_gain
-from mixtune.selection._compare import RIDGES
-from selection.tasks import make_family, without_row
+from mixtune.moments import weighted_system
+from mixtune.selection import SETTINGS, Comparison, compare, joint_left_out, mean_left_out, transfer_gain
+from selection.tasks import changed, design_of, make_family, without_row
 
 
 def centred_together(tasks):
     """As the estimators hand them over: all rows about their common weighted means."""
-    weight = np.concatenate([t.weight for t in tasks])
-    design = np.vstack([t.design[:, 1:] for t in tasks])
-    y = np.concatenate([t.y for t in tasks])
+    weight = np.concatenate([t.rows.weight for t in tasks])
+    design = np.vstack([t.rows.X for t in tasks])
+    y = np.concatenate([t.rows.y for t in tasks])
     center, level = weight @ design / weight.sum(), weight @ y / weight.sum()
-    return [
-        Task(np.column_stack([np.ones(len(t.y)), t.design[:, 1:] - center]), t.y - level, t.weight, True) for t in tasks
-    ]
+    return [changed(t, X=t.rows.X - center, y=t.rows.y - level) for t in tasks]
 
 
 def test_joint_is_ridge_on_all_rows_refitted_without_each():
     focal, sources, _ = make_family(sizes=(12, 9), n=7)
     weight = np.array([1.0, 2.0, 0.5, 1.0, 3.0, 1.0, 1.0])
-    focal, *sources = centred_together([Task(focal.design, focal.y, weight, True), *sources])
-    pooled = sum(t.gram[1:, 1:] for t in (focal, *sources))
+    focal, *sources = centred_together([changed(focal, weight=weight), *sources])
+    pooled = sum(t.moments.gram[:-1, :-1] for t in (focal, *sources))
     candidates = []
-    for ridge in RIDGES * np.trace(pooled) / 3:
+    for ridge in np.array(SETTINGS.joint_ridges) * np.trace(pooled) / 3:
         residuals = []
         for i in range(7):
             parts = [without_row(focal, i), *sources]
             model = Ridge(alpha=ridge).fit(
-                np.vstack([t.design[:, 1:] for t in parts]),
-                np.concatenate([t.y for t in parts]),
-                sample_weight=np.concatenate([t.weight for t in parts]),
+                np.vstack([t.rows.X for t in parts]),
+                np.concatenate([t.rows.y for t in parts]),
+                sample_weight=np.concatenate([t.rows.weight for t in parts]),
             )
-            residuals.append(focal.y[i] - model.predict(focal.design[i : i + 1, 1:])[0])
+            residuals.append(focal.rows.y[i] - model.predict(focal.rows.X[i : i + 1])[0])
         candidates.append(residuals)
     errors = [np.average(np.square(r), weights=weight) for r in candidates]
-    np.testing.assert_allclose(joint_left_out(focal, sources), candidates[int(np.argmin(errors))], atol=1e-9)
+    system = weighted_system([t.moments for t in (focal, *sources)], np.ones(3))
+    np.testing.assert_allclose(joint_left_out(focal, system), candidates[int(np.argmin(errors))], atol=1e-9)
 
 
 def test_mean_of_locals_by_hand():
@@ -48,8 +47,8 @@ def test_mean_of_locals_by_hand():
     heads = np.arange(8.0).reshape(2, 4)
     left_out = np.array([0.5, np.inf, -1.0])
     found = mean_left_out(focal, left_out, heads)
-    alone = focal.y - left_out
-    expected = focal.y - (focal.design @ heads.sum(axis=0) + alone) / 3
+    alone = focal.rows.y - left_out
+    expected = focal.rows.y - (design_of(focal) @ heads.sum(axis=0) + alone) / 3
     np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]])
     assert found[1] == np.inf
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from mixtune.moments import Regression, RowSystem
+from mixtune.selection import SETTINGS
 from mixtune.selection._families import FocalFamily, LearnedFamily
-from mixtune.selection._pooled import OWN, STRETCH, PooledFamily
-from mixtune.selection._stacked import StackedFamily
+from mixtune.selection._pooled import PooledFamily, StackedFamily
 from selection.tasks import left_out_by_refitting, make_family, make_task, posterior_mean
 
 FAMILIES = {
@@ -44,7 +45,7 @@ def test_candidates_are_posterior_means_with_rows_left_out(kind, intercept):
         np.testing.assert_allclose(fits.paths.heads[index], fit(task), rtol=1e-5, atol=1e-7)
         expected = left_out_by_refitting(task, fit)
         np.testing.assert_allclose(fits.paths.left_out[index], expected, rtol=1e-5, atol=1e-6)
-        slopes = prior.covariance[1:, 1:] if intercept and not prior.free_intercept else prior.covariance
+        slopes = prior.covariance[:-1, :-1] if intercept and not prior.free_intercept else prior.covariance
         if "wide" not in kind:
             variance = np.mean(np.diag(slopes))
             np.testing.assert_allclose(fits.ridges[index], prior.noise / prior.scale / variance, rtol=1e-8)
@@ -93,42 +94,42 @@ def test_the_pooled_prior_by_integrating_out_what_domains_have_of_their_own(p):
     sources = [make_task(rng, n, p, head=np.ones(p), weights=[1.0, 2.0]) for n in (9, 14, 1)]
     task = make_task(rng, 7, p, head=np.ones(p))
     family = PooledFamily.learn(sources)
-    wanted = {"sources": 3.0, "own variance": OWN[1]}
+    wanted = {"sources": 3.0, "own variance": SETTINGS.own_variances[1]}
     index = next(i for i, (_, kind) in enumerate(family.labels) if kind.items() >= wanted.items())
     prior = family.prior(task, np.ones(3), index)
-    own, shared = OWN[1] * family.variance, (1 - OWN[1]) * family.variance
+    own, shared = SETTINGS.own_variances[1] * family.variance, (1 - SETTINGS.own_variances[1]) * family.variance
     precision, pull = np.eye(p) / shared, np.zeros(p)
     for source, known in zip(sources, family.sources):
-        rows = source.centred
-        marginal = own * rows.design @ rows.design.T + known.noise * np.diag(1 / rows.weight)
-        solved = np.linalg.solve(marginal, np.column_stack([rows.design, rows.y]))
-        precision += rows.design.T @ solved[:, :-1]
-        pull += rows.design.T @ solved[:, -1]
+        rows = source.free.rows
+        marginal = own * rows.X @ rows.X.T + known.noise * np.diag(1 / rows.weight)
+        solved = np.linalg.solve(marginal, np.column_stack([rows.X, rows.y]))
+        precision += rows.X.T @ solved[:, :-1]
+        pull += rows.X.T @ solved[:, -1]
     mean = np.linalg.solve(precision, pull)
-    np.testing.assert_allclose(prior.mean, mean, atol=1e-8)
-    expected = own * np.eye(p) + np.linalg.inv(precision) + STRETCH * np.outer(mean, mean)
-    np.testing.assert_allclose(prior.covariance, expected, atol=1e-8)
+    # The explicit way divides by the tiny noise of the source of one row.
+    np.testing.assert_allclose(prior.mean, mean, atol=1e-6)
+    expected = own * np.eye(p) + np.linalg.inv(precision) + SETTINGS.stretch * np.outer(mean, mean)
+    np.testing.assert_allclose(prior.covariance, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("p", [2, 10])
 def test_evidence_of_one_source_both_ways_is_the_log_density(p):
     rng = np.random.default_rng(p)
     family = PooledFamily.learn([make_task(rng, n, p, head=np.ones(p)) for n in (6, 30)])
-    task = make_task(rng, 10, p, head=np.ones(p)).centred
+    task = make_task(rng, 10, p, head=np.ones(p)).free
+    X, y = task.rows.X, task.rows.y
     own, shared, noise = 0.3, 0.9, 0.5
     for source in family.sources:
         told, toward = source.message(own)
         known = np.linalg.inv(np.eye(p) / shared + told)
         mean, covariance = known @ toward, own * np.eye(p) + known
-        density = multivariate_normal(task.design @ mean, task.design @ covariance @ task.design.T + noise * np.eye(10))
-        expected = density.logpdf(task.y) + 5 * np.log(2 * np.pi)
+        density = multivariate_normal(X @ mean, X @ covariance @ X.T + noise * np.eye(10))
+        expected = density.logpdf(y) + 5 * np.log(2 * np.pi)
         assert source.evidence(task, own, shared, noise) == pytest.approx(expected, rel=1e-8)
         # Through p x p and through n x n matrices.
-        primal = task.judged(slice(None))
-        primal.__dict__["rows"] = 100
-        dual = task.judged(slice(None))
-        dual.__dict__["rows"] = 0
-        for one in (primal, dual):
+        for system in (RowSystem(X, y[:, None])._primal, RowSystem(X, y[:, None])):
+            one = Regression(system, task.rows, 10.0, task.center)
+            assert one.wide == isinstance(system, RowSystem)
             assert source.evidence(one, own, shared, noise) == pytest.approx(expected, rel=1e-8)
 
 
@@ -149,12 +150,28 @@ def test_the_likeliest_sources_come_first():
     assert [int(w.sum()) for w in masked[:3]] == [1, 2, 2]
 
 
-def test_the_ridge_of_a_source_is_that_of_least_leave_one_out_error():
-    task = make_task(np.random.default_rng(0), 40, 4, head=np.ones(4))
-    source = PooledFamily.learn([task]).sources[0]
+@pytest.mark.parametrize(("n", "p"), [(40, 4), (12, 20)])
+def test_the_ridge_of_a_source_is_that_of_generalised_cross_validation(n, p):
+    """Mean square residual over the square of the part of the degrees of freedom that is left, by the hat matrix."""
+    task = make_task(np.random.default_rng(1), n, p, head=np.full(p, 0.5))
+    (source,) = PooledFamily.learn([task]).sources
     fits = FocalFamily(0).fits(task, np.empty(0))
-    best = int(np.argmin(task.error(fits.paths.left_out)))
+    X, y = task.free.rows.X, task.free.rows.y
+    hats = [X @ np.linalg.solve(X.T @ X + ridge * np.eye(p), X.T) for ridge in fits.ridges]
+    free = np.array([n - 1 - np.trace(hat) for hat in hats])
+    squares = np.array([np.sum((y - hat @ y) ** 2) for hat in hats])
+    errors, found, left = task.free.generalised_errors(fits.ridges)
+    np.testing.assert_allclose(errors, n * squares / free**2, rtol=1e-6)
+    np.testing.assert_allclose(found, squares, rtol=1e-6)
+    np.testing.assert_allclose(left, free, rtol=1e-9)
+    best = int(np.argmin(errors))
     assert source.noise / source.variance == pytest.approx(fits.ridges[best])
-    freedom = 40 - np.sum(fits.paths.leverages[best])
-    expected = np.sum((task.y - task.design @ fits.paths.heads[best]) ** 2) / freedom
-    assert source.noise == pytest.approx(expected)
+    assert source.noise == pytest.approx(squares[best] / max(free[best], 1.0))
+    np.testing.assert_allclose(source.head, fits.paths.heads[best, :-1], atol=1e-9)
+
+
+def test_a_source_of_one_row_does_not_say_how_much_noise_there_is():
+    rng = np.random.default_rng(0)
+    sources = [make_task(rng, n, 3, head=np.ones(3)) for n in (30, 40, 1)]
+    with_one, without = PooledFamily.learn(sources), PooledFamily.learn(sources[:2])
+    assert (with_one.noise, with_one.variance) == (without.noise, without.variance)

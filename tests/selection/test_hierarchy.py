@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from mixtune.selection import Task
 from mixtune.selection._hierarchy import (
     Shrinkage,
-    Sums,
+    StackedMoments,
     _posteriors,
     evidence,
     find_groups,
     learn_hierarchy,
     task_noise,
 )
-from selection.tasks import make_task, posterior_mean
+from selection.tasks import design_of, make_task, posterior_mean, sample_of
 
 PLAIN = Shrinkage(0.0, 0.0)
 MEAN = np.array([0.5, 1.0, -2.0])
@@ -22,8 +21,8 @@ ROOT = np.array([[0.6, 0.0, 0.0], [0.3, 0.5, 0.0], [-0.2, 0.1, 0.4]])
 
 
 def domain(rng, head, n, noise):
-    X = np.column_stack([np.ones(n), rng.standard_normal((n, 2))])
-    return Task(X, X @ head + noise * rng.standard_normal(n), np.ones(n), True)
+    X = rng.standard_normal((n, 2))
+    return sample_of(X, X @ head[:2] + head[2] + noise * rng.standard_normal(n))
 
 
 def test_shrinkage_by_hand():
@@ -39,7 +38,7 @@ def test_shrinkage_by_hand():
 def test_recovers_the_law_of_the_heads():
     rng = np.random.default_rng(0)
     heads = MEAN + rng.standard_normal((400, 3)) @ ROOT.T
-    found = learn_hierarchy(Sums.of([domain(rng, head, 15, 0.7) for head in heads]), PLAIN)
+    found = learn_hierarchy(StackedMoments.of([domain(rng, head, 15, 0.7) for head in heads]), PLAIN)
     np.testing.assert_allclose(found.mean, MEAN, atol=0.12)
     np.testing.assert_allclose(found.covariance, ROOT @ ROOT.T, atol=0.1)
     assert found.noise == pytest.approx(0.49, rel=0.15)
@@ -48,8 +47,8 @@ def test_recovers_the_law_of_the_heads():
 def test_huge_domains_give_the_covariance_of_least_squares_heads():
     rng = np.random.default_rng(1)
     tasks = [domain(rng, MEAN + ROOT @ rng.standard_normal(3), 20000, 0.5) for _ in range(12)]
-    found = learn_hierarchy(Sums.of(tasks), PLAIN)
-    heads = np.stack([np.linalg.lstsq(t.design, t.y, rcond=None)[0] for t in tasks])
+    found = learn_hierarchy(StackedMoments.of(tasks), PLAIN)
+    heads = np.stack([np.linalg.lstsq(design_of(t), t.rows.y, rcond=None)[0] for t in tasks])
     np.testing.assert_allclose(found.heads, heads, atol=1e-3)
     np.testing.assert_allclose(found.covariance, np.cov(heads.T, bias=True), atol=2e-3)
     np.testing.assert_allclose(found.noises, 0.25, rtol=0.05)
@@ -58,11 +57,11 @@ def test_huge_domains_give_the_covariance_of_least_squares_heads():
 def test_posteriors_by_the_normal_equations():
     rng = np.random.default_rng(2)
     tasks = [make_task(rng, n, 2, weights=[0.5, 2.0]) for n in (1, 4, 20)]
-    sums, covariance, noises = Sums.of(tasks), ROOT @ ROOT.T, np.array([0.5, 1.0, 2.0])
+    sums, covariance, noises = StackedMoments.of(tasks), ROOT @ ROOT.T, np.array([0.5, 1.0, 2.0])
     heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, MEAN, covariance)
     for task, noise, head, uncertainty in zip(tasks, noises, heads, uncertainties):
         np.testing.assert_allclose(head, posterior_mean(task, MEAN, covariance, noise, free_intercept=False))
-        np.testing.assert_allclose(np.linalg.inv(uncertainty), task.gram / noise + np.linalg.inv(covariance))
+        np.testing.assert_allclose(np.linalg.inv(uncertainty), task.full.gram / noise + np.linalg.inv(covariance))
 
 
 @pytest.mark.parametrize("n", [1, 2, 12])
@@ -71,9 +70,11 @@ def test_evidence_is_the_log_density(n):
     task = domain(rng, MEAN, n, 0.5)
     means = np.stack([MEAN, np.zeros(3)])
     covariances = np.stack([ROOT @ ROOT.T, np.diag([1.0, 0.0, 1e-8])])
-    found = evidence(task, means, covariances, 0.3)
+    found = evidence(task.full, means, covariances, 0.3)
     expected = [
-        multivariate_normal(task.design @ m, task.design @ S @ task.design.T + 0.3 * np.eye(n)).logpdf(task.y)
+        multivariate_normal(design_of(task) @ m, design_of(task) @ S @ design_of(task).T + 0.3 * np.eye(n)).logpdf(
+            task.rows.y
+        )
         for m, S in zip(means, covariances)
     ]
     np.testing.assert_allclose(found - 0.5 * n * np.log(2 * np.pi), expected, rtol=1e-8)
@@ -82,33 +83,35 @@ def test_evidence_is_the_log_density(n):
 def test_noise_of_a_task_lies_between_its_own_and_the_usual():
     rng = np.random.default_rng(4)
     sources = [domain(rng, MEAN + ROOT @ rng.standard_normal(3), 200, s) for s in np.exp(rng.normal(0, 0.4, 40))]
-    prior = learn_hierarchy(Sums.of(sources), PLAIN)
+    prior = learn_hierarchy(StackedMoments.of(sources), PLAIN)
     assert prior.noise_spread == pytest.approx(0.64, rel=0.5)
     loud = domain(rng, MEAN, 500, 3.0)
-    assert task_noise(loud, prior) == pytest.approx(9.0, rel=0.25)
+    assert task_noise(loud.full, prior) == pytest.approx(9.0, rel=0.25)
     few = domain(rng, MEAN, 3, 3.0)
-    assert task_noise(few, prior) < 9.0
-    nothing = Task(np.zeros((1, 3)), np.zeros(1), np.full(1, 1e-9), True)
-    assert task_noise(nothing, prior) == pytest.approx(prior.noise, rel=1e-6)
+    assert task_noise(few.full, prior) < 9.0
+    nothing = sample_of(np.zeros((1, 2)), np.zeros(1), np.full(1, 1e-9))
+    assert task_noise(nothing.full, prior) == pytest.approx(prior.noise, rel=1e-6)
 
 
 def test_noise_of_a_task_is_found_by_its_evidence():
     rng = np.random.default_rng(5)
     sources = [domain(rng, MEAN + ROOT @ rng.standard_normal(3), 50, s) for s in np.exp(rng.normal(0, 0.4, 12))]
-    prior = learn_hierarchy(Sums.of(sources), PLAIN)
+    prior = learn_hierarchy(StackedMoments.of(sources), PLAIN)
     task = domain(rng, MEAN, 12, 2.0)
     steps = np.linspace(-3.0, 3.0, 13)
     noises = prior.noise * np.exp(steps)
-    score = np.array([evidence(task, prior.mean[None], prior.covariance[None], noise)[0] for noise in noises])
+    score = np.array([evidence(task.full, prior.mean[None], prior.covariance[None], noise)[0] for noise in noises])
     share = np.exp(score - 0.5 * steps**2 / prior.noise_spread - score.max())
-    assert task_noise(task, prior) == pytest.approx(prior.noise * np.exp(share @ steps / share.sum()), rel=1e-9)
+    assert task_noise(task.full, prior) == pytest.approx(prior.noise * np.exp(share @ steps / share.sum()), rel=1e-9)
 
 
 def test_local_mean_and_covariance_by_hand():
     rng = np.random.default_rng(5)
-    prior = learn_hierarchy(Sums.of([domain(rng, MEAN + rng.standard_normal(3), 30, 1.0) for _ in range(5)]), PLAIN)
+    prior = learn_hierarchy(
+        StackedMoments.of([domain(rng, MEAN + rng.standard_normal(3), 30, 1.0) for _ in range(5)]), PLAIN
+    )
     weights = np.array([0.5, 0.5, 0.0, 0.0, 0.0])
-    mean, covariance = prior.local(weights, 0.3, 2.0)
+    mean, covariance = prior.local(weights, 0.3)
     np.testing.assert_allclose(mean, prior.heads[:2].mean(axis=0))
     # Two domains in effect: their scatter and uncertainties, two pseudo-domains, over four; then (1 + 1/2).
     apart = prior.heads[0] - prior.heads[1]
@@ -120,7 +123,7 @@ def test_local_mean_and_covariance_by_hand():
 def test_two_planted_groups_are_told_apart(sizes):
     rng = np.random.default_rng(6)
     heads = [MEAN * sign + 0.1 * rng.standard_normal(3) for sign, size in zip((1, -1), sizes) for _ in range(size)]
-    sums = Sums.of([domain(rng, head, 40, 0.7) for head in heads])
+    sums = StackedMoments.of([domain(rng, head, 40, 0.7) for head in heads])
     groups = find_groups(sums, learn_hierarchy(sums, Shrinkage(8.0, 30.0)))
     first = int(np.argmax(groups.memberships[:, 0]))
     expected = np.repeat([True, False], sizes)

@@ -1,16 +1,16 @@
 """Sums of what sources say: from wherever fewest are missing, kept or made when asked for, with sources left out."""
 
 import tracemalloc
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 
-from mixtune.selection import _pooled, choose
+from mixtune.selection import SETTINGS, _pooled, choose
 from mixtune.selection._families import FocalFamily, LearnedFamily
-from mixtune.selection._pooled import OWN, PooledFamily, _common
-from mixtune.selection._task import Task
-from selection.tasks import make_task
+from mixtune.selection._pooled import PooledFamily, _common
+from selection.tasks import make_task, sample_of
 
 
 def make(count, p, *, n=12, seed=0):
@@ -33,7 +33,7 @@ def test_a_sum_is_that_of_all_weighted_messages(near):
     family = PooledFamily.learn(sources)
     rng = np.random.default_rng(1)
     weights = [np.zeros(6), np.ones(6), np.eye(6)[2], 1 - np.eye(6)[4], rng.uniform(size=6), np.full(6, 0.3)]
-    for place, own in enumerate(OWN):
+    for place, own in enumerate(SETTINGS.own_variances):
         start = None if near is None else family._sum(weights[near], place)
         for weight in weights:
             found = family._sum(weight, place, start)
@@ -61,29 +61,28 @@ def test_messages_made_when_asked_for_are_those_kept(p, monkeypatch):
     allowed = np.ones(20)
     allowed[3] = 0.0
     expected = PooledFamily.learn(sources).fits(task, allowed)
-    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
+    monkeypatch.setattr(_pooled, "SETTINGS", replace(SETTINGS, message_bytes=0))
     family = PooledFamily.learn(sources)
     assert_same_fits(family.fits(task, allowed), expected)
-    assert "_messages" not in vars(family)
+    assert family._kept_messages is None
 
 
 def test_released_messages_are_made_again():
     sources, task = make(6, 5)
     family = PooledFamily.learn(sources)
     before = family.fits(task, np.ones(6))
-    assert "_messages" in vars(family)
+    assert family._kept_messages is not None
     family.release()
-    assert "_messages" not in vars(family)
+    assert family._kept_messages is None
     assert_same_fits(family.fits(task, np.ones(6)), before)
     found = choose(task, sources)
-    assert all("_messages" not in vars(one) for one in found.pool.families)
+    assert all(getattr(one, "_kept_messages", None) is None for one in found.pool.families)
 
 
 def test_of_many_soft_weights_only_the_largest_differ(monkeypatch):
     sources, task = make(20, 3)
     exact = PooledFamily.learn(sources)._weights(task, np.ones(20))
-    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
-    monkeypatch.setattr(_pooled, "SOFT", 6)
+    monkeypatch.setattr(_pooled, "SETTINGS", replace(SETTINGS, message_bytes=0, soft_sources=6))
     found = PooledFamily.learn(sources)._weights(task, np.ones(20))
     for place in (*range(len(exact) - 2), -1):
         np.testing.assert_array_equal(found[place], exact[place])
@@ -97,7 +96,7 @@ def test_of_many_soft_weights_only_the_largest_differ(monkeypatch):
 
 def test_memory_does_not_grow_with_a_matrix_for_each_source(monkeypatch):
     sources, task = make(150, 60, n=6)
-    monkeypatch.setattr(_pooled, "KEPT_BYTES", 0)
+    monkeypatch.setattr(_pooled, "SETTINGS", replace(SETTINGS, message_bytes=0))
     family = PooledFamily.learn(sources)
     tracemalloc.start()
     family.fits(task, np.ones(150))
@@ -136,10 +135,10 @@ def test_one_level_is_a_prior_on_the_constant_too(n):
     family = PooledFamily.learn(sources, one_level=True)
     prior = family.prior(task, np.ones(5), 3)
     assert not prior.free_intercept
-    assert prior.mean.shape == (task.design.shape[1],)
+    assert prior.mean.shape == (task.columns,)
     precision = np.linalg.inv(prior.scale * prior.covariance)
-    system = task.gram / prior.noise + precision
-    head = np.linalg.solve(system, task.cross / prior.noise + precision @ prior.mean)
+    system = task.full.gram / prior.noise + precision
+    head = np.linalg.solve(system, task.full.cross / prior.noise + precision @ prior.mean)
     np.testing.assert_allclose(family.fits(task, np.ones(5)).paths.heads[3], head, rtol=1e-7, atol=1e-9)
 
 
@@ -148,13 +147,13 @@ def test_one_level_helps_where_there_is_one():
     rng = np.random.default_rng(0)
 
     def draw(n):
-        design = np.column_stack([np.ones(n), rng.standard_normal((n, 6))])
-        return Task(design, design @ np.ones(7) + rng.standard_normal(n), np.ones(n), True)
+        X = rng.standard_normal((n, 6))
+        return sample_of(X, X.sum(axis=1) + 1 + rng.standard_normal(n))
 
     free, shared = [], []
     for _ in range(20):
         sources, task = [draw(60) for _ in range(6)], draw(8)
         for found, one_level in ((free, False), (shared, True)):
             family = PooledFamily.learn(sources, one_level=one_level)
-            found.append(np.abs(family.fits(task, np.ones(6)).paths.heads[:, 0] - 1.0).min())
+            found.append(np.abs(family.fits(task, np.ones(6)).paths.heads[:, -1] - 1.0).min())
     assert np.mean(shared) < 0.5 * np.mean(free)

@@ -1,26 +1,52 @@
-"""Distances of features by assignment against SciPy's; thresholds; what they are good for."""
+"""Distances of features against the textbook formula; thresholds; what they are good for."""
 
 import numpy as np
 import pytest
-from scipy.stats import wasserstein_distance_nd
+import scipy.linalg
 
-from mixtune.selection import choose
-from mixtune.selection._families import LearnedFamily
+from mixtune.selection import SETTINGS, Sample, choose
+from mixtune.selection._families import Distances, Inputs, LearnedFamily, similar
 from mixtune.selection._pooled import PooledFamily
-from mixtune.selection._similar import THRESHOLD, Distances, Inputs, similar
-from mixtune.selection._task import SAMPLE_ROWS, Task
-from selection.tasks import make_task
+from selection.tasks import make_task, sample_of
+
+THRESHOLD = SETTINGS.similar_reach
 
 
+@pytest.mark.parametrize("p", [1, 3, 20])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_distances_are_those_of_scipy(intercept):
+def test_distances_are_those_between_normal_distributions(intercept, p):
+    """With many columns as if these varied independently."""
     rng = np.random.default_rng(0)
-    sources = [make_task(rng, n, 3, intercept=intercept) for n in (9, 12, 300)]
-    task = make_task(rng, 12, 3, intercept=intercept)
+    sources = [make_task(rng, n, p, intercept=intercept, weights=[1.0, 2.0]) for n in (9, 12, 300)]
+    task = make_task(rng, 12, p, intercept=intercept)
+
+    def moments(sample):
+        weight = sample.rows.weight
+        covariance = np.cov(sample.rows.X.T, bias=True, fweights=weight.astype(int)).reshape(p, p)
+        covariance = covariance if p <= SETTINGS.covariance_columns else np.diag(np.diag(covariance))
+        return np.average(sample.rows.X, axis=0, weights=weight), covariance
+
     found = Inputs.of(sources).distances(task)
+    mean, covariance = moments(task)
+    root = scipy.linalg.sqrtm(covariance)
     for distance, source in zip(found.values, sources):
-        pair = task.sample, source.sample
-        np.testing.assert_allclose(distance, wasserstein_distance_nd(*pair), rtol=1e-9)
+        other, spread = moments(source)
+        cross = np.trace(scipy.linalg.sqrtm(root @ spread @ root)).real
+        square = np.sum((mean - other) ** 2) + np.trace(covariance) + np.trace(spread) - 2 * cross
+        np.testing.assert_allclose(distance, np.sqrt(square), rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 4, 20])
+def test_chance_is_the_root_mean_square_distance_of_two_samples_of_one_distribution(p):
+    rng = np.random.default_rng(p)
+    scales = np.linspace(0.3, 2.0, p)
+    squares, chances = [], []
+    for _ in range(200):
+        one, other = (sample_of(rng.standard_normal((n, p)) * scales + 5.0, np.zeros(n)) for n in (80, 200))
+        found = Inputs.of([other]).distances(one)
+        squares.append(found.values[0] ** 2)
+        chances.append(found.chance[0] ** 2)
+    assert np.mean(squares) == pytest.approx(np.mean(chances), rel=0.15)
 
 
 def test_the_threshold_is_a_multiple_of_the_least_distance_of_the_allowed():
@@ -48,19 +74,6 @@ def test_domains_of_one_distribution_are_mostly_alike(p):
     assert np.mean(kept, axis=0).min() > 0.8
 
 
-def test_a_sample_is_of_the_features_whatever_the_order_of_the_rows():
-    rng = np.random.default_rng(1)
-    task = make_task(rng, 100, 2, intercept=True, weights=[1.0, 2.0])
-    assert task.sample.shape == (SAMPLE_ROWS, 2)
-    rows = {tuple(row) for row in task.design[:, 1:]}
-    assert all(tuple(row) in rows for row in task.sample)
-    np.testing.assert_array_equal(task.part(rng.permutation(100)).sample, task.sample)
-    copies = np.repeat(np.arange(100), task.weight.astype(int))
-    twice = Task(task.design[copies], task.y[copies], np.ones(len(copies)), True)
-    np.testing.assert_array_equal(twice.sample, task.sample)
-    assert task.judged(slice(0, 10)).sample is task.sample
-
-
 @pytest.mark.parametrize("p", [1, 2])
 def test_the_choice_does_not_depend_on_copies_given_as_weights(p):
     """Two sources, so that nobody plays: plays draw rows, whatever these count as."""
@@ -70,15 +83,27 @@ def test_the_choice_does_not_depend_on_copies_given_as_weights(p):
         task = make_task(rng, 60, p, head=np.ones(p), weights=[1.0, 2.0])
         head = choose(task, sources).head
         np.testing.assert_allclose(choose(task.part(rng.permutation(60)), sources).head, head, rtol=1e-8)
-        copies = np.repeat(np.arange(60), task.weight.astype(int))
-        twice = Task(task.design[copies], task.y[copies], np.ones(len(copies)), True)
+        copies = np.repeat(np.arange(60), task.rows.weight.astype(int))
+        twice = sample_of(task.rows.X[copies], task.rows.y[copies])
         np.testing.assert_allclose(choose(twice, sources).head, head, rtol=1e-6)
 
 
-def test_domains_without_features_are_all_alike():
-    tasks = [Task(np.ones((n, 1)), np.arange(n, dtype=float), np.ones(n), True) for n in (4, 6)]
-    np.testing.assert_array_equal(Inputs.of(tasks).distances(tasks[0]).values, [0, 0])
-    np.testing.assert_array_equal(similar(Inputs.of(tasks).distances(tasks[0]), np.ones(2)), [1, 1])
+def test_domains_whose_features_do_not_vary_are_all_alike():
+    tasks = [sample_of(np.ones((n, 2)), np.arange(n)) for n in (4, 6)]
+    found = Inputs.of(tasks).distances(tasks[0])
+    np.testing.assert_allclose(found.values, [0, 0], atol=1e-7)
+    np.testing.assert_array_equal(similar(Distances(np.zeros(2), np.zeros(2)), np.ones(2)), [1, 1])
+
+
+def test_sources_without_rows_are_as_far_away():
+    rng = np.random.default_rng(3)
+    sources = [make_task(rng, n, 20, weights=[1.0, 2.0]) for n in (9, 60)]
+    task = make_task(rng, 12, 20)
+    known, unknown = (
+        Inputs.of(s).distances(task) for s in (sources, [Sample(s.moments.without_rows()) for s in sources])
+    )
+    np.testing.assert_allclose(unknown.values, known.values, rtol=1e-9)
+    np.testing.assert_allclose(unknown.chance, known.chance, rtol=1e-9)
 
 
 def at_places(rng, *, p, n=40, noise=1.0):
@@ -86,9 +111,7 @@ def at_places(rng, *, p, n=40, noise=1.0):
 
     def task(rows, place, head):
         x = rng.standard_normal((rows, p)) + place
-        return Task(
-            np.column_stack([np.ones(rows), x]), x @ head + noise * rng.standard_normal(rows), np.ones(rows), True
-        )
+        return sample_of(x, x @ head + noise * rng.standard_normal(rows))
 
     near, far = rng.standard_normal(p), rng.standard_normal(p)
     sources = [task(n, 0.0, near) for _ in range(4)] + [task(n, 6.0, far) for _ in range(4)]
@@ -112,8 +135,8 @@ def test_features_tell_domains_apart_where_few_noisy_targets_do_not(monkeypatch)
     with_distances, without = [], []
     for seed in range(6):
         task, sources, head = at_places(np.random.default_rng(seed), p=60, noise=4.0)
-        with_distances.append(np.sum((choose(task, sources).head[1:] - head) ** 2))
+        with_distances.append(np.sum((choose(task, sources).head[:-1] - head) ** 2))
         with monkeypatch.context() as patched:
-            patched.setattr(Inputs, "distances", lambda self, task: Distances(self.counts, self.counts))
-            without.append(np.sum((choose(task, sources).head[1:] - head) ** 2))
+            patched.setattr(Inputs, "distances", lambda self, task: Distances(self.totals, self.totals))
+            without.append(np.sum((choose(task, sources).head[:-1] - head) ** 2))
     assert np.mean(with_distances) < 0.9 * np.mean(without)

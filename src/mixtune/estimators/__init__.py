@@ -9,9 +9,9 @@ from mixtune.estimators._baselines_comparison import (
     compare_nested,
     rivals,
 )
-from mixtune.estimators._chosen import Candidate, Removal, RidgePath
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import RegretOptimalRegressorCV
+from mixtune.estimators._cv_results import Candidate, Removal, RidgePath
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._sources import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table

@@ -17,14 +17,12 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from mixtune._array import computed, device_or_cpu, torch_device
+from mixtune._array import Floats, computed, device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._centering import augmented
-from mixtune.estimators._fixed import Solved, State
+from mixtune.estimators._fixed_fit import Solved, State
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._prepare import Prepared, Scaling, prepare
-from mixtune.estimators._rows import Floats, Rows, check_map, check_weight, features_of, trim
+from mixtune.estimators._preparation import Prepared, check_map, check_weight, features_of, prepare, trim
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.estimators._source_moments import (
     Features,
@@ -40,7 +38,7 @@ from mixtune.estimators._sources import Sources, as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._validation import check_frame, check_new, check_targets, within_bounds
 from mixtune.estimators._weight_setting import domains_of
-from mixtune.moments import Origin, moved
+from mixtune.moments import Origin, Rows, Scaling, augmented, moved
 
 __all__ = [
     "Learned",

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune._checks import check_nonnegative
 from mixtune._messages import nearest, quoted
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fixed import Solved, State, focal_fit, judged, local_heads, pooled_fit
-from mixtune.estimators._leave_one_out import Fit, LeaveOneOut, leave_one_out
-from mixtune.estimators._rows import Floats, Rows
+from mixtune.estimators._fixed_fit import Solved, State, focal_fit, judged, local_heads, pooled_fit
 from mixtune.estimators._saving import savable
 from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.moments import Fit, LeaveOneOut, Rows, leave_one_out
 from mixtune.regret import joint_subset_head
 
 __all__ = ["JointRegressor", "JointSubsetRegressor", "LocalRegressor", "MeanOfLocalsRegressor"]

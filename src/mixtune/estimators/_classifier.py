@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from mixtune._array import computed, torch_device
+from mixtune._array import Floats, computed, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
+from mixtune.estimators._preparation import check_weight
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
-from mixtune.estimators._rows import Floats, check_weight
 from mixtune.estimators._saving import Savable, savable, write_bytes
 from mixtune.estimators._source_moments import sampled
 from mixtune.estimators._sources import Source, Sources, as_sources

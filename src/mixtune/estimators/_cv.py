@@ -4,40 +4,28 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._registry import storable
 from mixtune.errors import ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, check_source, column_names
-from mixtune.estimators._chosen import Candidate, Removal, RidgePath, candidates_of, path_of, removals_of, solution_of
-from mixtune.estimators._fixed import Solved, State, local_heads
-from mixtune.estimators._judged import (
-    comparisons_of,
-    heads_of,
-    principal_basis,
-    range_of,
-    row_notes,
-    source_places,
-    tasks_of,
-    uncertainty_of,
-    weights_of,
-)
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats, Rows, trim
+from mixtune.estimators._cv_adapter import tuned_fit
+from mixtune.estimators._cv_results import Candidate, Removal, RidgePath, removals_of
+from mixtune.estimators._fixed_fit import Solved
+from mixtune.estimators._preparation import Prepared, trim
 from mixtune.estimators._saving import savable
 from mixtune.estimators._source_moments import read_sources
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._weight_setting import TEMPERATURE, domains_of
+from mixtune.moments import Rows
 from mixtune.regret import RegretSolution
-from mixtune.selection import Choice, Comparison, TransferGain, choose
+from mixtune.selection import Choice, Comparison, TransferGain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
 __all__ = ["RegretOptimalRegressorCV", "TunedSettings"]
 
-#: Ridge of the local models of each domain, on standardised features.
-HEAD_RIDGE = 1.0
 #: Transport distances are computed only up to this many pairs of a focal row and any row; beyond, they take minutes.
 MAX_PAIRS = 10**8
 
@@ -174,7 +162,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
     _choices: tuple[Choice, ...] | None
-    _places: Floats
+    _places: Integers
     _inputs: dict[str, Rows] | None
     _low: Floats | None
     _high: Floats | None
@@ -270,37 +258,4 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         self._comparable = self._choices = self._inputs = None
 
     def _solve(self, prepared: Prepared) -> Solved:
-        basis, notes = principal_basis(prepared, self.seed)
-        notes += row_notes(prepared)
-        places, sampled = source_places(prepared, basis, self.seed)
-        notes += sampled
-        heads = local_heads(State.of(prepared), HEAD_RIDGE, self.device)
-        outputs = prepared.rows[0].targets.shape[1]
-        tasks = [tasks_of(prepared, output, basis, places) for output in range(outputs)]
-        choices = [choose(own[0], own[1:], seed=self.seed) for own in tasks]
-        coef, intercept = heads_of(choices, prepared, basis)
-        self._low, self._high = range_of(prepared) if self.clamp and len(prepared.rows) > 1 else (None, None)
-        weights = weights_of(choices, prepared, heads, places)
-        single = prepared.single_output
-        return Solved(
-            coef[:, 0] if single else coef,
-            intercept[0] if single else intercept,
-            uncertainty_of(choices, prepared, basis),
-            {
-                "weights_": weights,
-                "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
-                "candidates_": candidates_of(choices[0], len(weights.names), places),
-                "solution_": solution_of(choices[0].prior, tasks[0][0], choices[0].size),
-                "ridge_path_": path_of(choices[0]),
-                **comparisons_of(choices, tasks, prepared, heads, basis),
-                "n_plays_": min(c.n_plays for c in choices),
-                "notes_": notes,
-                "_distances": None,
-                "_removals": None,
-                "_comparable": prepared,
-                "_inputs": dict(zip(prepared.names, prepared.inputs)),
-                "_choices": tuple(choices),
-                "_places": places,
-            },
-            heads,
-        )
+        return tuned_fit(prepared, seed=self.seed, device=self.device, clamp=self.clamp)

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from mixtune._array import Floats
 from mixtune._checks import check_nonnegative, check_whole
 from mixtune.estimators._base import UpdatableRegressor
 from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOfLocalsRegressor
-from mixtune.estimators._fixed import (
+from mixtune.estimators._fixed_fit import (
     Heads,
     Held,
     Solved,
@@ -23,12 +24,11 @@ from mixtune.estimators._fixed import (
     regret_optimal,
     ridge_alone,
 )
-from mixtune.estimators._leave_one_out import Fit, leave_one_out
-from mixtune.estimators._rows import Floats
 from mixtune.estimators._saving import savable
 from mixtune.estimators._sources import as_sources
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.estimators._weight_setting import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
+from mixtune.moments import Fit, leave_one_out
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights

@@ -20,13 +20,10 @@ from mixtune._messages import quoted
 from mixtune._registry import KIND, Reader, Writer, entry_named, field_values, name_of, register, storable
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._fixed import Held, State
-from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
-from mixtune.estimators._prepare import Scaling
-from mixtune.estimators._rows import Rows
+from mixtune.estimators._fixed_fit import Held, State
 from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.features import from_spec, given_spec, to_spec
-from mixtune.moments import Moments
+from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, Scaling
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights, EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights
 from mixtune.weights import TransportWeights as Transport

@@ -1,8 +1,8 @@
 """The sources of a fit as rows or as moments, whether they are in memory, streamed, or came as moments.
 
-Rows in memory become design matrices (:mod:`mixtune.estimators._prepare`). Where some sources are streamed, their sums
-are gathered about the mean of the focal rows, the common scale is learned from the sums of all domains, and each is
-moved to it: the same moments, up to rounding, as from standardised rows.
+Rows in memory are standardised (:mod:`mixtune.estimators._preparation`). If some sources are streamed, moments are
+summed about the mean of the focal rows, the standardisation is learned from the moments of all domains, and the moments
+are moved to it. The result equals, up to rounding, the moments of standardised rows.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import torch_device
+from mixtune._array import Floats, torch_device
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._centering import augmented, device_moments
-from mixtune.estimators._fixed import State
-from mixtune.estimators._prepare import Prepared, Scaling
-from mixtune.estimators._rows import Floats, Rows, features_of, read_source
+from mixtune.estimators._fixed_fit import State
+from mixtune.estimators._preparation import Prepared, device_moments, features_of, read_source
 from mixtune.estimators._sources import Source, Sources
 from mixtune.features import FeatureMap
-from mixtune.moments import Moments, Origin, about, moved, pooled_scale
+from mixtune.moments import Moments, Origin, Rows, Scaling, about, augmented, moved, pooled_scale
 
 __all__ = [
     "Features",
@@ -175,9 +173,8 @@ def sampled_rows(state: State, scaling: Scaling, focal: Rows, sources: Sources |
     name = state.names[0]
     rows = {name: focal, **read_sources(sources, focal, features.columns, name)}
     inputs = tuple(rows[each] for each in state.names)
-    ready = (state.focal,)
     made = (features.feature_map, features.columns, state.fit_intercept, features.device)
-    return Prepared(state.names, ready, inputs, scaling, *made)
+    return Prepared(state.names, (features.of(focal),), inputs, scaling, *made)
 
 
 def _middle(rows: Rows) -> Origin:

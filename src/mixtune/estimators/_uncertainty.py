@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune._checks import check_positive
 from mixtune._messages import Wording
 from mixtune.errors import ParameterError
-from mixtune.estimators._leave_one_out import LeaveOneOut, Posterior
-from mixtune.estimators._rows import Floats
+from mixtune.moments import LeaveOneOut, Posterior
 
 __all__ = ["Uncertainty"]
 

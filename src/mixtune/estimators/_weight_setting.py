@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats
 from mixtune._checks import check_choice, check_nonnegative
 from mixtune._messages import nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import ParameterError
-from mixtune.estimators._prepare import Prepared, Scaling, pooled_scaling
-from mixtune.estimators._rows import Floats, features_of
-from mixtune.moments import Moments
+from mixtune.estimators._preparation import Prepared, features_of
+from mixtune.moments import Moments, Scaling, pooled_scaling
 from mixtune.weights import (
     DomainWeights,
     EqualWeights,
@@ -118,7 +118,7 @@ class _Scaled:
 
     @property
     def n_features_out(self) -> int:
-        return int(self.prepared.rows[0].X.shape[1])
+        return int(self.prepared.focal.X.shape[1])
 
     def transform(self, X: Floats, /) -> Floats:
         """Prepared features of standardised inputs."""

@@ -23,15 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import array_api_compat
-import numpy as np
 
-from mixtune._array import Array, all_finite, as_float64, column_gram, has_tf32, namespace, tf32_products
+from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, namespace, tf32_products
 from mixtune._checks import check_choice
-from mixtune.errors import DataError, ParameterError
-from mixtune.moments._gathering import Sums, row_sums
-from mixtune.moments._rows import check_rows
+from mixtune.errors import ParameterError
 
-__all__ = ["PRECISIONS", "narrow_gram", "narrow_sums", "rounding"]
+__all__ = ["PRECISIONS", "narrow_gram", "rounding"]
 
 PRECISIONS = ("float64", "float32", "tf32", "split")
 
@@ -42,44 +39,12 @@ FIRST, NEXT, SLICES = 2.0**7, 2.0**8, 6
 NOISE = {"float64": 0.0, "float32": 2.0**-24, "tf32": 2.0**-12, "split": 0.0}
 
 
-def narrow_sums(U: Array, Y: Array, *, precision: str, keep_rows: bool = False) -> Sums:
-    """Sums over features ``U`` and targets ``Y``, with products in the given precision.
-
-    Fewer rows than features are kept in float64, and on request all rows, where they are.
-
-    Examples
-    --------
-    >>> U = np.array([[1.0], [2.0], [3.0]], dtype=np.float32)
-    >>> narrow_sums(U, np.ones(3), precision="float32").gram
-    array([[14.]])
-    """
-    check_choice("precision", precision, PRECISIONS)
-    if precision == "float64" or keep_rows:
-        return row_sums(U, Y, keep_rows=keep_rows)
-    U, Y, single = check_rows(U, Y)
-    if U.shape[0] < U.shape[1]:
-        return row_sums(U, Y[:, 0] if single else Y)
-    xp = namespace(U)
-    targets = as_float64(Y, what="Y")
-    cross = xp.zeros((U.shape[1], targets.shape[1]), dtype=xp.float64, device=targets.device)
-    with np.errstate(all="ignore"):  # what is not finite is diagnosed below
-        gram = narrow_gram(U, precision=precision)
-        for run in _runs(U):
-            cross += as_float64(U[run], what="U").T @ targets[run]
-        square = xp.sum(targets**2, axis=0)
-    if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
-        row_sums(U, Y)  # names what is not finite, if it is the rows
-        raise DataError('the squares of the features overflow float32; pass dtype="float64" or scale the features')
-    return Sums(int(U.shape[0]), single, gram, cross, square, None)
-
-
 def rounding(gram: Array, precision: str) -> float:
     """The largest diagonal whose rounding in float64 would be as strong as that of products in the given precision."""
     if not NOISE[precision]:
         return 0.0
     xp = namespace(gram)
-    eps = float(np.finfo(np.float64).eps)
-    return float(xp.max(xp.linalg.diagonal(gram))) * NOISE[precision] / (eps * int(gram.shape[0]))
+    return float(xp.max(xp.linalg.diagonal(gram))) * NOISE[precision] / (EPSILON * int(gram.shape[0]))
 
 
 def narrow_gram(rows: Array, *, precision: str) -> Array:
@@ -87,6 +52,7 @@ def narrow_gram(rows: Array, *, precision: str) -> Array:
 
     Examples
     --------
+    >>> import numpy as np
     >>> narrow_gram(np.array([[1.0, 2.0], [0.5, 1e-9]]), precision="split")
     array([[1.25, 2.  ],
            [2.  , 4.  ]])

@@ -1,20 +1,64 @@
-"""Rows on their way into moments: shapes checked first, values checked through the sums, which costs nothing."""
+"""Rows of one dataset: the container that all rooms share, and rows on their way into moments.
+
+Shapes are checked first, values through the sums, which costs nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import array_api_compat
 import numpy as np
 
-from mixtune._array import Array, as_float64, count_nonfinite, is_numpy, namespace
+from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy, namespace
 from mixtune.errors import DataError
 
-__all__ = ["RowParts", "ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
+__all__ = ["RowParts", "Rows", "ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
 BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Inputs or features (n, p), targets (n,) or (n, D), and sample weights (n,) or None for ones."""
+
+    X: Floats
+    y: Floats
+    sample_weight: Floats | None = None
+
+    @property
+    def weight(self) -> Floats:
+        """Sample weights, ones where none were given."""
+        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+
+    @property
+    def targets(self) -> Floats:
+        """Targets as (n, D)."""
+        return self.y.reshape(len(self.y), -1)
+
+    @property
+    def total(self) -> float:
+        """The number of rows, each counting as its sample weight."""
+        return float(len(self.y)) if self.sample_weight is None else float(self.sample_weight.sum())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.X.shape
+
+    def part(self, index: Any) -> Rows:
+        """Some of the rows: a slice (not copied), or their places."""
+        weight = None if self.sample_weight is None else self.sample_weight[index]
+        return Rows(self.X[index], self.y[index], weight)
+
+    def joined(self, other: Rows) -> Rows:
+        """These rows and then the others."""
+        given = self.sample_weight is not None or other.sample_weight is not None
+        weight = np.concatenate([self.weight, other.weight]) if given else None
+        return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.y, other.y]), weight)
 
 
 def check_rows(U: Array, Y: Array) -> tuple[Array, Array, bool]:

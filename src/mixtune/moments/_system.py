@@ -13,10 +13,25 @@ solution by products with it, where that is cheaper or all that memory allows.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from mixtune._array import Array, column_gram, namespace, row_gram
+from mixtune._array import (
+    EPSILON,
+    Array,
+    add_to_diagonal,
+    as_float64,
+    cholesky,
+    cholesky_solve,
+    column_gram,
+    is_numpy,
+    namespace,
+    one_norm,
+    reciprocal_condition,
+    row_gram,
+)
 from mixtune.errors import ConvergenceError
 from mixtune.moments._cost import (
     AUTO,
@@ -32,11 +47,58 @@ from mixtune.moments._cost import (
     plan,
     row_costs,
 )
-from mixtune.moments._factored import EPSILON, Eigenbasis, solve_definite
-from mixtune.moments._iterative import MOST_STEPS, Step, iterate
-from mixtune.moments._nystroem import Sketch
+from mixtune.moments._iterative import MOST_STEPS, Sketch, Step, iterate
+from mixtune.moments._rows import float64_blocks
 
-__all__ = ["EPSILON", "Eigenbasis", "GramSystem", "RowSystem", "System"]
+__all__ = ["Eigenbasis", "GramSystem", "Part", "PartedSystem", "RowSystem", "System", "factor_definite", "row_system"]
+__all__ += ["rounding_of", "solve_definite", "stack"]
+
+#: Stacked rows up to this many numbers are one array of their own: 128 MB.
+STACKED = 2**24
+#: Numbers in a block: with few columns to multiply it should stay in the cache between its two products, with many it
+#: should be high enough for a product of matrices. Other libraries may sit on devices that like large blocks.
+NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 2**17, 2**21, 2**24
+FEW_COLUMNS, MANY_COLUMNS = 8, 512
+
+
+def rounding_of(size: int) -> float:
+    """Relative to a matrix of this size: what its rounding may amount to, with a wide margin."""
+    return 1e3 * size * EPSILON
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenbasis:
+    """The non-zero part of A's spectrum: ``A = sum_k values[k] vectors[:, k] vectors[:, k]'``."""
+
+    values: Array
+    vectors: Array
+
+    def solve(self, shift: float, rhs: Array) -> Array:
+        """``(A + shift)^+ rhs`` for ``rhs`` in the range of A: one ridge solve for O(p^2), for any shift >= 0."""
+        return self.vectors @ ((self.vectors.T @ rhs) / (self.values[:, None] + shift))
+
+
+def solve_definite(matrix: Array, shift: float, rhs: Array, summed: float = 0.0) -> Array | None:
+    """``(matrix + shift I)^{-1} rhs`` by Cholesky, or None where rounding leaves the matrix singular.
+
+    Only the lower triangle of ``matrix`` is read.
+    """
+    factor = factor_definite(matrix, shift, summed)
+    return None if factor is None else cholesky_solve(factor, rhs)
+
+
+def factor_definite(matrix: Array, shift: float, summed: float = 0.0) -> Array | None:
+    """The Cholesky factor of ``matrix + shift I``, or None where rounding leaves the matrix singular."""
+    noise = rounding_of(matrix.shape[0])
+    scale = float(namespace(matrix).max(namespace(matrix).linalg.diagonal(matrix)))
+    factor = cholesky(add_to_diagonal(matrix, shift), overwrite=True)
+    if factor is None:
+        return None
+    # A shift well above rounding settles it; otherwise ask how close to singular the matrix is.
+    blur = max(summed / scale, 1.0) if scale > 0 else 1.0
+    if shift <= noise * blur * scale and reciprocal_condition(one_norm(matrix) + shift, factor) < noise * blur:
+        return None
+    return factor
 
 
 class System(ABC):
@@ -172,8 +234,7 @@ class GramSystem(System):
 
     @cached_property
     def _eigenbasis(self) -> Eigenbasis:
-        xp = namespace(self.gram)
-        values, vectors = xp.linalg.eigh(self.gram)
+        values, vectors = namespace(self.gram).linalg.eigh(self.gram)
         keep = values > values.shape[0] * EPSILON * max(float(values[-1]), self.summed)
         return Eigenbasis(values[keep], vectors[:, keep])
 
@@ -181,12 +242,14 @@ class GramSystem(System):
         return self._eigenbasis
 
 
-@dataclass(frozen=True, eq=False)
 class RowSystem(System):
     """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p."""
 
     rows: Array
     targets: Array
+
+    def __init__(self, rows: Array, targets: Array) -> None:
+        self.rows, self.targets = rows, targets
 
     @property
     def zero(self) -> Array:
@@ -265,3 +328,133 @@ class RowSystem(System):
     def eigenbasis(self) -> Eigenbasis:
         _, singular, right = self._svd
         return Eigenbasis(singular**2, right.T)
+
+
+class Part(NamedTuple):
+    """Rows (n, p) of any floating type, targets (n, D) in float64, and how much they count."""
+
+    rows: Array
+    targets: Array
+    weight: float = 1.0
+
+
+def row_system(parts: Sequence[Part]) -> RowSystem:
+    """The least-squares problem of all parts: stacked while that is small, else left where they are."""
+    size = sum(int(part.rows.shape[0]) for part in parts) * int(parts[0].rows.shape[1])
+    if size > STACKED:
+        return PartedSystem(parts)
+    return RowSystem(*stack(parts))
+
+
+def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
+    """All rows and targets on top of each other in float64, each part scaled by the root of its weight."""
+    whole = [(as_float64(U, what="U"), Y, w) for U, Y, w in parts]
+    if len(whole) == 1 and whole[0][2] == 1.0:
+        return whole[0][:2]
+    xp = namespace(whole[0][0])
+    return xp.concat([w**0.5 * U for U, _, w in whole]), xp.concat([w**0.5 * Y for _, Y, w in whole])
+
+
+class PartedSystem(RowSystem):
+    """A :class:`RowSystem` of several parts; ``rows`` and ``targets`` stack them only where somebody asks."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = tuple(parts)
+
+    def __repr__(self) -> str:
+        return f"PartedSystem(shape={self.shape}, parts={len(self.parts)})"
+
+    @cached_property
+    def rows(self) -> Array:
+        return stack(self.parts)[0]
+
+    @cached_property
+    def targets(self) -> Array:
+        xp = namespace(self.parts[0].targets)
+        return xp.concat([part.weight**0.5 * part.targets for part in self.parts])
+
+    @property
+    def zero(self) -> Array:
+        first = self.parts[0]
+        xp = namespace(first.targets)
+        shape = (first.rows.shape[1], first.targets.shape[1])
+        return xp.zeros(shape, dtype=xp.float64, device=first.targets.device)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return sum(int(part.rows.shape[0]) for part in self.parts), int(self.parts[0].rows.shape[1])
+
+    def apply(self, theta: Array) -> Array:
+        image = namespace(theta).zeros_like(theta)
+        for V, _, w in self._blocks(theta.shape[1]):
+            image += w * (V.T @ (V @ theta))
+        return image
+
+    def gradient(self, theta: Array) -> Array:
+        slope = namespace(theta).zeros_like(theta)
+        for V, Y, w in self._blocks(theta.shape[1]):
+            slope += w * (V.T @ (Y - V @ theta))
+        return slope
+
+    def loss(self, theta: Array) -> float:
+        return float(self.column_losses(theta, theta.shape[1])[0])
+
+    def column_losses(self, columns: Array, outputs: int) -> Array:
+        xp = namespace(columns)
+        losses = xp.zeros((columns.shape[1] // outputs,), dtype=xp.float64, device=columns.device)
+        for V, Y, w in self._blocks(columns.shape[1]):
+            squares = xp.sum((xp.tile(Y, (1, losses.shape[0])) - V @ columns) ** 2, axis=0)
+            losses += w * xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
+        return losses
+
+    def eigenbasis(self) -> Eigenbasis:
+        n, p = self.shape
+        return super().eigenbasis() if n < p else self._primal.eigenbasis()
+
+    @cached_property
+    def _primal(self) -> GramSystem:
+        xp, p = namespace(self.zero), self.shape[1]
+        gram = xp.zeros((p, p), dtype=xp.float64, device=self.zero.device)
+        for U, Y, w in self.parts:
+            for V, _ in float64_blocks(U, Y):
+                gram += column_gram(V) if w == 1.0 else w * column_gram(V)
+        return GramSystem(gram, self.gradient(self.zero), xp.sum(self.targets**2, axis=0))
+
+    def _left_over(self, theta: Array) -> Array:
+        return namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in self._blocks(theta.shape[1])])
+
+    def _row_gram(self) -> Array:
+        xp, n = namespace(self.zero), self.shape[0]
+        gram = xp.zeros((n, n), dtype=xp.float64, device=self.zero.device)
+        low = 0
+        for V, _, w in self._blocks(n):
+            left = 0
+            for other, _, v in self._blocks(n):
+                high, right = low + V.shape[0], left + other.shape[0]
+                gram[low:high, left:right] = (w * v) ** 0.5 * (V @ other.T)
+                left = right
+                if left >= high:  # the upper triangle is not read
+                    break
+            low += V.shape[0]
+        return gram
+
+    def _combined(self, dual: Array) -> Array:
+        step = namespace(dual).zeros_like(self.zero)
+        low = 0
+        for V, _, w in self._blocks(dual.shape[1]):
+            step += w**0.5 * (V.T @ dual[low : low + V.shape[0], :])
+            low += V.shape[0]
+        return step
+
+    def _blocks(self, columns: int) -> Iterator[tuple[Array, Array, float]]:
+        """Rows in float64 with their targets and weight, in blocks for products with so many columns."""
+        for U, Y, w in self.parts:
+            step = _block_rows(U, columns)
+            for begin in range(0, int(U.shape[0]), step):
+                yield as_float64(U[begin : begin + step, :], what="U"), Y[begin : begin + step, :], w
+
+
+def _block_rows(U: Array, columns: int) -> int:
+    if not is_numpy(U) or columns >= MANY_COLUMNS:
+        return max(256, LARGE_BLOCK // int(U.shape[1]))
+    return max(16, (NARROW_BLOCK if columns <= FEW_COLUMNS else WIDE_BLOCK) // int(U.shape[1]))

@@ -1,18 +1,19 @@
 """Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
-from mixtune.selection._choose import Choice, choose
+from mixtune.moments import RidgeChoice, Sample, loo_ridge
+from mixtune.selection._choose import Choice, choose, sample_sources
 from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
 from mixtune.selection._families import Prior
-from mixtune.selection._ridge import RidgeChoice, loo_ridge
-from mixtune.selection._sample import sample_sources
-from mixtune.selection._task import Task
+from mixtune.selection._settings import SETTINGS, ChoiceSettings
 
 __all__ = [
+    "SETTINGS",
     "Choice",
+    "ChoiceSettings",
     "Comparison",
     "Prior",
     "RidgeChoice",
-    "Task",
+    "Sample",
     "TransferGain",
     "choose",
     "compare",

@@ -1,12 +1,10 @@
-"""The choice, made for the user: candidates of several families, averaged with shares that the data earn.
+"""The choice, made for the user: candidates of several families, averaged with weights that the data earn.
 
 Two judges. Leave-one-out on the focal rows, in closed form, says how candidates do on the case at hand, but is noisy
-when rows are few. Plays say how they do in general: a source plays the focal domain with as many rows as the focal
-domain has, the other sources help, and its remaining rows test (where it has none to spare, its rows are left out in
-turn instead). Where sources are few, each plays twice, with other rows. The shares minimise the squared error of the
-averaged prediction over all plays, held to shares by the single candidates' errors the more the fewer sources play, and
-are then tilted by exp(-LOO).
-The fit to the focal rows alone is always a candidate.
+when rows are few. Cross-domain validation says how they do in general: each source takes the focal role with as many
+rows as the focal domain has (twice, with other rows, where sources are few). The weights minimise the squared error of
+the averaged prediction over all validation tasks, held to weights by the single candidates' errors the more the fewer
+sources were validated, and are then tilted by exp(-LOO). The fit to the focal rows alone is always a candidate.
 """
 
 from __future__ import annotations
@@ -18,35 +16,26 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import EPSILON, Floats, Integers, in_threads
+from mixtune.moments import Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
-from mixtune.selection._plays import by_content, plays_of
-from mixtune.selection._pooled import PooledFamily
-from mixtune.selection._shares import (
-    ENOUGH,
-    alone_of,
-    gains_of,
+from mixtune.selection._model_averaging import (
+    average_weights,
+    focal_only_best,
     guarded,
-    inflation_of,
+    interval_inflation,
     mix,
-    play_errors_of,
-    players_of,
-    prior_shares,
-    scores_of,
-    shares_of,
+    prior_weights,
+    relative_errors,
+    robust_errors,
+    transfer_gains,
+    validated_sources,
 )
-from mixtune.selection._stacked import StackedFamily
-from mixtune.selection._task import Floats, Task
-from mixtune.selection._threads import in_threads
+from mixtune.selection._pooled import PooledFamily, StackedFamily
+from mixtune.selection._settings import SETTINGS
+from mixtune.selection._validation_tasks import by_content, validation_tasks
 
-__all__ = ["Choice", "choose"]
-
-#: Fewest sources for learned covariances; most for which the pooled family joins them.
-LEARNED_SOURCES, POOLED_SOURCES = 3, 12
-#: Most sources for which the pooled family comes with one level too, where fits are cheap and where not: the spectra of
-#: the sources are most of the cost.
-LEVEL_SOURCES = (40, 12)
-#: Most focal rows to judge candidates on at once.
-JUDGED = 4000
+__all__ = ["Choice", "choose", "sample_sources"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,17 +45,18 @@ class _Pool:
     families: tuple[Family, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[Task]) -> _Pool:
+    def of(cls, sources: Sequence[Sample]) -> _Pool:
         count = len(sources)
         families: list[Family] = [FocalFamily(count)]
         if count:
-            learned = sources[0].is_narrow and count >= LEARNED_SOURCES
+            columns = sources[0].columns
+            learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
             if learned:
                 families.append(LearnedFamily.learn(sources))
-            if not learned or count <= POOLED_SOURCES:
+            if not learned or count <= SETTINGS.pooled_sources:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
-                if sources[0].intercept and count <= LEVEL_SOURCES[sources[0].is_dear]:
+                if sources[0].intercept and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
@@ -74,7 +64,7 @@ class _Pool:
     def labels(self) -> list[Label]:
         return [label for family in self.families for label in family.labels]
 
-    def fits(self, task: Task, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
+    def fits(self, task: Sample, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
         """What all families make of a task; ``memos``, one of each family, serve one task."""
         if memos is None:
             return [family.fits(task, allowed) for family in self.families]
@@ -86,7 +76,7 @@ class _Pool:
             if isinstance(family, PooledFamily):
                 family.release()
 
-    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         for family in self.families:
             count = len(family.labels)
             if index < count:
@@ -102,12 +92,12 @@ class Choice:
     Attributes
     ----------
     head : array (d,)
-        The average of the candidates' heads.
+        The average of the candidates' coefficients; that of the constant, where there is an intercept, is the last.
     labels : list of (family, settings)
     shares, errors, ridges : arrays (C,)
         Of each candidate: its share, leave-one-out mean squared error, effective ridge.
     play_errors : array (C,) or None
-        Mean squared error over the plays, relative to the best candidate of each (geometric mean).
+        Mean squared error over the validation tasks, relative to the best candidate of each (geometric mean).
     weights : array (C, N)
         Weights of the sources in each candidate's prior mean (stacked: as the rows find them, none below zero).
     own : array (C,)
@@ -119,11 +109,11 @@ class Choice:
     prior : Prior
         Behind the largest share.
     n_plays : int
-        How many sources played the focal domain.
+        How many sources took the focal role.
     play_gains : array (n_plays,)
         Log of the root mean squared error of each on its tests: of the average over the focal-only fit.
     inflation : float
-        Error on tests of the plays over their leave-one-out error, >= 1: what leave-one-out overlooks.
+        Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks.
     """
 
     head: Floats
@@ -142,7 +132,7 @@ class Choice:
     play_gains: Floats
     inflation: float
     size: float
-    task: Task
+    task: Sample
     pool: _Pool
 
     @cached_property
@@ -162,60 +152,63 @@ class Choice:
         if index is not None:
             kept[index] = 0.0
         if index is not None and not kept.any():
-            shares = np.eye(len(shares))[alone_of(self.labels, self.errors)]
+            shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
             kept[index] = 1.0
         fits = self.pool.fits(self.task, kept, self._memos)
         head = shares @ np.concatenate([f.paths.heads for f in fits])
         return head * self.size, mix(shares, np.concatenate([f.paths.left_out for f in fits])) * self.size
 
 
-def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
-    """Average candidates for the focal task with shares from plays and leave-one-out.
+def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice:
+    """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
     Parameters
     ----------
-    focal, sources : Task
-        On one scale of features; targets about a common level.
+    focal : Sample
+        With its rows.
+    sources : sequence of Sample
+        With or without their rows: those without inform priors, and take no focal role. All samples are on one scale
+        of features, with targets about a common level.
     seed : int
-        Which rows and sources play.
+        Which rows and sources are drawn for validation.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from mixtune.moments import Rows
     >>> rng = np.random.default_rng(0)
-    >>> def task(n, slope):
+    >>> def sample(n, slope):
     ...     x = rng.standard_normal(n)
-    ...     return Task(np.column_stack([np.ones(n), x]), slope * x + rng.standard_normal(n), np.ones(n), True)
-    >>> found = choose(task(8, 2.0), [task(60, slope) for slope in (1.9, 2.0, 2.1, 2.05)])
-    >>> bool(abs(found.head[1] - 2.0) < 0.2)
+    ...     return Sample.of(Rows(x[:, None], slope * x + rng.standard_normal(n)))
+    >>> found = choose(sample(8, 2.0), [sample(60, slope) for slope in (1.9, 2.0, 2.1, 2.05)])
+    >>> bool(abs(found.head[0] - 2.0) < 0.2)
     True
     """
     size = _target_scale([focal, *sources])
-    tasks = [Task(t.design, t.y / size, t.weight, t.intercept) for t in (focal, *sources)]
-    focal, sources = tasks[0], tasks[1:]
+    focal, sources = focal.divided(size), [source.divided(size) for source in sources]
     pool = _Pool.of(sources)
     allowed = np.ones(len(sources))
     rng = np.random.default_rng(seed)
-    judged = focal
+    judged, count = focal, len(focal.known.y)
     # Some rows, with the sums of all, do for paths through d x d matrices only.
-    partly = len(focal.y) > max(JUDGED, focal.design.shape[1])
+    partly = count > max(SETTINGS.judged_rows, focal.columns)
     if partly:
-        judged = focal.judged(np.sort(by_content(focal)[rng.choice(len(focal.y), JUDGED, replace=False)]))
+        judged = focal.judged(np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)]))
     jobs: list[Callable[[], Any]] = [
         partial(pool.fits, judged, allowed),
-        *plays_of(pool.fits, pool.labels, focal, sources, rng),
+        *validation_tasks(pool.fits, pool.labels, focal, sources, rng),
     ]
-    fits, *plays = in_threads(_done, jobs, width=focal.design.shape[1])
-    heads, left_out = np.concatenate([f.paths.heads for f in fits]), np.concatenate([f.paths.left_out for f in fits])
-    names = np.array([family for family, _ in pool.labels])
-    scores = scores_of(judged, left_out)
-    enough = ENOUGH if focal.is_narrow else ENOUGH // 2
-    shares = shares_of(scores, prior_shares(names), plays, focal.count, enough=enough)
-    focal_shares = np.eye(len(shares))[alone_of(pool.labels, scores)] if sources else shares
-    shares = guarded(judged, left_out, shares, focal_shares, plays)
+    fits, *tasks = in_threads(_done, jobs, width=focal.columns)
+    heads, left_out, leverages = (np.concatenate(parts) for parts in zip(*(f.paths for f in fits)))
+    weight = judged.known.weight
+    scores = robust_errors(left_out, weight)
+    enough = SETTINGS.enough_sources // (1 if focal.columns <= SETTINGS.narrow_columns else 2)
+    prior_shares = prior_weights([name for name, _ in pool.labels])
+    shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough)
+    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
+    shares = guarded(left_out, weight, judged.total, shares, focal_shares, tasks)
     top = int(np.argmax(shares))
-    leverages = np.concatenate([f.paths.leverages for f in fits])
-    own = leverages @ (judged.weight / judged.unit) * (len(focal.y) / len(judged.y))
+    own = leverages @ (weight / judged.free.unit) * (count / len(weight))
     if partly:
         rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
@@ -226,42 +219,74 @@ def choose(focal: Task, sources: Sequence[Task], *, seed: int = 0) -> Choice:
         head=shares @ heads * size,
         labels=pool.labels,
         shares=shares,
-        errors=judged.error(left_out) * size**2,
+        errors=judged.free.error(left_out) * size**2,
         ridges=np.concatenate([f.ridges for f in fits]),
-        play_errors=play_errors_of(plays),
+        play_errors=relative_errors(tasks),
         weights=np.concatenate([f.weights for f in fits]),
-        own=np.clip(own / max(min(focal.count, focal.design.shape[1]), 1), 0.0, 1.0),
+        own=np.clip(own / max(min(focal.total, focal.columns), 1), 0.0, 1.0),
         left_out=rows[0] * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
         prior=prior,
-        n_plays=len(players_of(plays)),
-        play_gains=gains_of(plays, shares),
-        inflation=inflation_of(plays, shares),
+        n_plays=len(validated_sources(tasks)),
+        play_gains=transfer_gains(tasks, shares),
+        inflation=interval_inflation(tasks, shares),
         size=size,
         task=judged,
         pool=pool,
     )
 
 
-def _all_rows(pool: _Pool, focal: Task, allowed: Floats, mixes: Floats, top: int) -> Floats:
+def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
-    for start in range(0, len(focal.y), JUDGED):
-        fits = pool.fits(focal.judged(slice(start, start + JUDGED)), allowed)
+    for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
+        fits = pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed)
         left_out = np.concatenate([f.paths.left_out for f in fits])
         leverages = np.concatenate([f.paths.leverages for f in fits])[top]
         parts.append(np.vstack([*(mix(share, left_out) for share in mixes), leverages]))
     return np.hstack(parts)
 
 
+def _target_scale(samples: Sequence[Sample]) -> float:
+    """Standard deviation of all targets, or 1 where they do not vary."""
+    total = sum(sample.total for sample in samples)
+    square = sum(float(sample.moments.square) for sample in samples) / total
+    mean = sum(sample.total * float(sample.center.targets) for sample in samples) / total
+    variance = square - mean**2
+    return float(np.sqrt(variance)) if variance > 64 * EPSILON * square else 1.0
+
+
 def _done(job: Callable[[], Any]) -> Any:
     return job()
 
 
-def _target_scale(tasks: Sequence[Task]) -> float:
-    """Standard deviation of all targets, or 1 where they do not vary."""
-    y, weight = (np.concatenate([getattr(t, name) for t in tasks]) for name in ("y", "weight"))
-    mean = float(weight @ y / weight.sum())
-    spread = float(np.sqrt(weight @ (y - mean) ** 2 / weight.sum()))
-    return spread if spread > 1e-12 * max(abs(mean), 1e-300) else 1.0
+def sample_sources(sizes: Sequence[int], width: int, *, seed: int) -> Integers:
+    """Places of the sources to learn from, in order: all of them up to 512, of more a draw.
+
+    How domains differ is known well from some hundred of them. The draw is at random, since sources picked for how well
+    they suit the focal rows would make leave-one-out on these rows look too good.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Rows of each source.
+    width : int
+        Columns: a draw of very small sources is so large that it has 20 rows for each.
+    seed : int
+        Of the draw.
+
+    Examples
+    --------
+    >>> sample_sources([50, 60, 70], 4, seed=0)
+    array([0, 1, 2])
+    >>> len(sample_sources([50] * 10_000, 100, seed=0)), len(sample_sources([2] * 10_000, 100, seed=0))
+    (512, 1000)
+    """
+    count = len(sizes)
+    if count <= SETTINGS.sampled_sources:
+        return np.arange(count)
+    wanted = int(np.ceil(SETTINGS.rows_per_column * width / (sum(sizes) / count)))
+    size = min(max(SETTINGS.sampled_sources, wanted), count)
+    # A generator of its own, so that what else is drawn does not depend on whether sources were.
+    return np.sort(np.random.default_rng([seed, count]).choice(count, size, replace=False))

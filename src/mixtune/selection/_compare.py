@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune.selection._task import Floats, Paths, Task, primal_paths
+from mixtune._array import Floats
+from mixtune.moments import Center, GramSystem, Regression, RowSystem, Sample, System, best_ridge
+from mixtune.selection._settings import SETTINGS
 
 __all__ = [
     "Comparison",
@@ -18,8 +19,6 @@ __all__ = [
     "mean_left_out",
     "transfer_gain",
 ]
-
-RIDGES = np.logspace(-5, 1, 13)
 
 
 @dataclass(frozen=True)
@@ -49,11 +48,11 @@ class TransferGain:
     Attributes
     ----------
     reduction, low, high : float
-        From both of the following: the plays say what is usual, the focal rows what is different here.
+        From both of the following: validation says what is usual, the focal rows what is different here.
     from_rows : float
         By leave-one-out on the focal rows.
     from_plays : float or None
-        The geometric mean over sources that played the focal domain, on rows kept for testing.
+        The geometric mean over sources that took the focal role, on rows kept for testing.
     """
 
     reduction: float
@@ -63,36 +62,33 @@ class TransferGain:
     from_plays: float | None
 
 
-#: Prior probability that the focal domain is unlike the plays, and the spread of log ratios in that case.
-UNLIKE, ANY = 0.1, 0.5
-
-
 def gain_posterior(alone: Comparison, play_gains: Floats, count: float) -> tuple[Floats, Floats]:
     """What is known of the log ratio of errors, transfer over focal rows alone: a grid, and probabilities on it.
 
-    The plays say what is usual, N(mean, spread between plays); with a small probability the focal domain is unlike
-    them, N(0, 0.5). Leave-one-out on the focal rows is the likelihood, so that rows which contradict the plays clearly
-    enough are believed; a spread seen on ``count`` rows is not believed below 0.5/sqrt(count).
+    Cross-domain validation says what is usual, N(mean, spread between sources); with a small probability the focal
+    domain is unlike them, N(0, 0.5). Leave-one-out on the focal rows is the likelihood, so that rows which contradict
+    validation clearly enough are believed; a spread seen on ``count`` rows is not believed below 0.5/sqrt(count).
     """
     grid = np.linspace(-3.0, 3.0, 1201)
-    density = np.exp(-0.5 * (grid / ANY) ** 2) / ANY
+    unlike, wide = SETTINGS.unlike_probability, SETTINGS.unlike_spread
+    density = np.exp(-0.5 * (grid / wide) ** 2) / wide
     if len(play_gains) > 2:
         usual = float(np.mean(play_gains))
         between = max(float(np.std(play_gains, ddof=1)) * (1 + 1 / len(play_gains)) ** 0.5, 0.02)
-        density = UNLIKE * density + (1 - UNLIKE) * np.exp(-0.5 * ((grid - usual) / between) ** 2) / between
+        density = unlike * density + (1 - unlike) * np.exp(-0.5 * ((grid - usual) / between) ** 2) / between
     if 0 < alone.ratio_low <= alone.ratio_high < np.inf:
         level = float(np.log(alone.ratio))
         spread = max(float(np.log(alone.ratio_high / alone.ratio_low)) / (2 * 1.96), 0.5 / count**0.5)
         density = density * np.exp(-0.5 * ((grid - np.clip(level, -3, 3)) / spread) ** 2)
     total = float(density.sum())
-    if total <= 1e-280:  # rows and plays exclude each other: the rows are what is to be predicted
+    if total <= 1e-280:  # rows and validation exclude each other: the rows are what is to be predicted
         density = np.exp(-0.5 * ((grid - np.clip(np.log(max(alone.ratio, 1e-3)), -3, 3)) / 0.05) ** 2)
         total = float(density.sum())
     return grid, density / total
 
 
 def transfer_gain(alone: Comparison, play_gains: Floats, count: float) -> TransferGain:
-    """By what part transfer cuts the error, from leave-one-out and the plays together; see :func:`gain_posterior`.
+    """By what part transfer cuts the error, from leave-one-out and validation together; see :func:`gain_posterior`.
 
     Examples
     --------
@@ -142,35 +138,33 @@ def compare(method: str, ours: Floats, other: Floats, weight: Floats) -> Compari
     )
 
 
-def joint_left_out(focal: Task, sources: Iterable[Task]) -> Floats:
+def joint_left_out(focal: Sample, pooled: System) -> Floats:
     """Left-out residuals of ridge regression on all rows pooled, at the ridge of least leave-one-out error.
 
-    All rows lie about their common mean, which is therefore the intercept. Sources are read one at a time.
+    Parameters
+    ----------
+    focal : Sample
+    pooled : System
+        The normal equations of the focal domain and all sources together, as :func:`mixtune.moments.weighted_system`
+        makes them of their moments. All rows lie about their common mean, which is therefore the intercept.
     """
-    pooled = _slopes(focal).judged(slice(None))
-    gram, cross, count = pooled.gram.copy(), pooled.cross.copy(), pooled.count
-    for source in map(_slopes, sources):
-        gram += source.gram
-        cross += source.cross
-        count += source.count
-    pooled.__dict__.update(gram=gram, cross=cross)
-    size = float(np.trace(pooled.gram)) / max(len(pooled.gram), 1)
-    ridges = RIDGES * (size if size > 0 else 1.0)
-    width = len(pooled.gram)
-    heads, leverages = primal_paths(pooled, np.zeros((1, width)), np.eye(width)[None], 1.0, 1.0 / ridges)
-    if focal.intercept:
-        leverages = leverages + focal.unit / count
-    left_out = Paths.of(pooled, heads, leverages, free_intercept=False).left_out
-    return left_out[int(np.argmin(focal.error(left_out)))]
+    total = float(pooled.apply(np.eye(focal.moments.n_features)[:, -1:])[-1, 0])
+    slopes: System
+    if isinstance(pooled, RowSystem):
+        slopes = RowSystem(pooled.rows[:, :-1], pooled.targets)
+    else:
+        assert isinstance(pooled, GramSystem)
+        slopes = GramSystem(pooled.gram[:-1, :-1], pooled.cross[:-1], pooled.square)
+    middle = Center(np.zeros(focal.free.width), np.zeros(()), total) if focal.intercept else None
+    joint = Regression(slopes, focal.known, total, middle)
+    ridges = SETTINGS.joint_ridges * joint.mean_eigenvalue
+    left_out = joint.ridge_path(ridges).left_out
+    return left_out[best_ridge(ridges, joint.error(left_out))]
 
 
-def _slopes(task: Task) -> Task:
-    """The task without its constant column, otherwise as it is."""
-    return Task(task.design[:, 1:], task.y, task.weight, False) if task.intercept else task.part(slice(None))
-
-
-def mean_left_out(focal: Task, focal_left_out: Floats, heads: Floats) -> Floats:
+def mean_left_out(focal: Sample, focal_left_out: Floats, heads: Floats) -> Floats:
     """Left-out residuals of the mean of all local heads: (N, d) of the sources, and the focal one left out of."""
-    others = focal.design @ heads.sum(axis=0)
-    alone = np.where(np.isfinite(focal_left_out), focal.y - focal_left_out, 0.0)
-    return np.where(np.isfinite(focal_left_out), focal.y - (others + alone) / (len(heads) + 1), np.inf)
+    y, others = focal.known.y, focal.predict(heads.sum(axis=0))
+    usable = np.isfinite(focal_left_out)
+    alone = np.where(usable, y - focal_left_out, 0.0)
+    return np.where(usable, y - (others + alone) / (len(heads) + 1), np.inf)

@@ -1,14 +1,22 @@
-"""Families of candidates: ways to turn sources into a prior for a task, each with a path of effective ridges.
+"""Families of candidates: ways to turn sources into a prior for a domain, each with a path of effective ridges.
 
 * focal only: no source, ridge paths around zero;
 * alike: one learned prior for all sources;
-* nearest: a learned prior from the sources under which the task's rows are likeliest;
-* similar: a learned prior from the sources whose features are like the task's;
-* groups: two learned priors, each counting as likely as it makes the task's rows;
-* context: a learned prior whose mean depends on the task's mean features.
+* nearest: a learned prior from the sources under which the domain's rows are likeliest;
+* similar: a learned prior from the sources whose features are like the domain's;
+* groups: two learned priors, each counting as likely as it makes the domain's rows;
+* context: a learned prior whose mean depends on the domain's mean features.
 
-The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` and
-:mod:`mixtune.selection._stacked` serve.
+The learned ones need few columns. With many columns, or few sources, :mod:`mixtune.selection._pooled` serves.
+
+Features say where a domain comes from (a market, a camera, a season) even where targets are too few or too noisy to.
+The distance is the 2-Wasserstein distance between normal distributions with the domains' means m and covariances S,
+
+    |m_1 - m_2|^2 + tr S_1 + tr S_2 - 2 tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2},
+
+whose second part is the Bures distance of the covariances: sums of the features are all that it needs. Samples of one
+distribution are apart by chance already, the more the fewer rows there are: the threshold is a multiple of the least
+distance, and of what chance alone makes.
 """
 
 from __future__ import annotations
@@ -19,31 +27,34 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mixtune.selection._context import Context
+from mixtune._array import Floats
+from mixtune.moments import Paths, Sample, roots_of
 from mixtune.selection._hierarchy import (
+    Context,
     Groups,
     Hierarchy,
     Shrinkage,
-    Sums,
+    StackedMoments,
     evidence,
     find_groups,
     learn_hierarchy,
     task_noise,
 )
-from mixtune.selection._similar import THRESHOLD, Inputs, similar
-from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths, roots_of
+from mixtune.selection._settings import SETTINGS
 
-__all__ = ["Family", "Fits", "FocalFamily", "Label", "LearnedFamily", "Memo", "Prior", "recalled"]
-
-#: Multiples of the prior's covariance along a path.
-SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0])
-#: Tightness of the priors about the "nearest" sources, and about the "similar" ones.
-NEAREST, SIMILAR = 0.1, 0.3
-PSEUDO = 2.0
-#: Ridges of the focal-only family, relative to the mean eigenvalue.
-FOCAL_RIDGES = np.logspace(-3.5, 2.5, 13)
-#: Fewest sources for two groups, and for a mean that depends on what a domain is like.
-GROUPED = 8
+__all__ = [
+    "Distances",
+    "Family",
+    "Fits",
+    "FocalFamily",
+    "Inputs",
+    "Label",
+    "LearnedFamily",
+    "Memo",
+    "Prior",
+    "recalled",
+]
+__all__ += ["similar"]
 
 Label = tuple[str, dict[str, Any]]
 #: What a family computed of one task and need not compute again when sources are left out.
@@ -52,7 +63,7 @@ Memo = dict[Any, Any]
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """N(mean, scale covariance) with noise; about the task's own mean where the intercept is free."""
+    """N(mean, scale covariance) with noise: of the slopes where the intercept is free, else with the intercept last."""
 
     mean: Floats
     covariance: Floats
@@ -76,10 +87,10 @@ class Family(Protocol):
     @property
     def labels(self) -> list[Label]: ...
 
-    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         """Fit a task with the sources where ``allowed`` (N,) is true; one ``memo`` serves one task."""
 
-    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         """The prior behind one candidate."""
 
 
@@ -91,34 +102,22 @@ class FocalFamily:
 
     @property
     def labels(self) -> list[Label]:
-        return [("focal only", {"relative ridge": float(ridge)}) for ridge in FOCAL_RIDGES]
+        return [("focal only", {"relative ridge": float(ridge)}) for ridge in SETTINGS.focal_ridges]
 
-    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         return recalled(memo, "fits", lambda: self._fits(task))
 
-    def _fits(self, task: Task) -> Fits:
-        rows, ridges = task.centred, self._ridges(task)
-        width = rows.design.shape[1]
-        # A prior N(0, I/ridge) with unit noise.
-        if width <= rows.rows:
-            eye = np.eye(width)[None]
-            heads, leverages = primal_paths(rows, np.zeros((1, width)), eye, 1.0, 1.0 / ridges)
-        else:
-            duals, leverages = dual_paths(rows, np.zeros(len(rows.y)), rows.kernel, 1.0, 1.0 / ridges)
-            heads = duals.T @ rows.design
-        paths = Paths.of(task, heads, leverages, free_intercept=True)
-        return Fits(paths, np.zeros((len(ridges), self.n_sources)), ridges)
+    def _fits(self, task: Sample) -> Fits:
+        ridges = self._ridges(task)
+        return Fits(task.free.ridge_path(ridges), np.zeros((len(ridges), self.n_sources)), ridges)
 
-    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
-        width = task.centred.design.shape[1]
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+        # Ridge regression is a prior N(0, I/ridge) with unit noise.
+        width = task.free.width
         return Prior(np.zeros(width), np.eye(width), 1.0, 1.0 / self._ridges(task)[index], True)
 
-    def _ridges(self, task: Task) -> Floats:
-        rows = task.centred
-        rank = max(min(task.count, rows.design.shape[1]), 1)
-        wide = rows.design.shape[1] > rows.rows
-        size = float(np.vdot(rows.scaled, rows.scaled) if wide else np.trace(rows.gram)) / rank
-        return FOCAL_RIDGES * (size if size > 0 else 1.0)
+    def _ridges(self, task: Sample) -> Floats:
+        return SETTINGS.focal_ridges * task.free.mean_eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +134,13 @@ class LearnedFamily:
     inputs: Inputs
 
     @classmethod
-    def learn(cls, sources: Sequence[Task]) -> LearnedFamily:
-        """Learn from the sources' moments, and some rows of their features."""
-        sums, count = Sums.of(sources), len(sources)
+    def learn(cls, sources: Sequence[Sample]) -> LearnedFamily:
+        """Learn from the sources' moments."""
+        sums, count = StackedMoments.of(sources), len(sources)
         full = learn_hierarchy(sums, Shrinkage(zero=min(count / 2, 32.0), diagonal=3.0))
         sparse = learn_hierarchy(sums, Shrinkage(zero=float(np.clip(count / 4, 8, 16)), diagonal=30.0))
         inputs = Inputs.of(sources)
-        if count < GROUPED:
+        if count < SETTINGS.grouped_sources:
             return cls(full, sparse, None, None, inputs)
         # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
         context = Context.learn(sources, sums, sparse.shrinkage) if sources[0].intercept else None
@@ -149,64 +148,66 @@ class LearnedFamily:
 
     @property
     def labels(self) -> list[Label]:
-        kinds: list[Label] = [("alike", {}), ("nearest", {}), ("similar", {"distance": THRESHOLD})]
+        kinds: list[Label] = [("alike", {}), ("nearest", {}), ("similar", {"distance": SETTINGS.similar_reach})]
         if self.context is not None:
             kinds.append(("context", {}))
         if self.groups is not None:
             kinds.append(("groups", {}))
-        return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SCALES]
+        return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SETTINGS.learned_scales]
 
-    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         noise, weights, means, covariances = self._priors(task, allowed, memo)
-        heads, leverages = primal_paths(task, means, roots_of(covariances), noise, SCALES)
-        ridges = noise / (SCALES * _mean_variance(covariances, task.intercept)[:, None]).ravel()
-        weights = np.repeat(weights, len(SCALES), axis=0)
+        scales = SETTINGS.learned_scales
+        heads, leverages = task.full.prior_paths(means, roots_of(covariances), noise, scales)
+        ridges = noise / (scales * _mean_variance(covariances, task.intercept)[:, None]).ravel()
+        weights = np.repeat(weights, len(scales), axis=0)
         if self.groups is not None:
             groups = self.groups
             share, member, group = self._grouped(task, allowed, noise, memo)
             both = recalled(
-                memo, "groups", lambda: primal_paths(task, groups.means, roots_of(groups.covariances), noise, SCALES)
+                memo,
+                "groups",
+                lambda: task.full.prior_paths(groups.means, roots_of(groups.covariances), noise, scales),
             )
-            mixed = [np.tensordot(share, a.reshape(2, len(SCALES), -1), 1) for a in both]
+            mixed = [np.tensordot(share, part.reshape(2, len(scales), -1), 1) for part in both]
             heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
-            weights = np.vstack([weights, np.tile(member, (len(SCALES), 1))])
-            ridges = np.concatenate(
-                [ridges, noise / (SCALES * _mean_variance(groups.covariances, task.intercept)[group])]
-            )
-        return Fits(Paths.of(task, heads, leverages, free_intercept=False), weights, ridges)
+            weights = np.vstack([weights, np.tile(member, (len(scales), 1))])
+            variance = _mean_variance(groups.covariances, task.intercept)[group]
+            ridges = np.concatenate([ridges, noise / (scales * variance)])
+        return Fits(task.full.finish(heads, leverages), weights, ridges)
 
-    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         noise, _, means, covariances = self._priors(task, allowed)
-        kind, scale = divmod(index, len(SCALES))
+        kind, place = divmod(index, len(SETTINGS.learned_scales))
+        scale = float(SETTINGS.learned_scales[place])
         if kind < len(means):
-            return Prior(means[kind], covariances[kind], noise, float(SCALES[scale]), False)
+            return Prior(means[kind], covariances[kind], noise, scale, False)
         assert self.groups is not None
         group = self._grouped(task, allowed, noise)[2]
-        covariance = self.groups.covariances[group]
-        return Prior(self.groups.means[group], covariance, noise, float(SCALES[scale]), False)
+        return Prior(self.groups.means[group], self.groups.covariances[group], noise, scale, False)
 
-    def _priors(self, task: Task, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
+    def _priors(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
         full, sparse = self.full, self.sparse
-        noise = recalled(memo, "noise", lambda: task_noise(task, full))
+        noise = recalled(memo, "noise", lambda: task_noise(task.full, full))
         equal = allowed / allowed.sum()
         found = [(equal, equal @ sparse.heads, sparse.covariance * (1 + 1 / allowed.sum()))]
         near = _softmax(recalled(memo, "near", lambda: _source_evidence(task, full, noise)), allowed)
-        found.append((near, *full.local(near, NEAREST, PSEUDO)))
+        found.append((near, *full.local(near, SETTINGS.nearest_spread)))
         like = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
         like /= like.sum()
-        found.append((like, *sparse.local(like, SIMILAR, PSEUDO)))
+        found.append((like, *sparse.local(like, SETTINGS.similar_spread)))
         if self.context is not None:
             found.append(self.context.prior(task, allowed))
         weights, means, covariances = (np.stack(part) for part in zip(*found))
         return noise, weights, means, covariances
 
     def _grouped(
-        self, task: Task, allowed: Floats, noise: float, memo: Memo | None = None
+        self, task: Sample, allowed: Floats, noise: float, memo: Memo | None = None
     ) -> tuple[Floats, Floats, int]:
         """Shares of the two groups, the weights on sources they amount to, and the likelier group."""
         groups = self.groups
         assert groups is not None
-        likely = recalled(memo, "group", lambda: evidence(task, groups.means, groups.covariances, noise))
+        likely = recalled(memo, "group", lambda: evidence(task.full, groups.means, groups.covariances, noise))
         share = _softmax(likely + np.log(groups.shares), np.ones(2))
         member = groups.memberships * allowed
         member = share @ (member / np.maximum(member.sum(axis=1, keepdims=True), 1e-300))
@@ -222,9 +223,9 @@ def recalled(memo: Memo | None, key: Any, make: Callable[[], Any]) -> Any:
     return memo[key]
 
 
-def _source_evidence(task: Task, prior: Hierarchy, noise: float) -> Floats:
+def _source_evidence(task: Sample, prior: Hierarchy, noise: float) -> Floats:
     """How likely each source's own head, give or take, makes the task's targets."""
-    return evidence(task, prior.heads, prior.uncertainties + NEAREST * prior.covariance, noise)
+    return evidence(task.full, prior.heads, prior.uncertainties + SETTINGS.nearest_spread * prior.covariance, noise)
 
 
 def _softmax(score: Floats, allowed: Floats) -> Floats:
@@ -234,7 +235,97 @@ def _softmax(score: Floats, allowed: Floats) -> Floats:
 
 
 def _mean_variance(covariances: Floats, intercept: bool) -> Floats:
-    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, 1 if intercept else 0 :]
+    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, : -1 if intercept else None]
     if variances.shape[1] == 0:
         return np.ones(len(covariances))
     return np.maximum(variances.mean(axis=1), 1e-300)
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Distances of a domain to the sources (N,), and what chance makes of them (N,)."""
+
+    values: Floats
+    chance: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Means (N, p) of the sources' features, roots of their covariances, and the rows (N,) behind them.
+
+    Roots are (N, p, p), or (N, p) where columns are so many that they are taken to vary independently.
+    """
+
+    means: Floats
+    roots: Floats
+    totals: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Inputs:
+        """From the samples' moments."""
+        full = samples[0].free.width <= SETTINGS.covariance_columns
+        return cls(
+            np.stack([sample.center.features for sample in samples]),
+            np.stack([_root(sample, full=full) for sample in samples]),
+            np.array([sample.total for sample in samples]),
+        )
+
+    def distances(self, sample: Sample) -> Distances:
+        """Distances of a domain's features to those of all sources."""
+        root = _root(sample, full=self.roots.ndim == 3)
+        squares = np.sum((self.means - sample.center.features) ** 2, axis=1)
+        rows = 1.0 / self.totals + 1.0 / sample.total
+        # What is common to both domains, where nothing differs: the covariance of their rows together.
+        share = sample.total / (sample.total + self.totals)
+        if root.ndim == 1:
+            variances = (share * root[:, None] ** 2).T + ((1 - share) * self.roots.T**2).T
+            # A sample mean varies by variance/n, a sample standard deviation by half of that.
+            chance = 1.5 * variances.sum(axis=1) * rows
+            return Distances(np.sqrt(squares + np.sum((self.roots - root) ** 2, axis=1)), np.sqrt(chance))
+        # tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2} is the sum of the singular values of L_1' L_2.
+        common = np.linalg.svd(self.roots.swapaxes(1, 2) @ root, compute_uv=False).sum(axis=1)
+        traces = np.sum(self.roots**2, axis=(1, 2)), np.sum(root**2)
+        values = np.sqrt(np.maximum(squares + traces[0] + traces[1] - 2 * common, 0.0))
+        pooled = share[:, None, None] * (root @ root.T)
+        pooled = pooled + (1 - share)[:, None, None] * (self.roots @ self.roots.swapaxes(1, 2))
+        return Distances(values, np.sqrt(_chance(np.asarray(np.linalg.eigvalsh(pooled), np.float64)) * rows))
+
+
+def _root(sample: Sample, *, full: bool) -> Floats:
+    """The root of the covariance (p, p) of a sample's features, or their standard deviations (p,)."""
+    center, moments = sample.center.features, sample.moments
+    if full:
+        second = moments.gram[:-1, :-1] / sample.total
+        return roots_of(second - np.outer(center, center))
+    squares = np.diagonal(moments.gram) if moments.rows is None else np.sum(moments.rows[0] ** 2, axis=0)
+    return np.sqrt(np.maximum(squares[:-1] / sample.total - center**2, 0.0))
+
+
+def _chance(values: Floats) -> Floats:
+    """Expected squared distance (N,) of two samples of one normal distribution, times 1/(1/n + 1/m), to first order.
+
+    ``values`` are eigenvalues (N, p) of its covariance. Means are apart by their sum. An error D of the covariance is
+    a distance of ``sum_ij D_ij^2/(2 (a_i + a_j))`` in its eigenbasis, and D_ij has variance a_i a_j (1 + [i = j]).
+    """
+    values = np.maximum(values, 0.0)
+    pairs = values[:, :, None] * values[:, None]
+    sums = values[:, :, None] + values[:, None]
+    bures = 0.5 * np.sum(pairs / np.where(sums > 0, sums, 1.0), axis=(1, 2)) + 0.25 * values.sum(axis=1)
+    return values.sum(axis=1) + bures
+
+
+def similar(found: Distances, allowed: Floats) -> Floats:
+    """Which of the allowed sources are within the threshold: (N,) of 0 and 1.
+
+    Where a source has fewer rows than the nearest one, chance may take it farther away.
+
+    Examples
+    --------
+    >>> similar(Distances(np.array([0.5, 1.0, 1.9, 2.1]), np.full(4, 0.1)), np.array([0.0, 1.0, 1.0, 1.0]))
+    array([0., 1., 1., 0.])
+    """
+    usable = allowed > 0
+    nearest = int(np.argmin(np.where(usable, found.values, np.inf)))
+    fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
+    reach = SETTINGS.similar_reach * np.maximum(found.values[nearest] * fewer, found.chance)
+    return (usable & (found.values <= reach)).astype(np.float64)

@@ -5,23 +5,28 @@ which directions they differ: ridge in the metric S is exactly the prior of a mi
 shrinkages of S are of use: one for domains that differ along a few common directions, and one towards a sparse
 diagonal, for domains that differ in a few coefficients. Sources of two kinds (one of them misleading, say) are told
 apart by a mixture of two such priors.
+
+The prior mean may depend on what a domain is like. Quarters with large houses, schools with able pupils: how targets
+depend on features often goes with what the features of a domain are like on average, which is known before any of its
+targets. So heads are theta_i ~ N(mu + Gamma c_i, S), where c_i are the mean features of domain i in units of their
+spread between domains, shrunk by how well its rows determine them. Every row of Gamma has a ridge of its own, learned
+together with S: one that explains nothing goes to 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from mixtune.selection._task import Floats, Task, roots_of
+from mixtune._array import Floats
+from mixtune.moments import Regression, Sample, roots_of
+from mixtune.selection._settings import SETTINGS
 
-__all__ = ["Groups", "Hierarchy", "Shrinkage", "Sums", "evidence", "find_groups", "learn_hierarchy", "task_noise"]
-
-#: Rows that the common noise counts as, when each domain's noise is estimated.
-NOISE_ROWS = 10.0
-#: Smallest noise and spread, relative to targets of unit variance.
-FLOOR = 1e-10
+__all__ = ["Context", "Descriptions", "Groups", "Hierarchy", "Shrinkage", "StackedMoments", "evidence", "find_groups"]
+__all__ += ["learn_hierarchy", "task_noise"]
 
 
 @dataclass(frozen=True)
@@ -43,27 +48,23 @@ class Shrinkage:
         return (sums + self.diagonal * own / count) / (count + self.zero + self.diagonal)
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Moments of all sources, stacked: grams (N, d, d), crosses (N, d), squares (N,), counts (N,)."""
+class StackedMoments(NamedTuple):
+    """Moments of all sources, stacked: grams (N, d, d), crosses (N, d), squares (N,), sums of sample weights (N,)."""
 
     grams: Floats
     crosses: Floats
     squares: Floats
-    counts: Floats
+    totals: Floats
 
     @classmethod
-    def of(cls, tasks: Sequence[Task]) -> Sums:
-        return cls(
-            np.stack([t.gram for t in tasks]),
-            np.stack([t.cross for t in tasks]),
-            np.array([t.square for t in tasks]),
-            np.array([t.count for t in tasks]),
-        )
+    def of(cls, samples: Sequence[Sample]) -> StackedMoments:
+        found = [sample.full for sample in samples]
+        grams, crosses = np.stack([r.gram for r in found]), np.stack([r.cross for r in found])
+        return cls(grams, crosses, np.array([r.square for r in found]), np.array([r.total for r in found]))
 
     @property
     def mean_gram(self) -> Floats:
-        return self.grams.sum(axis=0) / self.counts.sum()
+        return self.grams.sum(axis=0) / self.totals.sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,18 +92,19 @@ class Hierarchy:
     uncertainties: Floats
     shrinkage: Shrinkage
 
-    def local(self, weights: Floats, tightness: float, pseudo: float) -> tuple[Floats, Floats]:
-        """Mean and covariance seen by weights on the sources; ``pseudo`` domains of ``tightness`` S are added."""
+    def local(self, weights: Floats, spread: float) -> tuple[Floats, Floats]:
+        """Mean and covariance seen by weights on the sources; pseudo-domains of covariance ``spread`` S are added."""
+        pseudo = SETTINGS.pseudo_domains
         effective = 1.0 / np.sum(weights**2)
         mean = weights @ self.heads
         apart = self.heads - mean
         sums = np.einsum("n,nij->ij", weights, self.uncertainties) + (weights[:, None] * apart).T @ apart
-        sums = effective * sums + pseudo * tightness * self.covariance
+        sums = effective * sums + pseudo * spread * self.covariance
         return mean, self.shrinkage(sums, effective + pseudo) * (1 + 1 / effective)
 
 
 def learn_hierarchy(
-    sums: Sums, shrinkage: Shrinkage, *, steps: int = 40, centers: Callable[[Floats, Floats], Floats] | None = None
+    sums: StackedMoments, shrinkage: Shrinkage, *, centers: Callable[[Floats, Floats], Floats] | None = None
 ) -> Hierarchy:
     """Expectation-maximisation from a pooled start.
 
@@ -110,23 +112,25 @@ def learn_hierarchy(
     """
     count, width = sums.crosses.shape
     identity = np.eye(width)
-    size = max(np.trace(sums.mean_gram) / width, FLOOR)
+    size = max(np.trace(sums.mean_gram) / width, SETTINGS.smallest_variance)
     mean = np.linalg.solve(sums.grams.sum(axis=0) + 1e-3 * size * identity, sums.crosses.sum(axis=0))
-    noise = max(0.7 * float(_squares(sums, np.tile(mean, (count, 1))).sum() / sums.counts.sum()), FLOOR)
+    noise = max(
+        0.7 * float(_squares(sums, np.tile(mean, (count, 1))).sum() / sums.totals.sum()), SETTINGS.smallest_variance
+    )
     noises = np.full(count, noise)
     covariance = noise / size * identity
     means = np.broadcast_to(mean, (count, width))
-    for _ in range(steps):
+    for _ in range(SETTINGS.hierarchy_steps):
         heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, means, covariance)
         means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
         apart = heads - means
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
         left = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
-        each = np.maximum(left / sums.counts, FLOOR)
+        each = np.maximum(left / sums.totals, SETTINGS.smallest_variance)
         noise = float(np.exp(np.mean(np.log(each))))
-        noises = (each * sums.counts + NOISE_ROWS * noise) / (sums.counts + NOISE_ROWS)
+        noises = (each * sums.totals + SETTINGS.noise_rows * noise) / (sums.totals + SETTINGS.noise_rows)
         covariance = covariance + 1e-6 * noise / size * identity
-    spread = max(float(np.var(np.log(each)) - np.mean(2 / sums.counts)), 0.01)
+    spread = max(float(np.var(np.log(each)) - np.mean(2 / sums.totals)), 0.01)
     return Hierarchy(means.mean(axis=0), covariance, noise, spread, noises, heads, uncertainties, shrinkage)
 
 
@@ -140,20 +144,19 @@ class Groups:
     memberships: Floats
 
 
-def find_groups(
-    sums: Sums, prior: Hierarchy, *, steps: int = 15, tightness: float = 0.3, pseudo: float = 2.0
-) -> Groups:
+def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
     """Two groups of sources, started from the sign along the direction in which their heads differ most."""
     count, width = sums.crosses.shape
     gram = sums.mean_gram
-    root = np.linalg.cholesky(gram + 1e-9 * max(np.trace(gram), FLOOR) * np.eye(width))
+    root = np.linalg.cholesky(gram + 1e-9 * max(np.trace(gram), SETTINGS.smallest_variance) * np.eye(width))
     side = np.linalg.svd((prior.heads - prior.heads.mean(axis=0)) @ root, full_matrices=False)[0][:, 0] > 0
     member = np.where(np.stack([~side, side]), 0.95, 0.05)
     means = member @ prior.heads / member.sum(axis=1, keepdims=True)
     covariances = np.stack([0.5 * prior.covariance] * 2)
     shares = np.full(2, 0.5)
     tiny = 1e-9 * np.trace(prior.covariance) / width * np.eye(width)
-    for _ in range(steps):
+    pseudo = SETTINGS.pseudo_domains
+    for _ in range(SETTINGS.group_steps):
         inverse = np.linalg.inv(covariances)
         precision = (sums.grams / prior.noises[:, None, None])[None] + inverse[:, None]
         pull = (sums.crosses / prior.noises[:, None])[None] + np.einsum("kij,kj->ki", inverse, means)[:, None]
@@ -170,21 +173,21 @@ def find_groups(
         means = np.einsum("kn,kni->ki", member, heads) / total[:, None]
         apart = heads - means[:, None]
         spread = np.einsum("kn,knij->kij", member, uncertainties)
-        spread += np.einsum("kn,kni,knj->kij", member, apart, apart) + pseudo * tightness * prior.covariance
+        spread += np.einsum("kn,kni,knj->kij", member, apart, apart) + pseudo * SETTINGS.group_spread * prior.covariance
         covariances = prior.shrinkage(spread, total + pseudo) + tiny
     return Groups(shares, means, covariances, member)
 
 
-def evidence(task: Task, means: Floats, covariances: Floats, noise: float) -> Floats:
+def evidence(task: Regression, means: Floats, covariances: Floats, noise: float) -> Floats:
     """Log marginal likelihood of a task's targets under heads N(means[k], covariances[k]), up to a constant."""
     left = task.square - 2 * means @ task.cross + np.einsum("ki,ij,kj->k", means, task.gram, means)
     pull = task.cross - means @ task.gram
-    system = np.eye(task.gram.shape[0]) + covariances @ task.gram / noise
+    system = np.eye(task.width) + covariances @ task.gram / noise
     explained = np.einsum("ki,kij,kj->k", pull, np.linalg.solve(system, covariances), pull) / noise
-    return -0.5 * (np.linalg.slogdet(system)[1] + (left - explained) / noise + task.count * np.log(noise))
+    return -0.5 * (np.linalg.slogdet(system)[1] + (left - explained) / noise + task.total * np.log(noise))
 
 
-def task_noise(task: Task, prior: Hierarchy) -> float:
+def task_noise(task: Regression, prior: Hierarchy) -> float:
     """A task's noise variance: its evidence over a grid, held together by how much noise varies between domains."""
     steps = np.linspace(-3.0, 3.0, 13)
     noises = prior.noise * np.exp(steps)
@@ -195,7 +198,7 @@ def task_noise(task: Task, prior: Hierarchy) -> float:
     pull = (root @ vectors).T @ (task.cross - task.gram @ prior.mean)
     spreads = noises[:, None] + np.maximum(values, 0.0)
     score = -0.5 * (np.log(spreads / noises[:, None]).sum(axis=1) + (left - (pull**2 / spreads).sum(axis=1)) / noises)
-    score -= 0.5 * (task.count * np.log(noises) + steps**2 / prior.noise_spread)
+    score -= 0.5 * (task.total * np.log(noises) + steps**2 / prior.noise_spread)
     share = np.exp(score - score.max())
     return float(prior.noise * np.exp(share @ steps / share.sum()))
 
@@ -209,7 +212,106 @@ def _posteriors(
     return heads, uncertainties
 
 
-def _squares(sums: Sums, heads: Floats) -> Floats:
+def _squares(sums: StackedMoments, heads: Floats) -> Floats:
     """Sum of squared residuals of each source under its head."""
     curved = np.einsum("ni,nij,nj->n", heads, sums.grams, heads)
     return np.maximum(sums.squares - 2 * np.einsum("ni,ni->n", sums.crosses, heads) + curved, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Descriptions:
+    """How a domain's mean features become numbers of order one.
+
+    Attributes
+    ----------
+    center, between, within : arrays (p,)
+        Mean of the sources' means; variance between sources, and within them.
+    """
+
+    center: Floats
+    between: Floats
+    within: Floats
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Descriptions:
+        """Learn from the sources' features."""
+        means = np.stack([sample.center.features for sample in samples])
+        within = np.mean([np.diagonal(sample.free.gram) / sample.total for sample in samples], axis=0)
+        # What the means of few rows vary by chance.
+        chance = within * np.mean([1.0 / sample.total for sample in samples])
+        between = np.maximum(means.var(axis=0) - chance, SETTINGS.least_between * within)
+        return cls(means.mean(axis=0), np.where(between > 0, between, 1.0), within)
+
+    def __call__(self, sample: Sample) -> Floats:
+        """``(1, c)`` of a domain: (p + 1,)."""
+        reliability = self.between / (self.between + self.within / sample.total)
+        return np.concatenate([[1.0], (sample.center.features - self.center) / np.sqrt(self.between) * reliability])
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The learned prior N(mu + Gamma c, S).
+
+    Attributes
+    ----------
+    descriptions : Descriptions
+    design : array (N, p + 1)
+        ``(1, c_i)`` of the sources.
+    ridges : array (d,)
+        Of each row of Gamma.
+    hierarchy : Hierarchy
+        Posterior heads of the sources, and S.
+    """
+
+    descriptions: Descriptions
+    design: Floats
+    ridges: Floats
+    hierarchy: Hierarchy
+
+    @classmethod
+    def learn(cls, samples: Sequence[Sample], sums: StackedMoments, shrinkage: Shrinkage) -> Context:
+        """Learn Gamma along with the covariance."""
+        descriptions = Descriptions.of(samples)
+        regression = _Regression(np.stack([descriptions(sample) for sample in samples]), sums.crosses.shape[1])
+        hierarchy = learn_hierarchy(sums, shrinkage, centers=regression)
+        return cls(descriptions, regression.design, regression.ridges, hierarchy)
+
+    def prior(self, sample: Sample, allowed: Floats) -> tuple[Floats, Floats, Floats]:
+        """Weights on the sources (N,), mean (d,) and covariance (d, d) for a domain, from the allowed sources.
+
+        A prediction of the regression is a weighted sum of the sources' heads, with weights for each coefficient; what
+        is given are their averages, none below zero.
+        """
+        described = self.descriptions(sample)
+        used = self.design * allowed[:, None]
+        system = used.T @ self.design + _penalties(self.ridges, len(described) - 1)
+        solved = np.linalg.solve(system, np.tile(described[:, None], (len(system), 1, 1)))[..., 0]
+        weights = solved @ used.T
+        mean = np.einsum("rn,nr->r", weights, self.hierarchy.heads)
+        # As a new observation's variance in any regression: 1 + leverage.
+        grown = np.sqrt(1.0 + np.maximum(solved @ described, 0.0))
+        share = np.maximum(weights.mean(axis=0), 0.0)
+        return share / share.sum(), mean, self.hierarchy.covariance * np.outer(grown, grown)
+
+
+class _Regression:
+    """Heads on descriptions, in each step of expectation-maximisation, with ridges that are learned on the way."""
+
+    def __init__(self, design: Floats, width: int) -> None:
+        self.design, self.ridges = design, np.full(width, SETTINGS.context_ridge)
+
+    def __call__(self, heads: Floats, covariance: Floats) -> Floats:
+        """Prior means (N, d) of the heads."""
+        count = self.design.shape[1] - 1
+        inverse = np.linalg.inv(self.design.T @ self.design + _penalties(self.ridges, count))
+        gamma = np.einsum("rij,jr->ri", inverse, self.design.T @ heads)
+        # E|gamma_r|^2 in units of the variance of coefficient r is what its ridge stands for.
+        variance = np.maximum(np.diagonal(covariance), 1e-300)
+        square = np.sum(gamma[:, 1:] ** 2, axis=1) / variance + np.trace(inverse[:, 1:, 1:], axis1=1, axis2=2)
+        self.ridges = np.clip(count / np.maximum(square, 1e-300), *SETTINGS.context_ridge_range)
+        return self.design @ gamma.T
+
+
+def _penalties(ridges: Floats, count: int) -> Floats:
+    """Ridges on all but the constant: (d, count + 1, count + 1)."""
+    return ridges[:, None, None] * np.diag([0.0] + [1.0] * count)

@@ -8,6 +8,11 @@ the same thing counts.
 
 Domains may have levels of their own, and then each is taken about its mean; or one level with small differences, and
 then the constant is a feature like any other. Which it is makes as much difference as all else: both are candidates.
+
+Stacked candidates are sums of the sources' heads, with weights that the rows find, and something of their own:
+theta = sum_i a_i theta_i + delta with a_i ~ N(1/N, t) and delta ~ N(0, rho v I). That is one more prior, N(mean of the
+heads, rho v I + t sum_i theta_i theta_i'), so that leaving a row out finds other weights too. They need not be
+positive: a source that says the opposite is as good as one that says the truth, once a few rows have told.
 """
 
 from __future__ import annotations
@@ -15,125 +20,146 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from mixtune._array import cholesky
-from mixtune.selection._families import Fits, Label, Memo, Prior, recalled
-from mixtune.selection._similar import THRESHOLD, Inputs, similar
-from mixtune.selection._source import PooledSource
-from mixtune.selection._task import Floats, Paths, Task, dual_paths, primal_paths
-from mixtune.selection._threads import in_threads
+from mixtune._array import Floats, cholesky, in_threads
+from mixtune.moments import Regression, Sample, best_ridge, roots_of, spectrum_of
+from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
+from mixtune.selection._hierarchy import evidence
+from mixtune.selection._settings import SETTINGS
 
-__all__ = ["PooledFamily"]
+__all__ = ["PooledFamily", "PooledSource", "StackedFamily"]
 
-#: rho: what part of a head's variance is the domain's own, with free intercepts and with one level.
-OWN, OWN_LEVEL = (0.03, 0.3), (0.003, 0.03)
-#: Multiples of the prior's covariance along a path.
-SCALES = np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
-#: Variance along the pooled head, relative to its square.
-STRETCH = 0.25
-#: Sizes of the subsets of likeliest sources, and the temperature of softer weights.
-SIZES = (1, 2, 8)
-TEMPERATURE = 2.0
-#: Most sources whose evidence is computed in full; of more, the error of their heads decides which are likeliest.
-WEIGHED = 12
-#: Most bytes of messages to keep; beyond, a message is made when asked for, and only their sums are kept.
-KEPT_BYTES = 2**28
-#: Most sources with a soft weight each where messages are not kept; the others then have one weight, their mean.
-SOFT = 64
+#: What a source says of the common head: precision (p, p), and precision times mean (p,).
+Message = tuple[Floats, Floats]
 
-#: A path: heads (Q, p), leverages (Q, n), and the mean variance of its prior.
-Path = tuple[Floats, Floats, float]
+
+class Path(NamedTuple):
+    """One path: heads (Q, p), leverages (Q, n), and the mean variance of its prior."""
+
+    heads: Floats
+    leverages: Floats
+    variance: float
 
 
 @dataclass(frozen=True, eq=False)
+class PooledSource:
+    """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head.
+
+    ``known`` says whether its rows are enough to tell noise from signal; one row is not.
+    """
+
+    values: Floats
+    vectors: Floats
+    cross: Floats
+    noise: float
+    variance: float
+    head: Floats
+    known: bool
+
+    @classmethod
+    def of(cls, source: Regression) -> PooledSource:
+        """Its ridge is the one of least error by generalised cross-validation, which needs no rows."""
+        values, vectors = source.spectrum
+        ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
+        errors, squares, freedom = source.generalised_errors(ridges)
+        best = best_ridge(ridges, errors)
+        head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
+        noise = max(float(squares[best]) / max(float(freedom[best]), 1.0), SETTINGS.smallest_variance)
+        known = bool(np.isfinite(errors[best]))
+        return cls(values, vectors, source.cross, noise, noise / float(ridges[best]), head, known)
+
+    def message(self, own: float) -> Message:
+        """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
+        filters = 1.0 / (self.noise + own * self.values)
+        # A matrix times its own transpose is half the work, and symmetric.
+        root = self.vectors * np.sqrt(self.values * filters)
+        return root @ root.T, self.vectors @ (filters * (self.vectors.T @ self.cross))
+
+    def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
+        """Log likelihood of a task's targets if only this source informed its prior."""
+        told = self.values / (self.noise + own * self.values)
+        known = 1.0 / (1.0 / shared + told)
+        mean = self.vectors @ (known * (self.vectors.T @ self.cross) / (self.noise + own * self.values))
+        # own I + shared I outside the span of the source's rows, own I + known inside it.
+        base = own + shared
+        if task.wide:
+            projected = task.design @ self.vectors
+            values, vectors = spectrum_of(base * task.kernel + (projected * (known - shared)) @ projected.T)
+            values += noise
+            left = vectors.T @ (task.targets - task.design @ mean)
+            return float(-0.5 * np.sum(np.log(values) + left**2 / values))
+        covariance = base * np.eye(task.width) + (self.vectors * (known - shared)) @ self.vectors.T
+        return float(evidence(task, mean[None], covariance[None], noise)[0])
+
+
 class PooledFamily:
     """Two-parameter priors around the head of pooled sources; the intercept is free, or has ``one_level``."""
 
-    sources: tuple[PooledSource, ...]
-    own: tuple[float, ...]
-    one_level: bool
-    inputs: Inputs
+    def __init__(self, sources: Sequence[PooledSource], inputs: Inputs, *, one_level: bool = False) -> None:
+        self.sources, self.inputs, self.one_level = tuple(sources), inputs, one_level
+        self.own = SETTINGS.own_variances_one_level if one_level else SETTINGS.own_variances
+        #: The sources' own ridge heads (N, p), their typical noise, and v: what variance their own ridges stand for.
+        self.heads = np.stack([source.head for source in self.sources])
+        known = [source for source in self.sources if source.known] or self.sources
+        self.noise = float(np.exp(np.mean([np.log(source.noise) for source in known])))
+        self.variance = float(np.exp(np.mean([np.log(source.variance) for source in known])))
+        self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
+        self._kept_messages: list[list[Message]] | None = None
+        self.totals = [self._total(place) for place in range(len(self.own))]
 
     @classmethod
-    def learn(cls, sources: Sequence[Task], *, one_level: bool = False) -> PooledFamily:
-        views = [_view(source, one_level) for source in sources]
-        found = in_threads(PooledSource.of, views, width=sources[0].design.shape[1])
-        family = cls(tuple(found), OWN_LEVEL if one_level else OWN, one_level, Inputs.of(sources))
-        family.totals, family.heads  # noqa: B018  made now, since fits may be made in several threads
-        return family
+    def learn(cls, sources: Sequence[Sample], *, one_level: bool = False) -> PooledFamily:
+        views = [source.full if one_level else source.free for source in sources]
+        found = in_threads(PooledSource.of, views, width=sources[0].columns)
+        return cls(found, Inputs.of(sources), one_level=one_level)
 
-    @cached_property
-    def noise(self) -> float:
-        """Geometric mean of the sources' noise variances."""
-        return float(np.exp(np.mean([np.log(source.noise) for source in self.sources])))
-
-    @cached_property
-    def variance(self) -> float:
-        """v: geometric mean of the prior variances that the sources' own ridges stand for."""
-        return float(np.exp(np.mean([np.log(source.variance) for source in self.sources])))
-
-    def message(self, place: int, index: int) -> tuple[Floats, Floats]:
+    def message(self, place: int, index: int) -> Message:
         """What a source says of mu, for one rho."""
-        if self._keeps:
-            return self._messages[place][index]
-        return self.sources[index].message(self.own[place] * self.variance)
+        if not self._keeps:
+            return self.sources[index].message(self.own[place] * self.variance)
+        if self._kept_messages is None:
+            ways = [partial(PooledSource.message, own=own * self.variance) for own in self.own]
+            self._kept_messages = [in_threads(way, self.sources, width=self.heads.shape[1]) for way in ways]
+        return self._kept_messages[place][index]
 
     @property
     def _keeps(self) -> bool:
         """Whether messages are few enough to keep."""
-        return 8 * len(self.own) * len(self.sources) * len(self.sources[0].cross) ** 2 <= KEPT_BYTES
-
-    @cached_property
-    def _messages(self) -> list[list[tuple[Floats, Floats]]]:
-        """For each rho and source its message."""
-        width = len(self.sources[0].cross)
-        ways = [partial(PooledSource.message, own=own * self.variance) for own in self.own]
-        return [in_threads(way, self.sources, width=width) for way in ways]
+        return 8 * len(self.own) * len(self.sources) * self.heads.shape[1] ** 2 <= SETTINGS.message_bytes
 
     def release(self) -> None:
         """Let go of the messages, which can be made again."""
-        self.__dict__.pop("_messages", None)
+        self._kept_messages = None
+
+    def _total(self, place: int) -> Message:
+        """For one rho: the sum of all messages."""
+        width = self.heads.shape[1]
+        precision, pull = np.zeros((width, width)), np.zeros(width)
+        for index in range(len(self.sources)):
+            told, toward = self.message(place, index)
+            precision += told
+            pull += toward
+        return precision, pull
 
     @cached_property
-    def totals(self) -> list[tuple[Floats, Floats]]:
-        """For each rho: the sum of all messages."""
-        width = len(self.sources[0].cross)
-        found = [(np.zeros((width, width)), np.zeros(width)) for _ in self.own]
-        for place, (told, toward) in enumerate(found):
-            for index in range(len(self.sources)):
-                message = self.message(place, index)
-                told += message[0]
-                toward += message[1]
-        return found
-
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        count = len(self.sources)
-        return tuple(sorted({min(size, count) for size in (*SIZES, count)}))
-
-    @cached_property
-    def kinds(self) -> list[dict[str, float]]:
-        subsets = [
-            *({"sources": float(size)} for size in self.sizes),
-            {"temperature": TEMPERATURE},
-            {"distance": THRESHOLD},
-        ]
-        return [subset | {"own variance": own} for subset in subsets for own in self.own]
-
-    @property
     def labels(self) -> list[Label]:
         level = ", one level" if self.one_level else ""
+        subsets: list[tuple[str, dict[str, float]]] = [("pooled", {"sources": float(size)}) for size in self.sizes]
+        subsets.append(("pooled", {"temperature": SETTINGS.temperature}))
+        subsets.append(("similar", {"distance": SETTINGS.similar_reach}))
         return [
-            (("similar" if "distance" in kind else "pooled") + level, kind | {"scale": float(q)})
-            for kind in self.kinds
-            for q in SCALES
+            (name + level, subset | {"own variance": own, "scale": float(scale)})
+            for name, subset in subsets
+            for own in self.own
+            for scale in SETTINGS.pooled_scales
         ]
 
-    def fits(self, task: Task, allowed: Floats, memo: Memo | None = None) -> Fits:
-        rows = _view(task, self.one_level).centred
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+        regression, scales = self._view(task), SETTINGS.pooled_scales
         found: list[Path] = []
         weights = self._weights(task, allowed, memo)
         kept = memo is not None and bool(allowed.all())
@@ -143,48 +169,50 @@ class PooledFamily:
                 key = (place, weight.tobytes())
                 if key not in known:
                     total = self._sum(weight, place, known.get(place))
-                    known[key] = self._path(rows, place, _Pooled.of(total, overwrite=not kept))
+                    known[key] = self._path(regression, place, _Pooled.of(total, overwrite=not kept))
                     if kept:
                         known[place] = total
                 found.append(known[key])
         if memo is not None and kept:
             # Leaving a source out may leave a path as it is, or takes one message from the last sum.
             memo.update(known)
-        heads, leverages, variances = zip(*found)
-        paths = Paths.of(task, np.vstack(heads), np.vstack(leverages), free_intercept=not self.one_level)
-        shares = np.repeat([weight / weight.sum() for weight in weights], len(self.own) * len(SCALES), axis=0)
-        return Fits(paths, shares, np.concatenate([self.noise / (SCALES * variance) for variance in variances]))
+        paths = regression.finish(np.vstack([p.heads for p in found]), np.vstack([p.leverages for p in found]))
+        shares = np.repeat([weight / weight.sum() for weight in weights], len(self.own) * len(scales), axis=0)
+        return Fits(paths, shares, np.concatenate([self.noise / (scales * path.variance) for path in found]))
 
-    def prior(self, task: Task, allowed: Floats, index: int) -> Prior:
-        kind, scale = divmod(index, len(SCALES))
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+        kind, scale = divmod(index, len(SETTINGS.pooled_scales))
         subset, place = divmod(kind, len(self.own))
-        weight = self._weights(task, allowed)[subset]
-        pooled = _Pooled.of(self._sum(weight, place), overwrite=True)
-        free = not self.one_level
-        return Prior(pooled.mean, self._covariance(pooled, place), self.noise, float(SCALES[scale]), free)
+        pooled = _Pooled.of(self._sum(self._weights(task, allowed)[subset], place), overwrite=True)
+        covariance = self._covariance(pooled, place)
+        return Prior(pooled.mean, covariance, self.noise, float(SETTINGS.pooled_scales[scale]), not self.one_level)
 
-    def _path(self, rows: Task, place: int, pooled: _Pooled) -> Path:
+    def _view(self, task: Sample) -> Regression:
+        return task.full if self.one_level else task.free
+
+    def _path(self, task: Regression, place: int, pooled: _Pooled) -> Path:
         """One path; in the dual form, the mean variance is that over the directions of the rows."""
-        if rows.rows > rows.design.shape[1]:
+        scales = SETTINGS.pooled_scales
+        if not task.wide:
             covariance = self._covariance(pooled, place)
-            factor = np.linalg.cholesky(covariance)
-            heads, leverages = primal_paths(rows, pooled.mean[None], factor[None], self.noise, SCALES)
-            return heads, leverages, max(float(np.trace(covariance)) / len(covariance), 1e-300)
+            factor: Floats = np.linalg.cholesky(covariance)[None].astype(np.float64, copy=False)
+            heads, leverages = task.prior_paths(pooled.mean[None], factor, self.noise, scales)
+            return Path(heads, leverages, max(float(np.trace(covariance)) / len(covariance), 1e-300))
         own = self.own[place] * self.variance
         # Half a solve makes the kernel; the other half is for as many vectors only as the path has points.
-        half = pooled.half(np.vstack([pooled.pull, rows.design]).T)
+        half = pooled.half(np.vstack([pooled.pull, task.design]).T)
         fitted = half[:, 1:].T @ half[:, 0]
-        kernel = own * rows.kernel + half[:, 1:].T @ half[:, 1:] + STRETCH * np.outer(fitted, fitted)
-        variance = float(np.trace(kernel)) / max(float(np.trace(rows.kernel)), 1e-300)
-        duals, leverages = dual_paths(rows, fitted, kernel, self.noise, SCALES)
-        solved = pooled.half(np.column_stack([half[:, 0], half[:, 1:] @ duals]), transposed=True)
+        kernel = own * task.kernel + half[:, 1:].T @ half[:, 1:] + SETTINGS.stretch * np.outer(fitted, fitted)
+        variance = float(np.trace(kernel)) / max(float(np.trace(task.kernel)), 1e-300)
+        duals, leverages = task.dual_path(fitted, kernel, self.noise, scales)
+        solved = pooled.half(np.column_stack([half[:, 0], half[:, 1:] @ duals.T]), transposed=True)
         mean, inside = solved[:, 0], solved[:, 1:].T
-        heads = mean + own * (duals.T @ rows.design) + inside + STRETCH * np.outer(fitted @ duals, mean)
-        return heads, leverages, max(variance, 1e-300)
+        heads = mean + own * (duals @ task.design) + inside + SETTINGS.stretch * np.outer(duals @ fitted, mean)
+        return Path(heads, leverages, max(variance, 1e-300))
 
     def _covariance(self, pooled: _Pooled, place: int) -> Floats:
         own = self.own[place] * self.variance * np.eye(len(pooled.mean))
-        return own + pooled.covariance + STRETCH * np.outer(pooled.mean, pooled.mean)
+        return own + pooled.covariance + SETTINGS.stretch * np.outer(pooled.mean, pooled.mean)
 
     def _sum(self, weight: Floats, place: int, near: _Sum | None = None) -> _Sum:
         """Weighted messages of the sources and the prior of mu, added up from where the fewest are missing."""
@@ -203,38 +231,94 @@ class PooledFamily:
             pull += more * toward
         return _Sum(weight, precision, pull)
 
-    def _weights(self, task: Task, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
+    def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
-        rows = _view(task, self.one_level).centred
-        score = np.where(allowed > 0, self._scores(rows, allowed), -np.inf)
+        score = np.where(allowed > 0, self._scores(self._view(task), allowed), -np.inf)
         order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
         found = []
         for size in self.sizes:
             weight = np.zeros(len(score))
             weight[order[:size]] = 1.0
             found.append(weight)
-        soft = np.exp((score - score.max()) / TEMPERATURE)
-        if len(order) > SOFT and not self._keeps:
-            soft[order[SOFT:]] = soft[order[SOFT:]].mean()
+        soft = np.exp((score - score.max()) / SETTINGS.temperature)
+        if len(order) > SETTINGS.soft_sources and not self._keeps:
+            others = order[SETTINGS.soft_sources :]
+            soft[others] = soft[others].mean()
         distances = recalled(memo, "distances", lambda: self.inputs.distances(task))
         return [*found, soft, similar(distances, allowed)]
 
-    def _scores(self, rows: Task, allowed: Floats) -> Floats:
+    def _scores(self, task: Regression, allowed: Floats) -> Floats:
         """How likely each source makes the task's targets."""
-        if len(self.sources) > WEIGHED:
-            return -0.5 * rows.count * np.log(np.maximum(rows.mean_squares(self.heads), 1e-12))
+        if len(self.sources) > SETTINGS.evidence_sources:
+            return -0.5 * task.total * np.log(np.maximum(task.mean_squares(self.heads), 1e-12))
         own, shared = self.own[0] * self.variance, (1 - self.own[0]) * self.variance
         return np.array(
             [
-                source.evidence(rows, own, shared, self.noise) if usable else 0.0
+                source.evidence(task, own, shared, self.noise) if usable else 0.0
                 for source, usable in zip(self.sources, allowed)
             ]
         )
 
-    @cached_property
-    def heads(self) -> Floats:
-        """The sources' own ridge heads (N, p)."""
-        return np.stack([source.head for source in self.sources])
+
+@dataclass(frozen=True, eq=False)
+class StackedFamily:
+    """Priors along the heads of a pooled family's sources; the intercept is free."""
+
+    pooled: PooledFamily
+
+    @property
+    def labels(self) -> list[Label]:
+        return [
+            ("stacked", {"own variance": own, "scale": float(scale)})
+            for own in self.pooled.own
+            for scale in SETTINGS.pooled_scales
+        ]
+
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+        mean, along = self._heads(allowed)
+        found, pulls = zip(*(self._path(task.free, mean, along, own) for own in self._own_variances))
+        # What each source adds to the mean; one that counts reversed is not among the weights.
+        added = SETTINGS.stacked_variance * np.vstack(pulls) @ self.pooled.heads.T
+        share = np.maximum(allowed / allowed.sum() + added, 0.0) * allowed
+        share[~share.any(axis=1)] = allowed
+        paths = task.free.finish(np.vstack([p.heads for p in found]), np.vstack([p.leverages for p in found]))
+        scales = SETTINGS.pooled_scales
+        ridges = np.concatenate([self.pooled.noise / (scales * path.variance) for path in found])
+        return Fits(paths, share / share.sum(axis=1, keepdims=True), ridges)
+
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+        place, scale = divmod(index, len(SETTINGS.pooled_scales))
+        mean, along = self._heads(allowed)
+        covariance = self._covariance(along, self._own_variances[place])
+        return Prior(mean, covariance, self.pooled.noise, float(SETTINGS.pooled_scales[scale]), True)
+
+    @property
+    def _own_variances(self) -> list[float]:
+        return [own * self.pooled.variance for own in self.pooled.own]
+
+    def _heads(self, allowed: Floats) -> tuple[Floats, Floats]:
+        """Mean of the allowed heads (p,), and all of them (N, p) with zeros for the others."""
+        along = self.pooled.heads * allowed[:, None]
+        return along.sum(axis=0) / allowed.sum(), along
+
+    def _covariance(self, along: Floats, own: float) -> Floats:
+        return own * np.eye(along.shape[1]) + SETTINGS.stacked_variance * along.T @ along
+
+    def _path(self, task: Regression, mean: Floats, along: Floats, own: float) -> tuple[Path, Floats]:
+        """One path with the mean variance as for pooled ones, and S^{-1} of what the rows add to the mean."""
+        noise, scales = self.pooled.noise, SETTINGS.pooled_scales
+        if not task.wide:
+            covariance = self._covariance(along, own)
+            heads, leverages = task.prior_paths(mean[None], roots_of(covariance[None]), noise, scales)
+            pulls = (task.cross - heads @ task.gram) * (scales / noise)[:, None]
+            return Path(heads, leverages, max(float(np.trace(covariance)) / len(covariance), 1e-300)), pulls
+        projected = task.design @ along.T
+        kernel = own * task.kernel + SETTINGS.stacked_variance * projected @ projected.T
+        variance = float(np.trace(kernel)) / max(float(np.trace(task.kernel)), 1e-300)
+        duals, leverages = task.dual_path(task.design @ mean, kernel, noise, scales)
+        pulls = duals @ task.design
+        heads = mean + own * pulls + SETTINGS.stacked_variance * (duals @ projected) @ along
+        return Path(heads, leverages, max(variance, 1e-300)), pulls
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +368,3 @@ def _common(weight: Floats) -> float:
     values, counts = np.unique(weight, return_counts=True)
     most = int(np.argmax(counts))
     return float(values[most]) if 2 * counts[most] > len(weight) else 0.0
-
-
-def _view(task: Task, one_level: bool) -> Task:
-    return task.levelled if one_level else task

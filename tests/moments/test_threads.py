@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mixtune.selection import _threads, choose
-from mixtune.selection._threads import in_threads
+from mixtune import _array
+from mixtune._array import in_threads
+from mixtune.selection import choose
 from selection.tasks import make_task
 
 
@@ -45,7 +46,7 @@ def test_threads_come_back_after_errors_and_among_several_users(two_threads):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: in_threads(lambda k: np.linalg.eigh(np.eye(30))[0][0], [1, 2], width=500), range(20)))
     assert set(blas_threads()) == {2}
-    assert not _threads._lock.locked()
+    assert not _array._threads_lock.locked()
 
 
 def test_threads_come_back_where_two_users_begin_at_once_and_live_on():
@@ -72,7 +73,7 @@ def test_a_choice_made_in_threads_is_the_choice(monkeypatch):
     tasks = [make_task(rng, n, 45, head=head + 0.2 * rng.standard_normal(45)) for n in (20, *(60,) * 9)]
     with threadpool_limits(limits=1, user_api="blas"):
         alone = choose(tasks[0], tasks[1:])
-    monkeypatch.setattr(_threads, "LEAST_WIDTH", 1)
+    monkeypatch.setattr(_array, "THREADED_WIDTH", 1)
     with threadpool_limits(limits=2, user_api="blas"):
         found = choose(tasks[0], tasks[1:])
     assert found.n_plays == alone.n_plays > 0

@@ -20,18 +20,16 @@ from functools import cached_property
 
 import numpy as np
 
-from mixtune._array import half_squares
-from mixtune.estimators._centering import Center
-from mixtune.estimators._rows import Floats, Rows
-from mixtune.moments import GramSystem, RowSystem, System
-from mixtune.moments._factored import factor_definite, solve_definite
+from mixtune._array import Floats, half_squares
+from mixtune.moments._ridge_paths import left_out_residuals
+from mixtune.moments._rows import Rows
+from mixtune.moments._standardise import Center
+from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
 __all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
 BLOCK = 2**22
-#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
-SATURATED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,16 +108,17 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
     gone = np.minimum(s, 1.0)
     loss = fit.share * gone
-    numerator = fitted - (loss * h)[:, None] * Y
-    known = 1.0 - loss * h > SATURATED
-    if head is not None:
-        known &= 1.0 - gone * h1 > SATURATED
-        left = (Y - head.predict(U)) / np.where(known, 1.0 - gone * h1, 1.0)[:, None]
-        numerator -= (loss * crossed)[:, None] * left
-    rest = np.where(known, 1.0 - loss * h, 1.0)
-    predictions = numerator / rest[:, None]
-    residuals = np.where(known[:, None], Y - predictions, math.inf)
-    return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / rest, s)
+    residuals = Y - fitted
+    with np.errstate(invalid="ignore"):  # zero times infinity, where the focal head cannot do without the row
+        if head is not None:
+            # The prior mean moves as well: it holds the focal head, which loses the same row.
+            left = left_out_residuals(Y - head.predict(U), (gone * h1)[:, None])
+            residuals = residuals + (loss * crossed)[:, None] * left
+        residuals = left_out_residuals(residuals, (loss * h)[:, None])
+    known = np.all(np.isfinite(residuals), axis=1)
+    residuals = np.where(known[:, None], residuals, np.inf)
+    predictions = np.where(known[:, None], Y - residuals, fitted)
+    return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / np.where(known, 1.0 - loss * h, 1.0), s)
 
 
 def _blocks(U: Floats) -> Iterator[slice]:

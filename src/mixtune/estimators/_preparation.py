@@ -1,57 +1,100 @@
-"""Rows as numbers: every domain read, named in errors, its columns in the order of the focal ones."""
+"""From what users pass to design matrices: every domain checked and named in errors, its features on one scale.
+
+Columns are arranged like the focal ones. What is fitted afterwards lives in prepared units (see
+:class:`mixtune.moments.Scaling`), which :meth:`~mixtune.moments.Scaling.to_units` brings back.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy, torch_device
+from mixtune._array import Floats, to_device, to_numpy, torch_device
 from mixtune.data import check_finite, check_pair, column_difference
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._sources import Source
-from mixtune.features import host_features
+from mixtune.features import Identity, device_slices, host_features, placed
+from mixtune.moments import Moments, Origin, Rows, Scaling, pooled_scaling
+from mixtune.streaming import StreamFeatures
 
-__all__ = ["Rows", "check_map", "check_weight", "features_of", "read_source", "trim"]
-
-Floats = np.ndarray[Any, Any]
+__all__ = ["Prepared", "check_map", "check_weight", "device_moments", "features_of", "prepare", "read_source", "trim"]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Inputs or features (n, p), targets (n,) or (n, D), and sample weights (n,) or None for ones."""
+class Prepared:
+    """All a solver needs: domains by name, the focal one first.
 
-    X: Floats
-    y: Floats
-    sample_weight: Floats | None = None
+    Attributes
+    ----------
+    names : tuple of str
+        Index 0 is the focal domain.
+    mapped : tuple of Rows
+        Features (n_i, p) as the map makes them, targets (n_i,) or (n_i, D), and sample weights or None.
+    inputs : tuple of Rows
+        The same rows before the feature map, in the units given.
+    scaling : Scaling
+    feature_map, columns
+        As given; the names of the input columns where known.
+    fit_intercept : bool
+    device : str
+        Where features are computed.
+    """
+
+    names: tuple[str, ...]
+    mapped: tuple[Rows, ...]
+    inputs: tuple[Rows, ...]
+    scaling: Scaling
+    feature_map: Any
+    columns: tuple[str, ...] | None
+    fit_intercept: bool
+    device: str = "cpu"
+
+    @cached_property
+    def focal(self) -> Rows:
+        """The focal rows in prepared units."""
+        return self.scaling.apply(self.mapped[0])
+
+    @cached_property
+    def rows(self) -> tuple[Rows, ...]:
+        """The rows of all domains in prepared units: a second copy of them, made when first asked for."""
+        return (self.focal, *(self.scaling.apply(rows) for rows in self.mapped[1:]))
 
     @property
-    def weight(self) -> Floats:
-        """Sample weights, ones where none were given."""
-        return np.ones(len(self.y)) if self.sample_weight is None else self.sample_weight
+    def single_output(self) -> bool:
+        """Whether targets are vectors (n,)."""
+        return self.mapped[0].y.ndim == 1
 
-    @property
-    def targets(self) -> Floats:
-        """Targets as (n, D)."""
-        return self.y.reshape(len(self.y), -1)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.X.shape
+def prepare(
+    names: Sequence[str],
+    inputs: Sequence[Rows],
+    *,
+    feature_map: Any,
+    columns: tuple[str, ...] | None,
+    standardise: bool,
+    fit_intercept: bool,
+    device: str = "cpu",
+) -> Prepared:
+    """Features of all domains, standardised over all of them.
 
-    def slice(self, begin: int, end: int) -> Rows:
-        """Some of the rows, not copied."""
-        weight = None if self.sample_weight is None else self.sample_weight[begin:end]
-        return Rows(self.X[begin:end], self.y[begin:end], weight)
-
-    def joined(self, other: Rows) -> Rows:
-        """These rows and then the others."""
-        given = self.sample_weight is not None or other.sample_weight is not None
-        weight = np.concatenate([self.weight, other.weight]) if given else None
-        return Rows(np.concatenate([self.X, other.X]), np.concatenate([self.y, other.y]), weight)
+    Examples
+    --------
+    >>> rows = [Rows(np.array([[0.0], [2.0]]), np.array([1.0, 3.0])), Rows(np.array([[4.0]]), np.array([2.0]))]
+    >>> options = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
+    >>> prepare(["focal", "b"], rows, **options).rows[0].X.round(3)
+    array([[-1.225],
+           [ 0.   ]])
+    """
+    mapped = [Rows(features_of(feature_map, rows.X, columns, device), rows.y, rows.sample_weight) for rows in inputs]
+    widths = sorted({rows.X.shape[1] for rows in mapped})
+    if len(widths) > 1:
+        raise DataError(f"feature_map made {widths} features for different domains; it must make the same for all")
+    scaling = pooled_scaling(mapped, standardise=standardise, center=fit_intercept)
+    return Prepared(tuple(names), tuple(mapped), tuple(inputs), scaling, feature_map, columns, fit_intercept, device)
 
 
 def check_weight(sample_weight: Any, count: int, where: str) -> Floats | None:
@@ -76,8 +119,7 @@ def trim(rows: Rows) -> Rows:
     """Without the rows of weight zero: they are as if absent."""
     if rows.sample_weight is None or np.all(rows.sample_weight > 0):
         return rows
-    kept = rows.sample_weight > 0
-    return Rows(rows.X[kept], rows.y[kept], rows.sample_weight[kept])
+    return rows.part(rows.sample_weight > 0)
 
 
 def read_source(name: str, source: Source, focal: Rows, columns: Sequence[str] | None) -> Rows:
@@ -141,3 +183,25 @@ def features_of(feature_map: Any, X: Floats, columns: Sequence[str] | None, devi
     if not np.all(np.isfinite(features)):
         raise DataError("feature_map made NaN or infinite features; scale the inputs or change the map")
     return features
+
+
+def device_moments(
+    feature_map: Any, rows: Rows, origin: Origin, columns: tuple[str, ...] | None, device: str
+) -> Moments:
+    """Moments of ``[U - origin, 1]`` and ``Y - origin`` of rows of inputs, computed on a device of PyTorch in blocks.
+
+    Every row is scaled by the root of its sample weight; the sums come back as NumPy arrays.
+    """
+    inputs = rows.X.shape[1]
+    ready = Identity(inputs) if feature_map is None else placed(feature_map, device)
+    make = StreamFeatures(ready, inputs, columns, "float64", origin, device)
+
+    def blocks() -> Iterator[tuple[Any, Any]]:
+        for part in device_slices(len(rows.X), make.n_features):
+            U, y = make(rows.X[part]), make.targets(rows.y[part])
+            if rows.sample_weight is not None:
+                root = to_device(np.sqrt(rows.sample_weight[part]), device)
+                U, y = U * root[:, None], y * (root if y.ndim == 1 else root[:, None])
+            yield U, y
+
+    return Moments.from_blocks(blocks()).on_device(None)

@@ -10,15 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import device_or_cpu, to_numpy, torch_device
-from mixtune.estimators._centering import Center, augmented, common_center, no_center, own_center, recentred
-from mixtune.estimators._leave_one_out import Fit, leave_one_out, posterior
-from mixtune.estimators._prepare import Prepared
-from mixtune.estimators._rows import Floats, Rows
+from mixtune._array import Floats, device_or_cpu, to_numpy, torch_device
+from mixtune.estimators._preparation import Prepared
 from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.moments import Moments, weighted_system
+from mixtune.moments import (
+    MANY,
+    Center,
+    Fit,
+    Moments,
+    Rows,
+    augmented,
+    common_center,
+    leave_one_out,
+    no_center,
+    own_center,
+    posterior,
+    recentred,
+    weighted_system,
+)
 from mixtune.moments import local_heads as stacked
-from mixtune.moments._batch import MANY
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights
 
@@ -38,10 +48,8 @@ class State:
     @classmethod
     def of(cls, prepared: Prepared) -> State:
         """The moments of prepared rows."""
-        moments = tuple(augmented(rows) for rows in prepared.rows)
-        focal = prepared.rows[0]
-        # Plain rows: what makes prepared rows on demand would keep the given ones alive, and is not for files.
-        return cls(prepared.names, moments, Rows(focal.X, focal.y, focal.sample_weight), prepared.fit_intercept)
+        moments = tuple(augmented(rows, prepared.scaling) for rows in prepared.mapped)
+        return cls(prepared.names, moments, prepared.focal, prepared.fit_intercept)
 
     @property
     def single_output(self) -> bool:

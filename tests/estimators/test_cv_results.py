@@ -5,9 +5,9 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.estimators._chosen import candidates_of, path_of, posterior_of, solution_of
-from mixtune.selection import Prior, Task
-from selection.tasks import posterior_mean
+from mixtune.estimators._cv_results import candidates_of, path_of, posterior_of, solution_of
+from mixtune.selection import Prior
+from selection.tasks import changed, posterior_mean, sample_of
 
 
 def fitted(size=1.0, **options):
@@ -27,23 +27,22 @@ def test_the_solution_ends_at_the_posterior_mean(free, size):
     """For targets in any units, from the prior mean, at the ridge noise/scale, in the metric of the covariance."""
     rng = np.random.default_rng(0)
     n, p = 12, 3
-    design = np.column_stack([np.ones(n), rng.standard_normal((n, p))])
-    task = Task(design, size * rng.standard_normal(n), rng.choice([0.5, 1.0, 3.0], n), True)
+    task = sample_of(rng.standard_normal((n, p)), size * rng.standard_normal(n), rng.choice([0.5, 1.0, 3.0], n))
     prior = random_prior(rng, p if free else p + 1, free=free)
     solution = solution_of(prior, task, size)
     assert solution.effective_ridge == pytest.approx(prior.noise / prior.scale)
     values, vectors = np.linalg.eigh(prior.covariance)
     head = size * prior.mean + vectors * np.sqrt(values) @ solution.coef
-    unit = Task(design, task.y / size, task.weight, True)
+    unit = changed(task, y=task.rows.y / size)
     expected = posterior_mean(
         unit, prior.mean, prior.scale * prior.covariance, prior.noise, free_intercept=prior.free_intercept
     )
-    np.testing.assert_allclose(head, size * (expected[1:] if free else expected), rtol=1e-7)
+    np.testing.assert_allclose(head, size * (expected[:-1] if free else expected), rtol=1e-7)
     np.testing.assert_allclose(solution.coef_at(0), 0.0)
     assert solution.energy_at(solution.steps) <= solution.energy_at(0)
     # Losses are sums of squares in the targets' own units.
-    rows = task.centred if free else task
-    left = rows.y - rows.design @ head
+    rows = (task.free if free else task.full).rows
+    left = rows.y - rows.X @ head
     assert solution.loss == pytest.approx(rows.weight @ left**2, rel=1e-6)
 
 
@@ -58,7 +57,7 @@ def test_the_solution_is_that_of_the_largest_share(size, sizes):
     head = choice.size * np.vstack([f.paths.heads for f in fits])[top]
     values, vectors = np.linalg.eigh(choice.prior.covariance)
     ended = choice.size * choice.prior.mean + vectors * np.sqrt(np.maximum(values, 0)) @ model.solution_.coef
-    np.testing.assert_allclose(ended, head[1:] if choice.prior.free_intercept else head, rtol=1e-6, atol=1e-8 * size)
+    np.testing.assert_allclose(ended, head[:-1] if choice.prior.free_intercept else head, rtol=1e-6, atol=1e-8 * size)
     assert model.solution_.effective_ridge == pytest.approx(choice.prior.noise / choice.prior.scale)
 
 
@@ -108,10 +107,10 @@ def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     precision = np.linalg.inv(prior.scale * prior.covariance)
     if prior.free_intercept and intercept:
         padded = np.zeros((5, 5))
-        padded[1:, 1:] = precision
+        padded[:-1, :-1] = precision
         precision = padded
-    covariance = np.linalg.inv(task.gram / prior.noise + precision) / prior.noise
+    covariance = np.linalg.inv(task.full.gram / prior.noise + precision) / prior.noise
     U = np.random.default_rng(0).standard_normal((6, 4))
-    Z = np.column_stack([np.ones(6), U]) if intercept else U
+    Z = np.column_stack([U, np.ones(6)]) if intercept else U
     expected = 1 + np.sum((Z @ covariance) * Z, axis=1)
     np.testing.assert_allclose(posterior_of(choice, None).spread(U), expected, rtol=1e-6)

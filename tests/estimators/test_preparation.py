@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._prepare import pooled_scaling, prepare
-from mixtune.estimators._rows import Rows, check_map, check_weight, features_of, read_source, trim
+from mixtune.estimators._preparation import check_map, check_weight, features_of, prepare, read_source, trim
 from mixtune.estimators._sources import Source
+from mixtune.moments import Rows, pooled_scaling
 
 OPTIONS = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mixtune._array import Floats, Integers
 from mixtune._registry import storable
-from mixtune.estimators._leave_one_out import Posterior
-from mixtune.estimators._rows import Floats
-from mixtune.moments import Moments
+from mixtune.moments import Moments, Posterior, roots_of
 from mixtune.regret import RegretProblem, RegretSolution, solve
-from mixtune.selection import Choice, Prior, Task
+from mixtune.selection import Choice, Prior, Sample
 
 __all__ = [
     "Candidate",
@@ -94,7 +93,7 @@ class Removal:
 
 
 def removals_of(
-    choices: Sequence[Choice], names: Sequence[str], places: Floats, weights: Floats
+    choices: Sequence[Choice], names: Sequence[str], places: Integers, weights: Floats
 ) -> tuple[Removal, ...]:
     """Effects of leaving out each of the heaviest 100 sources that priors were learned from, in order.
 
@@ -102,7 +101,7 @@ def removals_of(
     """
     index = {int(place): k for k, place in enumerate(places)}
     heaviest = set(places[np.argsort(-weights[places], kind="stable")[:MOST_REMOVALS]].tolist())
-    error = sum(float(choice.task.error(choice.without(None)[1])) for choice in choices) / len(choices)
+    error = sum(_error(choice, choice.without(None)[1]) for choice in choices) / len(choices)
     found = []
     for place, name in enumerate(names):
         if place in heaviest:
@@ -117,16 +116,19 @@ def _removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
     before, after, moved = 0.0, 0.0, 0.0
     for choice in choices:
         head, left_out = choice.without(index)
-        task = choice.task
-        after += float(task.error(left_out))
-        kept = choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1]
-        before += float(task.error(kept))
-        moved += float(task.error(task.design @ (head - choice.head)))
+        after += _error(choice, left_out)
+        before += _error(choice, choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1])
+        moved += _error(choice, choice.task.predict(head - choice.head))
     change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
     return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
 
 
-def candidates_of(choice: Choice, count: int, places: Floats) -> tuple[Candidate, ...]:
+def _error(choice: Choice, residuals: Floats) -> float:
+    """Weighted mean square over the rows that candidates were judged on."""
+    return float(choice.task.free.error(residuals))
+
+
+def candidates_of(choice: Choice, count: int, places: Integers) -> tuple[Candidate, ...]:
     """All candidates with a share worth naming, largest first, of ``count`` domains; ``places`` as elsewhere."""
     order = [int(i) for i in np.argsort(-choice.shares, kind="stable") if choice.shares[i] >= SMALLEST]
     return tuple(
@@ -152,20 +154,17 @@ def path_of(choice: Choice) -> RidgePath:
     return RidgePath(choice.ridges[alike], choice.errors[alike], alike.index(top))
 
 
-def solution_of(prior: Prior, task: Task, size: float = 1.0) -> RegretSolution:
+def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution:
     """The regret-optimal fine-tuning that a prior stands for: from its mean, in its metric, to its effective ridge.
 
     With S = L L' the features are ``U L``, targets are residuals of the prior mean, and transfer = stability are such
     that together with the horizon they amount to noise/scale. The prior is one for targets divided by ``size``; the
     solution is in the targets' own units.
     """
-    rows = task.centred if prior.free_intercept else task
+    rows = (task.free if prior.free_intercept else task.full).rows
     root = np.sqrt(rows.weight)
-    values, vectors = np.linalg.eigh(prior.covariance)
-    metric = vectors * np.sqrt(np.maximum(values, 0.0))
-    moments = Moments.from_rows(
-        (rows.design @ metric) * root[:, None], root * (rows.y - rows.design @ (size * prior.mean))
-    )
+    metric = roots_of(prior.covariance)
+    moments = Moments.from_rows((rows.X @ metric) * root[:, None], root * (rows.y - rows.X @ (size * prior.mean)))
     start = np.zeros((1, metric.shape[1]))
 
     def problem(strength: float) -> RegretProblem:
@@ -189,22 +188,21 @@ def solution_of(prior: Prior, task: Task, size: float = 1.0) -> RegretSolution:
 def posterior_of(choice: Choice, basis: Floats | None) -> Posterior | None:
     """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise."""
     prior, task = choice.prior, choice.task
-    rows = task.centred if prior.free_intercept else task
+    regression = task.free if prior.free_intercept else task.full
     covariance = prior.scale * prior.covariance
-    inside = np.eye(len(covariance)) + covariance @ rows.gram / prior.noise
+    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
     posterior = np.linalg.solve(inside, covariance) / prior.noise
     posterior = (posterior + posterior.T) / 2
     if prior.free_intercept or not task.intercept:
-        center = task.center[0] if task.intercept else np.zeros(len(posterior))
-        constant = 1.0 / task.count if task.intercept else 0.0
+        center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))
+        constant = 1.0 / task.total if task.intercept else 0.0
         slopes = posterior
     else:
-        # Complete the square: z'Vz with z = (1, u) is least at the center, where it is the constant.
-        slopes = posterior[1:, 1:]
-        center = -np.linalg.lstsq(slopes, posterior[1:, 0], rcond=1e-12)[0]
-        constant = max(float(posterior[0, 0] + center @ posterior[1:, 0]), 0.0)
-    values, vectors = np.linalg.eigh(slopes)
-    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+        # Complete the square: z'Vz with z = (u, 1) is least at the center, where it is the constant.
+        slopes, edge = posterior[:-1, :-1], posterior[:-1, -1]
+        center = np.asarray(-np.linalg.lstsq(slopes, edge, rcond=1e-12)[0])
+        constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
+    factor = roots_of(slopes)
     if basis is None:
         return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
     # Without sources the prior N(0, scale I) remains outside the span of the rows.
@@ -212,7 +210,7 @@ def posterior_of(choice: Choice, basis: Floats | None) -> Posterior | None:
     return Posterior(basis @ center, constant, 1.0, basis @ factor, basis, rest)
 
 
-def _domain_weights(choice: Choice, index: int, count: int, places: Floats) -> Floats:
+def _domain_weights(choice: Choice, index: int, count: int, places: Integers) -> Floats:
     weights = np.zeros(count)
     sources = choice.weights[index]
     own = float(choice.own[index]) if sources.sum() > 0 else 1.0

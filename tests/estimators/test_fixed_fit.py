@@ -7,8 +7,8 @@ import copy
 import numpy as np
 import pytest
 
-from mixtune.estimators import RegretOptimalRegressor, _fixed
-from mixtune.moments import _batch, _losses
+from mixtune.estimators import RegretOptimalRegressor, _fixed_fit
+from mixtune.moments import _datasets, _moments
 
 
 @pytest.mark.parametrize("outputs", [None, 2])
@@ -30,7 +30,7 @@ def test_many_sources_are_fitted_like_few(outputs, intercept, monkeypatch):
         return RegretOptimalRegressor(ridge=0.3, fit_intercept=intercept).fit(X, y, weight, sources=sources)
 
     fast = fit()
-    for module, name in ((_fixed, "MANY"), (_batch, "MANY"), (_losses, "MANY_HEADS")):
+    for module, name in ((_fixed_fit, "MANY"), (_datasets, "MANY"), (_moments, "MANY_HEADS")):
         monkeypatch.setattr(module, name, 10**9)
     slow = fit()
     for name in ("coef_", "intercept_", "heads_", "head_intercepts_", "loo_error_"):

@@ -1,0 +1,267 @@
+"""From prepared rows to the choice, and from choices to an estimator's coefficients, weights and figures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from sklearn.utils.extmath import randomized_svd
+
+from mixtune._array import Floats, Integers
+from mixtune._messages import Note
+from mixtune.estimators._cv_results import candidates_of, path_of, posterior_of, solution_of
+from mixtune.estimators._fixed_fit import Heads, Solved, State, local_heads
+from mixtune.estimators._preparation import Prepared
+from mixtune.estimators._regressor import ROUNDING, compared_of
+from mixtune.estimators._uncertainty import Uncertainty
+from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, weighted_system
+from mixtune.selection import Choice, Sample, choose, joint_left_out, mean_left_out, sample_sources, transfer_gain
+from mixtune.weights import DomainWeights
+
+__all__ = ["tuned_fit"]
+
+#: Ridge of the local heads, on standardised features.
+HEAD_RIDGE = 1.0
+#: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
+WIDEST = 512
+#: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
+#: second over the number of rows, since few rows hardly know their range.
+MARGIN = (0.25, 20.0)
+#: Fewer focal rows than this are stated.
+FEW = 5
+
+
+def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool = True) -> Solved:
+    """Choose for every output, and put together what an estimator stores.
+
+    Local heads and the choice read the same moments.
+    """
+    basis, notes = _principal_basis(prepared, seed)
+    notes += _row_notes(prepared)
+    places, sampled = _source_places(prepared, basis, seed)
+    state = State.of(prepared)
+    heads = local_heads(state, HEAD_RIDGE, device)
+    data = _Data(prepared, _projected(state.moments, basis), basis, places)
+    samples = [data.samples(output) for output in range(prepared.focal.targets.shape[1])]
+    choices = [choose(own[0], own[1:], seed=seed) for own in samples]
+    coef, intercept = _coefficients(choices, prepared, basis)
+    low, high = _feature_range(prepared) if clamp and len(prepared.names) > 1 else (None, None)
+    weights = _domain_weights(choices, prepared, heads, places)
+    single = prepared.single_output
+    return Solved(
+        coef[:, 0] if single else coef,
+        intercept[0] if single else intercept,
+        _uncertainty(choices, prepared, basis),
+        {
+            "weights_": weights,
+            "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
+            "candidates_": candidates_of(choices[0], len(weights.names), places),
+            "solution_": solution_of(choices[0].prior, samples[0][0], choices[0].size),
+            "ridge_path_": path_of(choices[0]),
+            **_comparisons(choices, [own[0] for own in samples], data, heads),
+            "n_plays_": min(c.n_plays for c in choices),
+            "notes_": notes + sampled,
+            "_low": low,
+            "_high": high,
+            "_distances": None,
+            "_removals": None,
+            "_comparable": prepared,
+            "_inputs": dict(zip(prepared.names, prepared.inputs)),
+            "_choices": tuple(choices),
+            "_places": places,
+        },
+        heads,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """All domains for the choice: moments of ``[U, 1]`` (in the principal directions, if any), and which are used."""
+
+    prepared: Prepared
+    moments: Sequence[Moments]
+    basis: Floats | None
+    places: Integers
+
+    def samples(self, output: int) -> list[Sample]:
+        """The focal domain and the sources that priors are learned from, for one output."""
+        return [self._sample(place, output) for place in (0, *(1 + self.places).tolist())]
+
+    def _sample(self, place: int, output: int) -> Sample:
+        prepared = self.prepared
+        rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
+        X = rows.X if self.basis is None else rows.X @ self.basis
+        one = Rows(X, rows.targets[:, output], rows.sample_weight)
+        return Sample(self.moments[place].output(output), one, intercept=prepared.fit_intercept)
+
+
+def _projected(moments: Sequence[Moments], basis: Floats | None) -> Sequence[Moments]:
+    """Moments in the principal directions, the constant last as before."""
+    if basis is None:
+        return moments
+    matrix = scipy.linalg.block_diag(basis, 1.0)
+    return [m.mapped(matrix) for m in moments]
+
+
+def _row_notes(prepared: Prepared) -> tuple[str, ...]:
+    """What the rows themselves leave open."""
+    focal = prepared.inputs[0]
+    found: list[str] = []
+    count = focal.total
+    if count < FEW:
+        rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
+        found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
+    if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
+        found.append("every focal target is the same; what differs can only come from the sources")
+    if apart := _columns_apart(prepared):
+        told = (
+            f"{apart} of {focal.shape[1]} columns of the sources lie far from the focal rows; were they prepared in "
+            "the same way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
+        )
+        warnings.warn(told, UserWarning, stacklevel=5)
+        found.append(told)
+    single = [name for name, rows in zip(prepared.names[1:], prepared.inputs[1:]) if len(rows.X) == 1]
+    if single:
+        shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
+        have = "sources have" if len(single) > 1 else "source has"
+        found.append(Note("one-row", "{count} {have} one row only: {names}", count=len(single), have=have, names=shown))
+    return tuple(found)
+
+
+def _columns_apart(prepared: Prepared) -> int:
+    """How many columns have sources and focal rows lie five spreads of either apart, if these are most columns."""
+    if len(prepared.inputs) == 1:
+        return 0
+    focal, others = prepared.inputs[0].X, [rows.X for rows in prepared.inputs[1:]]
+    # One source at a time: joined, thousands of them would be held twice.
+    count = sum(len(rows) for rows in others)
+    mean = np.sum([rows.sum(axis=0) / count for rows in others], axis=0)
+    with np.errstate(over="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
+        variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
+    spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
+    far = np.abs(focal.mean(axis=0) - mean) > 5 * np.where(spread > 0, spread, np.inf)
+    return int(far.sum()) if 2 * far.sum() > len(far) else 0
+
+
+def _principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
+    """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
+    width = prepared.focal.shape[1]
+    if width <= WIDEST:
+        return None, ()
+    if len(prepared.names) == 1:
+        # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
+        alone = prepared.focal.X
+        return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
+    count = sum(len(rows.X) for rows in prepared.rows)
+    if count > 8 * WIDEST:
+        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
+        pooled = np.concatenate([prepared.focal.X, _rows_at(prepared, keep)])
+    else:
+        pooled = np.concatenate([rows.X for rows in prepared.rows])
+    rank = min(WIDEST, *pooled.shape)
+    basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
+    return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
+
+
+def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
+    """Rows of all domains, joined, at given places; without joining them."""
+    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
+    domain = np.searchsorted(ends, keep, side="right")
+    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+
+
+def _source_places(prepared: Prepared, basis: Floats | None, seed: int) -> tuple[Integers, tuple[str, ...]]:
+    """Which sources priors are learned from, counted without the focal domain, and a note where not all are."""
+    sizes = [len(rows.X) for rows in prepared.inputs[1:]]
+    width = prepared.focal.shape[1] if basis is None else basis.shape[1]
+    places = sample_sources(sizes, width, seed=seed)
+    if len(places) == len(sizes):
+        return places, ()
+    told = f"{len(sizes)} sources: priors were learned from {len(places)} of them, drawn at random (seed {seed})"
+    return places, (told,)
+
+
+def _coefficients(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> tuple[Floats, Floats]:
+    """Coefficients (p, D) and intercepts (D,)."""
+    heads = np.column_stack([choice.head for choice in choices])
+    slopes, intercept = (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
+    return slopes if basis is None else basis @ slopes, intercept
+
+
+def _domain_weights(choices: Sequence[Choice], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
+    """Weights of all domains: sources that no prior was learned from have none."""
+    values = np.zeros(len(prepared.names))
+    for choice in choices:
+        own = np.where(choice.weights.sum(axis=1) > 0, choice.own, 1.0)
+        values[0] += choice.shares @ own
+        values[1 + places] += (choice.shares * (1 - own)) @ choice.weights
+    errors = _focal_errors(prepared.focal, heads)
+    return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
+
+
+def _focal_errors(rows: Rows, heads: Heads) -> Floats:
+    """Mean squared error of every domain's own head on the focal rows."""
+    share, targets = rows.weight / rows.total, rows.targets
+    found = np.empty(len(heads.coef))
+    for run in chunks(range(len(found)), 8 * targets.size):
+        coef, level = heads.coef[run], heads.intercept[run]
+        fitted = np.tensordot(rows.X, coef.reshape(*coef.shape[:2], -1), ((1,), (1,))) + level.reshape(len(run), -1)
+        found[run] = share @ np.mean((targets[:, None] - fitted) ** 2, axis=2)
+    return found
+
+
+def _uncertainty(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> Uncertainty:
+    """Leave-one-out and posterior of the average, both made when first asked for."""
+    # Several outputs have a posterior each; they are taken to be equally uncertain everywhere.
+    single = len(choices) == 1
+    posterior = partial(posterior_of, choices[0], basis) if single else _nothing
+    return Uncertainty(partial(_left_out, choices, prepared.focal), posterior)
+
+
+def _left_out(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
+    residuals = np.column_stack([choice.left_out for choice in choices])
+    inflation = float(np.mean([choice.inflation for choice in choices]))
+    spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))
+    return LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _comparisons(choices: Sequence[Choice], focal: Sequence[Sample], data: _Data, heads: Heads) -> dict[str, Any]:
+    """Left-out residuals of all methods, over rows and outputs, compared with ours."""
+    residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
+    flat = heads.coef.reshape(len(heads.coef), heads.coef.shape[1], -1)
+    levels = heads.intercept.reshape(len(heads.coef), -1)
+    for output, (choice, sample) in enumerate(zip(choices, focal)):
+        residuals["ours"].append(choice.left_out)
+        residuals["focal only"].append(choice.focal_left_out)
+        if len(data.moments) > 1:
+            slopes = flat[1:, :, output] if data.basis is None else flat[1:, :, output] @ data.basis
+            local = np.column_stack([slopes, levels[1:, output]]) if sample.intercept else slopes
+            pooled = weighted_system([m.output(output) for m in data.moments], np.ones(len(data.moments)))
+            residuals["joint"].append(joint_left_out(sample, pooled))
+            residuals["mean of locals"].append(mean_left_out(sample, choice.focal_left_out, local))
+    weight = np.concatenate([sample.known.weight for sample in focal])
+    least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal[0].known.y))
+    joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
+    found = compared_of(joined, weight, least)
+    gains = np.mean([choice.play_gains for choice in choices], axis=0)
+    return {
+        "compared_": tuple(found.values()),
+        "transfer_gain_": transfer_gain(found["focal only"], gains, focal[0].total),
+    }
+
+
+def _feature_range(prepared: Prepared) -> tuple[Floats, Floats]:
+    """Between which features predictions are linear, in the units of the features."""
+    low = np.min([rows.X.min(axis=0) for rows in prepared.mapped], axis=0)
+    high = np.max([rows.X.max(axis=0) for rows in prepared.mapped], axis=0)
+    margin = (MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.mapped)) * (high - low)
+    return low - margin, high + margin

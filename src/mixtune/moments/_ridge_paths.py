@@ -1,0 +1,392 @@
+"""Ridge fits along whole paths, with every row left out in turn, for the price of one eigendecomposition.
+
+A prior N(mean, q S) on the coefficients and noise of variance s^2 make the posterior mean a ridge fit around ``mean``,
+in the metric S, of effective ridge s^2/q. With U'U = V diag(a) V' and Z = U V, the plain ridge fit of strength k has
+leverages h_i = sum_j Z_ij^2/(a_j + k), and leaves out row i with residual e_i/(1 - h_i): every ridge costs O(n p) after
+the decomposition. Where rows are fewer than features, the same is said through the n x n matrix of inner products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from mixtune._array import Floats, column_gram
+from mixtune._checks import check_nonnegative
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments._moments import Moments
+from mixtune.moments._rows import Rows
+from mixtune.moments._standardise import Center, augmented, no_center, own_center, recentred
+from mixtune.moments._system import RowSystem, System
+
+__all__ = ["Paths", "Regression", "RidgeChoice", "Sample", "Spectrum", "best_ridge", "left_out_residuals", "loo_ridge"]
+__all__ += ["roots_of", "spectrum_of"]
+
+#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
+SATURATED = 1e-9
+#: Eigenvalues below this part of the largest are rounding.
+RANK_TOLERANCE = 1e-12
+#: Errors that differ by less than this part are equal: rounding.
+TIED = 1e-9
+
+
+class Paths(NamedTuple):
+    """Fits along paths: coefficients (C, d), residuals of left-out rows (C, n), leverages (C, n) of one copy of a row.
+
+    Where the intercept is free, it is the last coefficient.
+    """
+
+    heads: Floats
+    left_out: Floats
+    leverages: Floats
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues (r,) of a Gram matrix, and its eigenvectors (p, r)."""
+
+    values: Floats
+    vectors: Floats
+
+
+class Regression:
+    """The least-squares problem of one dataset with a single output: sums over all rows, and the rows to leave out.
+
+    Parameters
+    ----------
+    system : GramSystem or RowSystem
+        Its normal equations, every row scaled by the root of its sample weight.
+    rows : Rows or None
+        The same rows, or some of them where the system holds sums; None where rows are unknown and only sums count.
+    total : float
+        The number of rows, each counting as its sample weight.
+    center : Center, optional
+        Where features and targets were moved to their means, which an intercept that is not penalised amounts to.
+    count : float, optional
+        How many rows there are, those of weight above 1 counting as so many; ``total`` by default.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        rows: Rows | None,
+        total: float,
+        center: Center | None = None,
+        *,
+        count: float | None = None,
+    ) -> None:
+        self.system, self.total, self.center = system, total, center
+        self.count = total if count is None else count
+        self._rows = rows
+
+    @property
+    def rows(self) -> Rows:
+        """The rows to leave out."""
+        assert self._rows is not None, "a dataset without rows takes no part in leave-one-out"
+        return self._rows
+
+    @property
+    def wide(self) -> bool:
+        """Whether rows, being fewer than the features, describe it; else sums do."""
+        return isinstance(self.system, RowSystem)
+
+    @property
+    def width(self) -> int:
+        return int(self.system.zero.shape[0])
+
+    @cached_property
+    def gram(self) -> Floats:
+        return column_gram(self.system.rows) if isinstance(self.system, RowSystem) else self.system.gram  # type: ignore[attr-defined]
+
+    @cached_property
+    def cross(self) -> Floats:
+        return self.system.gradient(np.zeros((self.width, 1)))[:, 0]
+
+    @property
+    def square(self) -> float:
+        return self.system.target_square
+
+    @cached_property
+    def design(self) -> Floats:
+        """All rows (n, p), each scaled by the root of its weight; only where the problem is wide."""
+        assert isinstance(self.system, RowSystem)
+        return self.system.rows
+
+    @property
+    def targets(self) -> Floats:
+        """All targets (n,), scaled likewise."""
+        assert isinstance(self.system, RowSystem)
+        return self.system.targets[:, 0]
+
+    @cached_property
+    def kernel(self) -> Floats:
+        """Inner products (n, n) of the rows of :attr:`design`."""
+        return self.design @ self.design.T
+
+    @cached_property
+    def unit(self) -> Floats:
+        """What goes when a row is left out: one of its copies, or all of a row of weight below 1."""
+        return np.minimum(self.rows.weight, 1.0)
+
+    @property
+    def mean_eigenvalue(self) -> float:
+        """Of U'U, over as many directions as there can be; 1 where all features are zero."""
+        trace = float(np.vdot(self.design, self.design)) if self.wide else float(np.trace(self.gram))
+        return trace / max(min(self.total, self.width), 1) if trace > 0 else 1.0
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """That of U'U, through the smaller of U'U and U U'; directions that no row has are left out of the latter."""
+        if not self.wide:
+            return spectrum_of(np.array(self.gram))
+        values, left = spectrum_of(np.array(self.kernel))
+        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        return Spectrum(values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept])))
+
+    def error(self, residuals: Floats) -> Floats:
+        """Weighted mean squares over the rows, the last axis."""
+        return (residuals**2) @ (self.rows.weight / self.rows.total)
+
+    def mean_squares(self, heads: Floats) -> Floats:
+        """Weighted mean squared errors of coefficients (K, p), over all rows behind the sums."""
+        return np.asarray(self.system.column_losses(heads.T, 1)) / self.total
+
+    def ridge_path(self, ridges: Floats) -> Paths:
+        """Plain ridge regression at every ridge."""
+        values, vectors = self.spectrum
+        filters = 1.0 / (values + np.asarray(ridges)[:, None])
+        heads = (filters * (vectors.T @ self.cross)) @ vectors.T
+        return self.finish(heads, self.unit * (filters @ ((self.rows.X @ vectors) ** 2).T))
+
+    def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
+        """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
+
+        The parts are the sums of squared residuals, and the degrees of freedom that are left. Where none are left
+        there is nothing to validate on, and the error is infinite.
+        """
+        values, vectors = self.spectrum
+        told = values > RANK_TOLERANCE * np.max(values, initial=1e-300)
+        explained = (vectors.T @ self.cross)[told] ** 2 / values[told]
+        kept = np.asarray(ridges)[:, None] / (values[told] + np.asarray(ridges)[:, None])
+        squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained
+        freedom = self.count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
+        usable = freedom > SATURATED * self.count
+        errors = np.where(usable, squares * self.count / np.where(usable, freedom, 1.0) ** 2, np.inf)
+        return errors, squares, freedom
+
+    def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+        """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
+        values, vectors = np.linalg.eigh(np.swapaxes(roots, 1, 2) @ self.gram @ roots)
+        basis = roots @ vectors
+        pull = np.einsum("kji,kj->ki", basis, self.cross - means @ self.gram)
+        filters = scales[:, None] / (scales[:, None] * np.maximum(values, 0.0)[:, None] + noise)
+        heads = means[:, None] + np.einsum("kji,kqi->kqj", basis, filters * pull[:, None])
+        squares = (self.rows.X @ basis) ** 2
+        leverages = self.unit * (filters @ np.swapaxes(squares, 1, 2))
+        count = len(means) * len(scales)
+        return heads.reshape(count, self.width), leverages.reshape(count, len(self.unit))
+
+    def dual_path(self, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+        """The same for one prior N(mean, q S), through n x n matrices: duals (Q, n) and leverages (Q, n).
+
+        ``fitted`` is ``design mean`` (n,), ``kernel`` is ``design S design'`` (n, n), which is lost; coefficients are
+        ``mean + S design' dual``.
+        """
+        values, vectors = spectrum_of(kernel)
+        residual = vectors.T @ (self.targets - fitted)
+        filters = scales[:, None] / (scales[:, None] * values + noise)
+        duals = (filters * residual) @ vectors.T
+        return duals, (filters * values) @ (vectors**2).T * (self.unit / self.rows.weight)
+
+    def finish(self, heads: Floats, leverages: Floats) -> Paths:
+        """Residuals of left-out rows, and the intercept where it is free."""
+        residuals = self.rows.y - heads @ self.rows.X.T
+        if self.center is not None:
+            heads = np.column_stack([heads, self.center.targets - heads @ self.center.features])
+            leverages = leverages + self.unit / self.center.total
+        return Paths(heads, left_out_residuals(residuals, leverages), leverages)
+
+
+class Sample:
+    """Moments of ``[U, 1]`` and one target, and the rows behind them if they are known.
+
+    Sources inform priors through their moments alone. Rows are needed of the focal domain, and of sources that take
+    the focal role in cross-domain validation.
+
+    Parameters
+    ----------
+    moments : Moments
+        Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
+    rows : Rows, optional
+        The rows, without the constant; or some of them, to leave out in turn.
+    intercept : bool
+        Whether the constant is part of the model.
+
+    Examples
+    --------
+    >>> sample = Sample.of(Rows(np.array([[0.0], [2.0]]), np.array([1.0, 3.0])))
+    >>> sample.center.features, sample.free.gram
+    (array([1.]), array([[2.]]))
+    """
+
+    def __init__(self, moments: Moments, rows: Rows | None = None, *, intercept: bool = True) -> None:
+        self.moments, self.rows, self.intercept = moments, rows, intercept
+
+    @classmethod
+    def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
+        """Moments of rows, and the rows."""
+        return cls(augmented(rows), rows, intercept=intercept)
+
+    @cached_property
+    def center(self) -> Center:
+        """Weighted means of features and targets."""
+        return own_center(self.moments)
+
+    @property
+    def total(self) -> float:
+        """The number of rows, each counting as its sample weight."""
+        return self.center.total
+
+    @property
+    def columns(self) -> int:
+        """How many coefficients the model has, that of the constant among them."""
+        return self.moments.n_features - (not self.intercept)
+
+    @cached_property
+    def free(self) -> Regression:
+        """The regression with an intercept that no prior knows of: all about the means."""
+        center = self.center if self.intercept else no_center(self.moments)
+        rows = self.rows
+        if rows is not None and self.intercept:
+            rows = Rows(rows.X - center.features, rows.y - center.targets, rows.sample_weight)
+        system = recentred(self.moments, center).system
+        return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
+
+    @cached_property
+    def full(self) -> Regression:
+        """The regression with the constant as a feature like any other; as :attr:`free` where there is none."""
+        if not self.intercept:
+            return self.free
+        rows = self.rows
+        if rows is not None:
+            rows = Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
+        return Regression(self.moments.system, rows, self.total, count=self._count)
+
+    @property
+    def _count(self) -> float:
+        """How many rows there are, those of weight above 1 counting as so many."""
+        return max(self.total, float(self.moments.count))
+
+    @property
+    def known(self) -> Rows:
+        """The rows of a sample that has them."""
+        assert self.rows is not None
+        return self.rows
+
+    def part(self, index: Any) -> Sample:
+        """A sample of some of the rows."""
+        return Sample.of(self.known.part(index), intercept=self.intercept)
+
+    def judged(self, index: Any) -> Sample:
+        """The same sums with some of the rows to leave out in turn."""
+        return Sample(self.moments, self.known.part(index), intercept=self.intercept)
+
+    def divided(self, size: float) -> Sample:
+        """The same with targets divided by ``size``."""
+        rows = None if self.rows is None else Rows(self.rows.X, self.rows.y / size, self.rows.sample_weight)
+        return Sample(self.moments.divided(size), rows, intercept=self.intercept)
+
+    def predict(self, head: Floats) -> Floats:
+        """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""
+        X = self.known.X
+        return X @ head[:-1] + head[-1] if self.intercept else X @ head
+
+
+def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
+    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
+
+    This is the one rule for rows of leverage 1: leaving them out says nothing.
+    """
+    rest = 1.0 - leverages
+    known = rest > SATURATED
+    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
+
+
+def spectrum_of(matrix: Floats) -> Spectrum:
+    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
+    if info != 0:  # pragma: no cover - only numbers beyond float64 get here
+        raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
+    return Spectrum(np.maximum(values, 0.0), vectors)
+
+
+def roots_of(covariances: Floats) -> Floats:
+    """Factors L with L L' = S, also where S is singular to rounding."""
+    values, vectors = np.linalg.eigh(covariances)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+def best_ridge(ridges: Floats, errors: Floats) -> int:
+    """The place of the ridge of least error; of errors that are equal up to rounding, that of the largest ridge.
+
+    Where data say nothing of the ridge (a source of two rows, say), rounding would decide otherwise.
+
+    Examples
+    --------
+    >>> best_ridge(np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0 + 1e-15]))
+    2
+    """
+    tied = errors <= np.min(errors) * (1 + TIED)
+    return int(np.argmax(np.where(tied, ridges, -np.inf)))
+
+
+@dataclass(frozen=True, eq=False)
+class RidgeChoice:
+    """The chosen ridge, its head, and the leave-one-out mean squared error of every candidate."""
+
+    ridge: float
+    coef: Floats
+    ridges: Floats
+    errors: Floats
+
+
+def loo_ridge(U: Floats, y: Floats, ridges: Sequence[float], *, relative: bool = True) -> RidgeChoice:
+    """Ridge regression of ``y`` (n,) on ``U`` (n, p) with the ridge of least leave-one-out error.
+
+    Parameters
+    ----------
+    U, y : arrays (n, p) and (n,)
+    ridges : sequence of float
+        Candidates > 0.
+    relative : bool
+        Candidates are multiples of the mean eigenvalue of U'U, so that they do not depend on units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> U = rng.standard_normal((40, 3))
+    >>> choice = loo_ridge(U, U @ [1.0, 2.0, 3.0] + rng.standard_normal(40), [0.01, 0.1, 1.0, 10.0])
+    >>> choice.ridge < 40
+    True
+    """
+    U, y = np.asarray(U, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if U.ndim != 2 or y.shape != (len(U),) or len(U) < 2:
+        raise DataError(f"leave-one-out needs U (n, p) and y (n,) with n >= 2; got {U.shape} and {y.shape}")
+    bad = int(np.sum(~np.isfinite(U))) + int(np.sum(~np.isfinite(y)))
+    if bad:
+        raise DataError(f"leave-one-out needs finite values; {bad} in U and y are NaN or infinite")
+    candidates = np.array([check_nonnegative("ridges", r) for r in np.atleast_1d(np.asarray(ridges))])
+    if len(candidates) == 0 or np.any(candidates == 0):
+        raise ParameterError("ridges must be positive candidates, at least one")
+    regression = Regression(Moments.from_rows(U, y).system, Rows(U, y), float(len(y)))
+    if relative:
+        candidates = candidates * regression.mean_eigenvalue
+    paths = regression.ridge_path(candidates)
+    errors = regression.error(paths.left_out)
+    best = best_ridge(candidates, errors)
+    return RidgeChoice(float(candidates[best]), paths.heads[best], candidates, errors)

@@ -1,0 +1,346 @@
+"""One scale and one origin for all rows, applied to rows or to their sums.
+
+Pooled over all rows (with their sample weights), every feature gets mean 0 and standard deviation 1 and every target
+mean 0, so that one ridge means the same for every column: :class:`Scaling` says so of rows, :func:`moved` does it to
+sums. Moments of features with a constant column appended, ``[U, 1]``, hold the sums that any such move needs, so that
+rows nobody can see any more (streamed, or a member's own) are standardised too.
+
+The same sums give an intercept that is not penalised. Eliminating the constant from the normal equations (the Schur
+complement) is the same as moving features and targets to their means: each domain's own mean for its local head, the
+common weighted mean
+
+    xbar_w = sum_i w_i W_i xbar_i / sum_i w_i W_i        (W_i the sum of sample weights)
+
+for the weighted problem, after which the intercept is ``ybar_w - xbar_w' coef``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mixtune._array import EPSILON, Floats
+from mixtune.moments._moments import Moments
+from mixtune.moments._rows import Rows, ShiftedRows
+
+__all__ = [
+    "Center",
+    "Origin",
+    "Scaling",
+    "augmented",
+    "common_center",
+    "moved",
+    "no_center",
+    "own_center",
+    "pooled_scale",
+    "pooled_scaling",
+    "recentred",
+]
+
+#: Rows of a Gram matrix that are moved at a time.
+ROWS_AT_ONCE = 256
+#: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
+RUN_ENTRIES = 2**17
+#: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
+BLOCK_ENTRIES = 2**21
+#: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
+LARGEST, TINY = 1e100, 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """What was subtracted from features and targets, and what features were divided by."""
+
+    shift: Floats
+    scale: Floats
+    target_shift: Floats
+
+    def apply(self, rows: Rows) -> Rows:
+        """Features and targets in prepared units."""
+        return Rows(self.features(rows.X), rows.y - self.target_shift, rows.sample_weight)
+
+    def features(self, features: Floats) -> Floats:
+        """Features in prepared units."""
+        ready = np.empty(features.shape)
+        for run in _row_runs(*features.shape):
+            np.subtract(features[run], self.shift, out=ready[run])
+            ready[run] /= self.scale
+        return ready
+
+    def to_units(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
+        """Coefficients (..., p[, D]) and intercepts (...[, D]) of prepared features, for the features as they are."""
+        single = self.target_shift.ndim == 0
+        coef = coef / (self.scale if single else self.scale[:, None])
+        moved = coef @ self.shift if single else np.einsum("...pd,p->...d", coef, self.shift)
+        return coef, intercept + self.target_shift - moved
+
+
+def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> Scaling:
+    """Weighted mean and standard deviation over all rows; columns that do not vary keep their scale.
+
+    Without an intercept nothing is subtracted, so that the origin stays where it is.
+    """
+    mean, spread = _column_scale([part.X for part in rows], [part.weight for part in rows])
+    y = np.concatenate([part.targets for part in rows])
+    level = _column_scale([y], [np.concatenate([part.weight for part in rows])])[0].reshape(rows[0].y.shape[1:])
+    if not center:
+        mean, level = np.zeros_like(mean), np.zeros_like(level)
+    return Scaling(mean, spread if standardise else np.ones_like(spread), level)
+
+
+def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column, in two passes.
+
+    Columns of extreme size are measured relative to that, so that no square overflows. Rows are taken a run at a time
+    that stays in the cache, so that no domain is copied as a whole.
+    """
+    total = sum(float(weight.sum()) for weight in weights)
+    size = np.max([np.maximum(run.max(axis=0), -run.min(axis=0)) for run, _ in _runs(parts, weights)], axis=0)
+    size = np.where((size > LARGEST) | ((size < 1 / LARGEST) & (size > 0)), size, 1.0)
+    unit = bool(np.all(size == 1.0))
+    mean = sum(weight @ (run if unit else run / size) for run, weight in _runs(parts, weights)) / total
+    square = np.zeros_like(mean)
+    for run, weight in _runs(parts, weights):
+        off = (run if unit else run / size) - mean
+        off *= off
+        square += weight @ off
+    spread = np.sqrt(square / total)
+    # Rounding of the mean alone leaves a spread of this order in a constant column.
+    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.maximum(np.abs(mean), TINY)
+    return mean * size, np.where(constant, 1.0, spread * size)
+
+
+def _runs(parts: Sequence[Floats], weights: Sequence[Floats]) -> Iterator[tuple[Floats, Floats]]:
+    """Rows with their weights: small domains joined, large ones cut."""
+    for block in _blocks([len(part) for part in parts], parts[0].shape[1]):
+        single = block.stop - block.start == 1
+        rows = parts[block.start] if single else np.concatenate(parts[block])
+        weight = weights[block.start] if single else np.concatenate(weights[block])
+        for run in _row_runs(*rows.shape):
+            yield rows[run], weight[run]
+
+
+def _row_runs(count: int, width: int) -> Iterator[slice]:
+    """Runs of rows with about RUN_ENTRIES numbers each."""
+    step = max(1, RUN_ENTRIES // max(1, width))
+    for begin in range(0, count, step):
+        yield slice(begin, min(begin + step, count))
+
+
+def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
+    """Runs of domains with about RUN_ENTRIES numbers each."""
+    begin = held = 0
+    for end, size in enumerate(sizes, start=1):
+        held += size * width
+        if held >= RUN_ENTRIES or end == len(sizes):
+            yield slice(begin, end)
+            begin, held = end, 0
+
+
+class Origin(NamedTuple):
+    """A point that rows are taken about: features (p,), and targets () or (D,)."""
+
+    features: Floats
+    targets: Floats
+
+
+def pooled_scale(moments: Sequence[Moments], origin: Origin | None = None) -> tuple[Floats, Floats, Floats]:
+    """Mean and standard deviation of the features, and mean of the targets, over all rows of several moments.
+
+    The last feature must be the constant 1. A column whose spread is within rounding of its mean counts as constant and
+    gets spread 1: sums of squares cannot tell below about 1e-7 of it. Where the sums are about an ``origin`` near the
+    rows they can tell far more; the means are then relative to it.
+
+    Examples
+    --------
+    >>> U, y = np.array([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0]]), np.array([0.0, 1.0, 2.0])
+    >>> mean, spread, target = pooled_scale([Moments.from_rows(U, y)])
+    >>> mean, spread.round(3), target
+    (array([3.]), array([1.633]), array(1.))
+    """
+    parts = [_first_sums(m) for m in moments]
+    sums, squares = (np.sum([part[side] for part in parts], axis=0) for side in (0, 1))
+    total = sums[-1]
+    mean, square = sums[:-1] / total, squares[:-1] / total
+    variance = square - mean**2
+    constant = variance <= 64 * EPSILON * square
+    if origin is not None:
+        # Rounding of the features themselves, before the origin was taken out, leaves a spread of this order.
+        rounding = 10 * EPSILON * np.sqrt(sum(m.count for m in moments))
+        constant |= variance <= (rounding * (origin.features + mean)) ** 2
+    spread = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
+    return mean, spread, np.asarray(sum(m.cross[-1] for m in moments) / total)
+
+
+def _first_sums(moments: Moments) -> tuple[Floats, Floats]:
+    """Sums of every feature, and of its squares."""
+    if moments.rows is None:
+        return moments.gram[-1], np.diagonal(moments.gram)
+    # A Gram matrix of few rows would be larger than they are.
+    design = moments.rows[0]
+    return design[:, -1] @ design, np.sum(design**2, axis=0)
+
+
+def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) -> Moments:
+    """Moments of ``[(U - shift) / scale, 1]`` and ``Y - target_shift``, from those of ``[U, 1]`` and ``Y``.
+
+    Parameters
+    ----------
+    moments
+        Over p features and the constant 1 as the last one (or the root of a row's weight, if rows were scaled by it).
+    shift, scale : array (p,)
+    target_shift : scalar or array (D,)
+
+    Examples
+    --------
+    >>> U, y = np.array([[1.0, 1.0], [3.0, 1.0], [5.0, 1.0]]), np.array([0.0, 1.0, 2.0])
+    >>> moved(Moments.from_rows(U, y), np.array([3.0]), np.array([2.0]), np.array(1.0)).gram
+    array([[2., 0.],
+           [0., 3.]])
+    """
+    level = np.reshape(np.asarray(target_shift, dtype=np.float64), (-1,))
+    if moments.rows is not None:
+        U, Y = moments.rows
+        root = U[:, -1:]
+        U = np.concatenate([(U[:, :-1] - root * shift) / scale, root], axis=1)
+        Y = Y - root * level
+        return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
+    gram, cross = moments.gram, moments._cross
+    total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
+    new = np.empty_like(gram)
+    # A few rows at a time: a wide Gram matrix leaves no room for others of its size.
+    for begin in range(0, len(sums), ROWS_AT_ONCE):
+        here = slice(begin, min(begin + ROWS_AT_ONCE, len(sums)))
+        # (U - 1 shift')'(U - 1 shift'), written so that it stays symmetric to the last bit.
+        both = np.outer(sums[here], shift) + np.outer(shift[here], sums)
+        inner = gram[here, :-1] - both + total * np.outer(shift[here], shift)
+        new[here, :-1] = inner / np.outer(scale[here], scale)
+    new[-1, :-1] = new[:-1, -1] = (sums - total * shift) / scale
+    new[-1, -1] = total
+    inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
+    outer = targets - total * level
+    square = np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
+    return Moments._make(
+        moments.count,
+        moments.single_output,
+        gram=new,
+        cross=np.concatenate([inner / scale[:, None], outer[None, :]]),
+        square=square,
+        rows=None,
+        summed=_rounding_left(moments, scale),
+    )
+
+
+def _rounding_left(moments: Moments, scale: Floats) -> float:
+    """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
+    diagonal = np.diagonal(moments.gram)
+    known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
+    return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class Center:
+    """A point (features (p,), targets () or (D,)) and the total weight behind it; infinite where nothing was fitted."""
+
+    features: Floats
+    targets: Floats
+    total: float
+
+    def intercept(self, coef: Floats) -> Any:
+        """``ybar - xbar' coef``."""
+        return self.targets - self.features @ coef
+
+
+def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
+    """Moments of ``[U, 1]``, in the units of ``scaling``, with every row scaled by the root of its sample weight.
+
+    Many rows are taken a block at a time, so that neither the constant nor prepared units need a second copy of them.
+    """
+    n, p = rows.shape
+    step = max(4 * p, BLOCK_ENTRIES // p)
+    if n <= p:
+        U, Y, root = _rooted(rows, scaling)
+        return Moments.from_rows(np.column_stack([U, root]), Y)
+    total: Moments | None = None
+    edge: Any = 0.0
+    for begin in range(0, n, step):
+        U, Y, root = _rooted(rows.part(slice(begin, begin + step)), scaling)
+        part = Moments.from_rows(U, Y)
+        total = part if total is None else total + part
+        edge = edge + np.concatenate([root @ U, [root @ root], np.reshape(root @ Y, -1)])
+    assert total is not None
+    gram = np.empty((p + 1, p + 1))
+    gram[:-1, :-1] = total.gram
+    gram[-1] = gram[:, -1] = edge[: p + 1]
+    cross = np.concatenate([total._cross, edge[None, p + 1 :]])
+    return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square, rows=None)
+
+
+def _rooted(rows: Rows, scaling: Scaling | None) -> tuple[Floats, Floats, Floats]:
+    """Features and targets in prepared units and a column of ones, all scaled by the roots of the sample weights."""
+    rows = rows if scaling is None else scaling.apply(rows)
+    if rows.sample_weight is None:
+        return rows.X, rows.y, np.ones(len(rows.X))
+    root = np.sqrt(rows.sample_weight)
+    return rows.X * root[:, None], (rows.y.T * root).T, root
+
+
+def own_center(moments: Moments) -> Center:
+    """The weighted mean of a domain, from its augmented moments."""
+    sums = moments.gram[-1] if moments.rows is None else moments.rows[0][:, -1] @ moments.rows[0]
+    total = float(sums[-1])
+    return Center(sums[:-1] / total, np.asarray(moments.cross[-1] / total), total)
+
+
+def no_center(moments: Moments) -> Center:
+    """The origin, for fits without an intercept."""
+    return Center(np.zeros(moments.n_features - 1), np.zeros_like(np.asarray(moments.cross[-1])), math.inf)
+
+
+def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
+    """The mean of all rows, each domain counted with its weight.
+
+    Examples
+    --------
+    >>> rows = [Rows(np.array([[0.0]]), np.array([0.0])), Rows(np.array([[2.0], [4.0]]), np.array([1.0, 1.0]))]
+    >>> center = common_center([augmented(r) for r in rows], np.array([0.5, 0.5]))
+    >>> center.features, center.total
+    (array([2.]), 1.5)
+    """
+    active = [(own_center(m), float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
+    total = sum(w * center.total for center, w in active)
+    features = sum(w * center.total * center.features for center, w in active) / total
+    targets = sum(w * center.total * center.targets for center, w in active) / total
+    return Center(np.asarray(features), np.asarray(targets), float(total))
+
+
+def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments:
+    """Moments of ``U - 1 c'`` and ``Y - 1 d'`` without the constant column, from augmented moments.
+
+    Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory.
+    """
+    rows = moments.rows
+    if rows is not None:
+        design, targets = rows
+        if not keep and len(design) < design.shape[1] - 1:
+            shifted = ShiftedRows(design, targets, center.features, np.reshape(center.targets, -1))
+            return Moments.from_shifted(shifted, single=moments.single_output)
+        root = design[:, -1:]
+        about = targets - root * center.targets
+        about = about[:, 0] if moments.single_output else about
+        return Moments.from_rows(design[:, :-1] - root * center.features, about)
+    whole = moved(moments, center.features, np.ones_like(center.features), center.targets)
+    parts = {"gram": np.array(whole.gram[:-1, :-1]), "cross": whole._cross[:-1], "square": whole._square, "rows": None}
+    return Moments._make(moments.count, moments.single_output, **parts, summed=whole._summed)
+
+
+def about(moments: Moments, old: Origin, new: Origin) -> Moments:
+    """Moments of ``[U - old, 1]`` as those of ``[U - new, 1]``; the same object where it is the same point."""
+    shift, level = new.features - old.features, new.targets - old.targets
+    if not np.any(shift) and not np.any(level):
+        return moments
+    return moved(moments, shift, np.ones_like(shift), level)

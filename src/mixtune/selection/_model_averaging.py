@@ -1,0 +1,197 @@
+"""Weights of the candidates: what cross-domain validation and leave-one-out make of them, and a guard against harm."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune.moments import best_ridge
+from mixtune.selection._compare import compare, gain_posterior
+from mixtune.selection._families import Label
+from mixtune.selection._settings import SETTINGS
+
+__all__ = [
+    "ValidationTask",
+    "average_weights",
+    "focal_only_best",
+    "guarded",
+    "interval_inflation",
+    "mix",
+    "prior_weights",
+    "relative_errors",
+    "robust_errors",
+    "stacked_weights",
+    "transfer_gains",
+    "validated_sources",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class ValidationTask:
+    """Residuals (C, m) on the rows kept for testing, their weights, and residuals of left-out rows (C, n).
+
+    ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken.
+    """
+
+    source: int
+    residuals: Floats
+    weight: Floats
+    left_out: Floats
+    alone: int
+
+    @property
+    def errors(self) -> Floats:
+        """Mean squared error of every candidate."""
+        return (self.residuals**2) @ (self.weight / self.weight.sum())
+
+    def error(self, shares: Floats) -> float:
+        """Mean squared error of the average."""
+        return float((shares @ self.residuals) ** 2 @ (self.weight / self.weight.sum()))
+
+
+def average_weights(
+    scores: Floats, prior: Floats, tasks: Sequence[ValidationTask], count: float, *, enough: int
+) -> Floats:
+    """Weights of the candidates: fitted to the validation tasks, then tilted by leave-one-out on ``count`` rows.
+
+    ``scores`` are leave-one-out errors, ``prior`` the weights before anything is known; where ``enough`` sources were
+    validated, their tasks decide freely.
+    """
+    share = prior
+    trust = 4.0
+    if tasks:
+        sources = len(validated_sources(tasks))
+        pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
+        told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
+        share = stacked_weights(tasks, prior, pull, told=told)
+        # The better the tasks know the weights, the less the few focal rows may move them.
+        trust = 6.0 + 34.0 * min(sources / SETTINGS.enough_sources, 1.0) if sources > 6 else 4.0
+    finite = np.isfinite(scores)
+    if not finite.any():
+        # Nothing can be left out: what validation says, or without any the last candidate.
+        return share if tasks else np.eye(len(scores))[-1]
+    best = max(float(scores[finite].min()), 1e-12)
+    with np.errstate(over="ignore"):
+        exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
+    tilted = np.exp(exponent - exponent.max())
+    return tilted / tilted.sum()
+
+
+def guarded(
+    left_out: Floats, weight: Floats, count: float, shares: Floats, focal: Floats, tasks: Sequence[ValidationTask]
+) -> Floats:
+    """Move weights to the focal-only fit by as much as it is likelier than not that transfer does harm here.
+
+    Sources that agree with one another, and not with the focal domain, do well in every validation task; only the
+    focal rows can tell.
+    """
+    found = compare("focal only", mix(shares, left_out), mix(focal, left_out), weight)
+    grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
+    harm = float(np.clip(2 * (share @ (grid > 0)) - 1, 0.0, 1.0))
+    return (1 - harm) * shares + harm * focal
+
+
+def stacked_weights(
+    tasks: Sequence[ValidationTask], equal: Floats, pull: float, *, told: float = 0.0, steps: int = 300
+) -> Floats:
+    """Simplex weights of least mean squared error of the averaged prediction over tasks, by exponentiated gradient.
+
+    The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
+    exp(-told error).
+    """
+    cross = np.zeros((len(equal), len(equal)))
+    # Many rows know a task's error better than few, but of one source only.
+    says = np.sqrt([task.weight.sum() for task in tasks])
+    for task, say in zip(tasks, says / says.sum()):
+        good = np.sort(task.errors)[: max(3, len(equal) // 4)]
+        weight = task.weight / task.weight.sum() / max(float(np.median(good)), 1e-12)
+        # Two outliers must not decide: residuals count up to five times their typical size.
+        limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(task.residuals), axis=1)))
+        # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
+        kept = np.clip(task.residuals, -limit, limit)
+        cross += say * (kept * weight) @ kept.T
+    errors = np.diagonal(cross)
+    prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
+    prior /= prior.sum()
+    share = prior.copy()
+    for _ in range(steps):
+        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / prior)
+        share = share * np.exp(-0.5 * (slope - slope.min()))
+        share = np.maximum(share / share.sum(), 1e-300)
+    return share / share.sum()
+
+
+def prior_weights(names: Sequence[str]) -> Floats:
+    """Every family has the same weight before anything is known, split evenly within."""
+    counts = Counter(names)
+    return np.array([1.0 / counts[name] for name in names]) / len(counts)
+
+
+def robust_errors(left_out: Floats, weight: Floats) -> Floats:
+    """Leave-one-out errors (C,): mean squares that grow only linearly beyond three times the typical residual."""
+    size, share = np.abs(left_out), weight / weight.sum()
+    # A row of weight 2 counts as two rows, in the median as well.
+    weights = None if np.ptp(weight) == 0 else np.broadcast_to(weight, size.shape)
+    middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
+    limit = 3.0 * 1.4826 * float(np.min(middle))
+    # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
+    if not SETTINGS.exact_residual < limit < np.inf:
+        return left_out**2 @ share
+    with np.errstate(over="ignore", invalid="ignore"):
+        loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
+    return loss @ share
+
+
+def relative_errors(tasks: Sequence[ValidationTask]) -> Floats | None:
+    """Mean squared error of every candidate relative to the best one of each task: geometric means over tasks."""
+    if not tasks:
+        return None
+    logs = np.log(np.maximum([task.errors for task in tasks], 1e-300))
+    return np.exp(np.mean(logs - logs.min(axis=1, keepdims=True), axis=0))
+
+
+def interval_inflation(tasks: Sequence[ValidationTask], shares: Floats) -> float:
+    """How much larger the root mean squared error of tasks is on their tests than leave-one-out says, in [1, 2].
+
+    Leave-one-out keeps the weights of the candidates, which the same rows helped to choose; intervals without this
+    factor are too narrow.
+    """
+    ratios = []
+    for task in tasks:
+        inside = float(np.mean(mix(shares, task.left_out) ** 2))
+        outside = task.error(shares)
+        if 0 < inside < np.inf and outside > 0:
+            ratios.append(np.log(outside / inside))
+    return float(np.clip(np.exp(0.5 * np.mean(ratios)), 1.0, 2.0)) if ratios else 1.0
+
+
+def transfer_gains(tasks: Sequence[ValidationTask], shares: Floats) -> Floats:
+    """Of each validated source: log of its root mean squared error on tests, of ours over the focal-only fit."""
+    ours = np.array([task.error(shares) for task in tasks])
+    alone = np.array([task.errors[task.alone] for task in tasks])
+    # Targets have unit variance: an error below a thousandth (a task of one class only, say) counts as that.
+    gains = 0.5 * np.log(np.maximum(ours, 1e-6) / np.maximum(alone, 1e-6))
+    sources = np.array([task.source for task in tasks])
+    return np.array([gains[sources == source].mean() for source in validated_sources(tasks)])
+
+
+def validated_sources(tasks: Sequence[ValidationTask]) -> list[int]:
+    """The sources that took the focal role, each once, in their order."""
+    return sorted({task.source for task in tasks})
+
+
+def focal_only_best(labels: Sequence[Label], scores: Floats) -> int:
+    """The best of the focal-only candidates."""
+    places = [place for place, (family, _) in enumerate(labels) if family == "focal only"]
+    ridges = np.array([labels[place][1]["relative ridge"] for place in places])
+    return places[best_ridge(ridges, scores[places])]
+
+
+def mix(shares: Floats, left_out: Floats) -> Floats:
+    """Averaged residuals; candidates without a share do not count, whatever they say."""
+    used = shares > 0
+    return shares[used] @ left_out[used]

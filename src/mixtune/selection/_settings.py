@@ -1,0 +1,142 @@
+"""All constants of the choice, each with what it is for and what happens without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mixtune._array import Floats
+
+__all__ = ["SETTINGS", "ChoiceSettings"]
+
+
+@dataclass(frozen=True, eq=False)
+class ChoiceSettings:
+    """Constants of the choice; they were set once, on problems other than those of the benchmarks."""
+
+    # --- which candidates there are ---
+
+    #: Most columns for which a covariance between coefficients is learned: beyond, there are more entries than the
+    #: sources can determine, and expectation-maximisation costs p^3 for each source and step.
+    narrow_columns: int = 40
+    #: More columns than this make every fit expensive: fewer validation tasks and candidates. Without it, a tuned fit
+    #: at 500 columns takes minutes.
+    wide_columns: int = 200
+    #: Fewest sources for a learned covariance: two heads have no covariance to speak of.
+    learned_sources: int = 3
+    #: Most sources for which pooled candidates join learned ones: with more, the learned covariance is better known
+    #: and pooled candidates only cost time.
+    pooled_sources: int = 12
+    #: Most sources for which pooled candidates also come with one level for all, up to and above ``wide_columns``: the
+    #: spectra of the sources are most of the cost.
+    one_level_sources: tuple[int, int] = (40, 12)
+    #: Fewest sources for two groups, and for a prior mean that depends on a domain's mean features.
+    grouped_sources: int = 8
+    #: Ridges of the focal-only candidates, relative to the mean eigenvalue of the features.
+    focal_ridges: Floats = field(default_factory=lambda: np.logspace(-3.5, 2.5, 13))
+    #: Multiples of a learned prior's covariance along a path.
+    learned_scales: Floats = field(default_factory=lambda: np.array([0.125, 0.25, 0.5, 1.0, 2.0, 4.0]))
+    #: Multiples of a pooled prior's covariance: two parameters fit less well than a matrix, so the range is wider.
+    pooled_scales: Floats = field(default_factory=lambda: np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]))
+
+    # --- priors learned by expectation-maximisation ---
+
+    #: Steps of expectation-maximisation, for the hierarchy and for two groups; it has settled by then.
+    hierarchy_steps: int = 40
+    group_steps: int = 15
+    #: Rows that the common noise counts as when each source's noise is estimated: few rows alone would say zero.
+    noise_rows: float = 10.0
+    #: Smallest noise and spread for targets of unit variance: noiseless data would divide by zero.
+    smallest_variance: float = 1e-10
+    #: Spread of priors about the "nearest" sources, about the "similar" ones and within groups, relative to that
+    #: between all sources; and how many pseudo-domains of that spread are added, so that one source has a covariance.
+    nearest_spread: float = 0.1
+    similar_spread: float = 0.3
+    group_spread: float = 0.3
+    pseudo_domains: float = 2.0
+    #: Where the ridges of the regression on mean features start, and the range they stay in.
+    context_ridge: float = 10.0
+    context_ridge_range: tuple[float, float] = (1e-3, 1e9)
+    #: Least variance of means between sources, relative to that within them: below, a mean says nothing.
+    least_between: float = 1e-4
+
+    # --- similar features ---
+
+    #: Sources count as similar up to this multiple of the least distance, or of what chance makes of few rows
+    #: (Algorithm 1 of the paper has the same threshold).
+    similar_reach: float = 2.0
+    #: Most columns for which covariances of features are compared in full; of more, standard deviations only, which is
+    #: the same where columns vary independently and saves p^3 operations for each pair of domains.
+    covariance_columns: int = 16
+
+    # --- pooled and stacked priors ---
+
+    #: Part of a head's variance that is the domain's own, with an intercept for each domain and with one for all.
+    own_variances: tuple[float, ...] = (0.03, 0.3)
+    own_variances_one_level: tuple[float, ...] = (0.003, 0.03)
+    #: Variance along the pooled head, relative to its square: domains often differ in how strongly the same thing
+    #: counts. Without it, such domains are pulled to the common strength.
+    stretch: float = 0.25
+    #: Sizes of the subsets of likeliest sources, and the temperature of softer weights by evidence.
+    subset_sizes: tuple[int, ...] = (1, 2, 8)
+    temperature: float = 2.0
+    #: Most sources whose evidence is computed in full; of more, the errors of their heads decide: evidence costs n^3.
+    evidence_sources: int = 12
+    #: Most bytes of sources' messages to keep; beyond, they are made when asked for and only their sums are kept.
+    message_bytes: int = 2**28
+    #: Most sources with a soft weight each where messages are not kept; the others then share one, their mean.
+    soft_sources: int = 64
+    #: Prior variance of one source's weight in stacked candidates.
+    stacked_variance: float = 0.5
+
+    # --- cross-domain validation ---
+
+    #: Most validation tasks, with few columns, above ``narrow_columns`` and above ``wide_columns``.
+    most_tasks: tuple[int, int, int] = (64, 12, 6)
+    #: Most validation tasks of one source, with other rows each time: where sources are few, one draw is noisy.
+    tasks_per_source: int = 2
+    #: Fewest sources for cross-domain validation: with two, each has one other to learn from.
+    validated_sources: int = 3
+    #: Most focal rows for which it is of use: with more, leave-one-out on the focal rows says all.
+    validated_rows: int = 1000
+    #: Most rows to test one validation task on.
+    test_rows: int = 500
+    #: Largest residual of a left-out row that stands in for a test, in standard deviations of the targets: rows of
+    #: leverage 1 have infinite ones.
+    largest_residual: float = 1e3
+
+    # --- model averaging ---
+
+    #: Sources whose validation tasks decide weights freely; with fewer, weights are pulled towards equal shares of the
+    #: families, by ``prior_pull`` times the square of what is missing. Without it, a few tasks are overfitted.
+    enough_sources: int = 24
+    prior_pull: float = 0.005
+    #: With more sources than this, a candidate's prior weight falls by exp(-e k/told_errors), where e is by what part
+    #: its own error exceeds the least one and k how many sources there are beyond this number. Without it, the weights
+    #: of candidates whose averages predict equally well stay arbitrary.
+    untold_sources: int = 12
+    told_errors: float = 0.6
+    #: Left-out residuals below this part of the targets' standard deviation are rounding.
+    exact_residual: float = 1e-6
+    #: Most focal rows to judge candidates on at once: errors of 4,000 rows are known to 2%.
+    judged_rows: int = 4000
+
+    # --- what transfer gains ---
+
+    #: Prior probability that the focal domain is unlike the sources, and the spread of log error ratios then.
+    unlike_probability: float = 0.1
+    unlike_spread: float = 0.5
+    #: Ridges of the joint fit that the choice is compared with, relative to the mean eigenvalue.
+    joint_ridges: Floats = field(default_factory=lambda: np.logspace(-5, 1, 13))
+
+    # --- thousands of sources ---
+
+    #: Most sources that priors are learned from, unless their rows are very few: the mean of M heads is off by 1/M of
+    #: their variance.
+    sampled_sources: int = 512
+    #: Rows for each column that a sample of sources has at least, where there are as many.
+    rows_per_column: int = 20
+
+
+SETTINGS = ChoiceSettings()

@@ -1,0 +1,121 @@
+"""Ridge paths around priors against scikit-learn, the normal equations, and refits without each row."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge
+
+from mixtune.moments import Regression, RowSystem, best_ridge
+from selection.tasks import left_out_by_refitting, make_task, posterior_mean, sample_of
+
+SCALES = np.array([0.02, 0.5, 3.0])
+
+
+def random_prior(rng, width):
+    root = rng.standard_normal((width, width))
+    return rng.standard_normal(width), root @ root.T + 0.3 * np.eye(width)
+
+
+def both_forms(regression):
+    """The same problem through p x p and through n x n matrices."""
+    rows, root = regression.rows, np.sqrt(regression.rows.weight)
+    dual = RowSystem(rows.X * root[:, None], (rows.y * root)[:, None])
+    return [Regression(system, rows, regression.total, regression.center) for system in (dual._primal, dual)]
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (5, 9)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_ridge_of_scikit_learn(shape, intercept):
+    rng = np.random.default_rng(0)
+    sample = make_task(rng, *shape, weights=[0.5, 1.0, 3.0], intercept=intercept)
+    ridges = np.array([0.1, 2.0, 50.0])
+    assert sample.free.wide == (shape == (5, 9))
+    for regression in (sample.free, *both_forms(sample.free)):
+        paths = regression.ridge_path(ridges)
+        for head, ridge in zip(paths.heads, ridges):
+            model = Ridge(alpha=ridge, fit_intercept=intercept)
+            model.fit(sample.rows.X, sample.rows.y, sample_weight=sample.rows.weight)
+            expected = np.append(model.coef_, model.intercept_) if intercept else model.coef_
+            np.testing.assert_allclose(head, expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (6, 9)])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("free", [True, False])
+def test_left_out_rows_by_refitting(shape, intercept, free):
+    """Weight 3 means three copies, of which one goes; a row of weight 0.5 goes as a whole."""
+    rng = np.random.default_rng(1)
+    sample = make_task(rng, *shape, weights=[0.5, 1.0, 3.0], intercept=intercept)
+    primal, dual = both_forms(sample.free if free else sample.full)
+    mean, covariance = random_prior(rng, primal.width)
+    noise = 0.7
+    found = primal.prior_paths(mean[None], np.linalg.cholesky(covariance)[None], noise, SCALES)
+    spread = covariance @ dual.design.T
+    duals, leverages = dual.dual_path(dual.design @ mean, dual.design @ spread, noise, SCALES)
+    for mine, other in zip(found, (mean + duals @ spread.T, leverages)):
+        np.testing.assert_allclose(mine, other, atol=1e-9)
+    paths = primal.finish(*found)
+    for q, head, left_out in zip(SCALES, paths.heads, paths.left_out):
+
+        def fit(part, q=q):
+            return posterior_mean(part, mean, q * covariance, noise, free_intercept=free)
+
+        np.testing.assert_allclose(head, fit(sample), atol=1e-8)
+        np.testing.assert_allclose(left_out, left_out_by_refitting(sample, fit), atol=1e-7)
+
+
+def test_several_priors_at_once():
+    rng = np.random.default_rng(2)
+    regression = make_task(rng, 8, 2).full
+    priors = [random_prior(rng, 3) for _ in range(4)]
+    means, factors = np.stack([m for m, _ in priors]), np.stack([np.linalg.cholesky(S) for _, S in priors])
+    heads, leverages = regression.prior_paths(means, factors, 0.5, SCALES)
+    for k in range(4):
+        one = regression.prior_paths(means[k : k + 1], factors[k : k + 1], 0.5, SCALES)
+        np.testing.assert_allclose(heads[3 * k : 3 * k + 3], one[0])
+        np.testing.assert_allclose(leverages[3 * k : 3 * k + 3], one[1])
+
+
+def test_a_row_that_alone_decides_cannot_be_left_out():
+    alone = sample_of(np.ones((1, 1)), [2.0]).free.ridge_path(np.ones(1))
+    assert alone.heads.tolist() == [[0.0, 2.0]]
+    assert alone.left_out.tolist() == [[np.inf]]
+    twice = sample_of(np.ones((1, 1)), [2.0], np.full(1, 2.0)).free.ridge_path(np.ones(1))
+    assert twice.left_out.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_judging_some_rows_with_the_sums_of_all(intercept):
+    rng = np.random.default_rng(3)
+    sample = make_task(rng, 30, 4, weights=[0.5, 1.0, 2.0], intercept=intercept)
+    index = np.array([3, 7, 20])
+    some = sample.judged(index)
+    assert (some.moments.count, len(some.rows.y), some.total) == (30, 3, sample.total)
+    heads = rng.standard_normal((2, sample.columns))
+    expected = [np.average((sample.rows.y - sample.predict(h)) ** 2, weights=sample.rows.weight) for h in heads]
+    np.testing.assert_allclose(some.full.mean_squares(heads), expected)
+    for free in (True, False):
+        whole, part = (s.free if free else s.full for s in (sample, some))
+        prior = np.ones((1, whole.width)), np.eye(whole.width)[None], 1.0, SCALES
+        whole, part = (regression.finish(*regression.prior_paths(*prior)) for regression in (whole, part))
+        np.testing.assert_allclose(part.heads, whole.heads, atol=1e-12)
+        np.testing.assert_allclose(part.left_out, whole.left_out[:, index], atol=1e-12)
+        np.testing.assert_allclose(part.leverages, whole.leverages[:, index], atol=1e-12)
+
+
+def test_sums_of_weighted_rows_are_those_of_repeated_rows():
+    rng = np.random.default_rng(4)
+    once = make_task(rng, 10, 2, weights=[1.0, 2.0, 3.0])
+    copies = once.part(again := np.repeat(np.arange(10), once.rows.weight.astype(int)))
+    copies = sample_of(copies.rows.X, copies.rows.y)
+    for name in ("gram", "cross", "square", "total"):
+        np.testing.assert_allclose(getattr(once.full, name), getattr(copies.full, name))
+    np.testing.assert_allclose(once.center.features, copies.center.features)
+    np.testing.assert_allclose(once.free.error(once.rows.y), copies.free.error(once.rows.y[again]))
+
+
+def test_of_equal_errors_the_largest_ridge_is_taken():
+    ridges = np.array([0.1, 10.0, 1.0])
+    assert best_ridge(ridges, np.array([1.0, 1.0 + 1e-12, 1.0])) == 1
+    assert best_ridge(ridges, np.array([1.0, 1.0 + 1e-6, 1.0])) == 2
+    assert best_ridge(ridges, np.full(3, np.inf)) == 1
+    assert best_ridge(ridges, np.array([0.5, np.inf, 1.0])) == 0
