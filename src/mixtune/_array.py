@@ -24,43 +24,6 @@ from threadpoolctl import ThreadpoolController
 
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
-__all__ = [
-    "EPSILON",
-    "MOST_FOCAL",
-    "Array",
-    "Booleans",
-    "Floats",
-    "Integers",
-    "add_to_diagonal",
-    "all_finite",
-    "as_float64",
-    "check_device",
-    "cholesky",
-    "cholesky_solve",
-    "column_gram",
-    "computed",
-    "count_nonfinite",
-    "describe_device",
-    "device_or_cpu",
-    "freeze",
-    "half_squares",
-    "has_tf32",
-    "in_threads",
-    "is_collection",
-    "is_numpy",
-    "match",
-    "namespace",
-    "on_device",
-    "one_norm",
-    "reciprocal_condition",
-    "row_gram",
-    "tf32_products",
-    "to_device",
-    "to_numpy",
-    "torch_device",
-    "torch_module",
-]
-
 #: An array of any supported library.
 Array = Any
 #: NumPy arrays by what they hold.

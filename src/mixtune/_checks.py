@@ -12,16 +12,6 @@ import numpy as np
 from mixtune._array import to_numpy
 from mixtune.errors import ParameterError
 
-__all__ = [
-    "as_bytes",
-    "check_choice",
-    "check_nonnegative",
-    "check_positive",
-    "check_simplex",
-    "check_whole",
-    "in_words",
-]
-
 #: Weights computed in float32 and divided by their sum are off by about this much.
 SIMPLEX_TOLERANCE = 1e-5
 

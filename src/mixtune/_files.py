@@ -28,11 +28,6 @@ import safetensors.numpy
 
 from mixtune.errors import DataError
 
-__all__ = [
-    *("DTYPES", "FORMAT_VERSION", "array_digest", "check_place", "plain_spec", "read_model"),
-    *("write_atomically", "write_model"),
-]
-
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 FORMAT = "mixtune-model"

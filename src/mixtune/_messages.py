@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Literal
 
-__all__ = ["Message", "Note", "Wording", "counted", "nearest", "quoted", "setting"]
-
 Place = Literal["python", "terminal"]
 
 

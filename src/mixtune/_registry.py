@@ -18,8 +18,6 @@ from mixtune._files import DTYPES
 from mixtune._messages import Note, Wording, nearest
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["KIND", "Reader", "Writer", "entry_named", "field_values", "name_of", "register", "storable"]
-
 T = TypeVar("T")
 Role = Literal["value", "feature map", "estimator"]
 Parts = dict[str, Any]

@@ -19,8 +19,6 @@ from mixtune.cli._price import price_command
 from mixtune.cli._reproduce import reproduce
 from mixtune.errors import MixtuneError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(
     name="mixtune",
     help="Regret-optimal transfer learning from many small datasets, in closed form.",

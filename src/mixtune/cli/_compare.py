@@ -15,8 +15,6 @@ from mixtune.data import TrainingTables
 from mixtune.estimators import FOCAL_ONLY, MINE, Compared, compare_nested, rivals
 from mixtune.report import write_csv
 
-__all__ = ["compare"]
-
 
 def compare(
     files: reading.Files,

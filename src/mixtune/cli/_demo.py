@@ -17,8 +17,6 @@ from mixtune.errors import ParameterError
 from mixtune.estimators import compare_held_out, rivals
 from mixtune.report import give_verdict, page_html, read_facts
 
-__all__ = ["demo"]
-
 
 def demo(
     focal: Annotated[

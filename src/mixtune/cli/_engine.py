@@ -10,8 +10,6 @@ import typer
 from mixtune.errors import ParameterError
 from mixtune.streaming import dask_module, run_tasks
 
-__all__ = ["Device", "Engine", "Scheduler", "check_engine", "execute_on_cluster"]
-
 ENGINES = ("local", "dask")
 
 Engine: TypeAlias = Annotated[

@@ -22,8 +22,6 @@ from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressor
 from mixtune.features import Concatenate, Identity, RandomFeatures
 from mixtune.report import Facts, Verdict, give_verdict, page_html, read_facts
 
-__all__ = ["fit", "new_model"]
-
 
 def fit(
     files: reading.Files,

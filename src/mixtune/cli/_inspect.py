@@ -16,8 +16,6 @@ from mixtune.data import LevelColumn, TableEncoder
 from mixtune.estimators import SavedInfo, read_info
 from mixtune.report import model_facts
 
-__all__ = ["inspect"]
-
 
 def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)],

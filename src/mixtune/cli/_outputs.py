@@ -28,23 +28,6 @@ from mixtune.report import Facts
 from mixtune.report.facts import DomainFact
 from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, percent_column
 
-__all__ = [
-    "as_typed",
-    "check_outputs",
-    "comparison_table",
-    "facts_document",
-    "output",
-    "plain",
-    "print_json",
-    "progress_bar",
-    "safe",
-    "show_lines",
-    "show_model",
-    "table",
-    "write_file",
-    "writing",
-]
-
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
 #: So many candidates are in the JSON.

@@ -21,8 +21,6 @@ from mixtune.cli._saved_model import load_with_encoder
 from mixtune.data import CsvFormat, Encoded, read_new, read_table
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["predict"]
-
 _CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
 
 

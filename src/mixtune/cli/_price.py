@@ -20,8 +20,6 @@ from mixtune.errors import ParameterError
 from mixtune.report.exercise import draw_exercise_region
 from mixtune.report.figures import require_matplotlib
 
-__all__ = ["price_command"]
-
 #: Settings of the variance, and their values where the user gives none: the paper's market.
 VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
 #: Models, and the settings that mean nothing to them.

@@ -11,29 +11,6 @@ import typer
 from mixtune._messages import setting
 from mixtune.data import TrainingTables, read_training
 
-__all__ = [
-    "AsJson",
-    "Categories",
-    "Decimal",
-    "DomainColumn",
-    "DropMissingTarget",
-    "Encoding",
-    "Files",
-    "Focal",
-    "Force",
-    "Ignore",
-    "MaxLevels",
-    "Missing",
-    "RandomWidth",
-    "Seed",
-    "Separator",
-    "Target",
-    "TargetKind",
-    "csv_options",
-    "options_given",
-    "read",
-]
-
 _READING = "How the files are read"
 
 Files: TypeAlias = Annotated[

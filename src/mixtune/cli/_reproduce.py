@@ -22,8 +22,6 @@ from mixtune.errors import ParameterError
 from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, check_together, experiment, run_study
 from mixtune.report import FIGURES, draw, require_matplotlib, save_figure, write_csv
 
-__all__ = ["reproduce"]
-
 CHOICES = (*EXPERIMENTS, "all")
 ON_DEVICE = (
     "Priced on the device: all of the paper's rows, and LO-1 with its ridge tuned. Wasserstein weights and methods "

@@ -9,8 +9,6 @@ from mixtune.data import TableEncoder
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import SavedInfo, load, read_info
 
-__all__ = ["encoder_of", "load_if_possible", "load_with_encoder", "rows_of", "texts_of"]
-
 
 def load_with_encoder(path: Path) -> tuple[Any, TableEncoder]:
     """Load a model that can read tables, or say why this file does not hold one."""

@@ -17,8 +17,6 @@ from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColu
 from mixtune.errors import ParameterError
 from mixtune.streaming import DEFAULT_LIMIT, StreamedSources, open_stream
 
-__all__ = ["MemoryLimit", "SampleRows", "StreamFlag", "Streaming", "check_whole", "read_streamed"]
-
 _PANEL = "Tables that do not fit into memory"
 
 StreamFlag: TypeAlias = Annotated[

@@ -18,16 +18,6 @@ from mixtune._messages import counted, quoted
 from mixtune.data._tables import as_table, is_table, to_matrix
 from mixtune.errors import DataError
 
-__all__ = [
-    "Domain",
-    "as_floats",
-    "check_alike",
-    "check_finite",
-    "check_pair",
-    "check_weight",
-    "column_difference",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Domain:

@@ -32,8 +32,6 @@ from mixtune.data._tables_to_domains import (
 )
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["Domains", "arrange_columns"]
-
 
 class Transform(Protocol):
     """The part of a feature map that is needed here."""

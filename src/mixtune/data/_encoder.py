@@ -33,8 +33,6 @@ from mixtune.data._parse_column import (
 from mixtune.data._tables import Table, as_table, unusable_columns
 from mixtune.errors import DataError
 
-__all__ = ["MISSING", "Encoded", "InputColumn", "LevelColumn", "NumberColumn", "TableEncoder", "TargetColumn"]
-
 #: The level that stands for missing texts.
 MISSING = "(missing)"
 

@@ -22,8 +22,6 @@ from mixtune.data._parse_column import MARKERS, Cells, Fault, check_column, is_m
 from mixtune.data._tables import Table, unusable_columns
 from mixtune.errors import DataError
 
-__all__ = ["Part", "constant_notes", "infer_columns", "infer_target", "level_notes"]
-
 _MOST_CLASSES = 1000
 _IMPUTE = setting("missing", "impute")
 _DROP = setting("drop_missing_target")

@@ -19,25 +19,6 @@ from mixtune._array import Booleans, Floats
 from mixtune._messages import Message, Wording, setting
 from mixtune.errors import DataError
 
-__all__ = [
-    "DECIMAL_COMMA",
-    "MARKERS",
-    "Cells",
-    "Fault",
-    "Texts",
-    "check_column",
-    "check_texts",
-    "count_flags",
-    "inexact",
-    "inexact_integer",
-    "is_missing",
-    "is_text",
-    "is_texts",
-    "parse_column",
-    "parse_numbers",
-    "phrase",
-]
-
 #: A ``pyarrow.LargeStringArray`` of stripped texts, null where a value is missing.
 Texts: TypeAlias = Any
 #: A float64 array with NaN for missing values, or :data:`Texts`, or None where every value is missing.

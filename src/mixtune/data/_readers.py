@@ -21,8 +21,6 @@ from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
 from mixtune.data._tables import Table, check_names, is_table
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["UTF8", "CsvFormat", "as_paths", "file_label", "is_parquet", "read_table"]
-
 # The longer endings come first, so that .csv.gz is not taken for another kind.
 _ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet", ".pq")
 _PARQUET = (".parquet", ".pq")

@@ -10,8 +10,6 @@ from mixtune._array import Integers
 from mixtune._messages import nearest
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["LabelledRows", "rows_by_label"]
-
 
 class LabelledRows(NamedTuple):
     """Which rows belong where: the focal label as text with its rows, and those of the sources by label."""

@@ -20,19 +20,6 @@ from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.data._parse_column import Fault, parse_numbers, phrase
 from mixtune.errors import DataError, ParameterError
 
-__all__ = [
-    "LIST_COLUMNS",
-    "Table",
-    "as_names",
-    "as_table",
-    "check_names",
-    "choose_inputs",
-    "is_table",
-    "missing_column",
-    "to_matrix",
-    "unusable_columns",
-]
-
 #: A ``pyarrow.Table``.
 Table: TypeAlias = Any
 

@@ -20,8 +20,6 @@ from mixtune.data._readers import CsvFormat, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, choose_inputs, to_matrix
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["check_single_file", "domains_of_files", "domains_of_table", "label_codes", "split_by_label"]
-
 
 def check_single_file(files: Sequence[Path], domain: str) -> None:
     """Refuse a domain column together with several files."""

@@ -29,8 +29,6 @@ from mixtune.data._tables import as_names, choose_inputs, unusable_columns
 from mixtune.data._tables_to_domains import check_single_file, label_codes, split_by_label
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["TrainingTables", "read_new", "read_training"]
-
 _MOST_DOMAINS = 10_000
 #: In so few rows, one row per label is no sign of an identifier.
 _FEW_DOMAINS = 10

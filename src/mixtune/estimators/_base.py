@@ -40,16 +40,6 @@ from mixtune.estimators._validation import check_frame, check_new, check_targets
 from mixtune.estimators._weight_setting import domains_of
 from mixtune.moments import Origin, Rows, Scaling, augmented, moved
 
-__all__ = [
-    "Learned",
-    "LinearTransferRegressor",
-    "MomentRegressor",
-    "UpdatableRegressor",
-    "check_both",
-    "check_source",
-    "column_names",
-]
-
 
 class Learned(NamedTuple):
     """The result of a fit: the domain names in order, the standardisation, and the solution in standardised units."""

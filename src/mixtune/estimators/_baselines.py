@@ -20,8 +20,6 @@ from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.moments import Fit, LeaveOneOut, Rows, leave_one_out
 from mixtune.regret import joint_subset_head
 
-__all__ = ["JointRegressor", "JointSubsetRegressor", "LocalRegressor", "MeanOfLocalsRegressor"]
-
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 

@@ -27,8 +27,6 @@ from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOf
 from mixtune.estimators._classifier import LinearTransferClassifier
 from mixtune.estimators._sources import Sources
 
-__all__ = ["FOCAL_ONLY", "MINE", "Compared", "compare_held_out", "compare_nested", "rivals"]
-
 MINE, FOCAL_ONLY = "ours", "focal only"
 #: With fewer focal rows, the training part of a fold is too small to choose settings on.
 LEAST_ROWS = 5

@@ -26,15 +26,6 @@ from mixtune.estimators._source_moments import sampled
 from mixtune.estimators._sources import Source, Sources, as_sources
 from mixtune.estimators._validation import check_frame, check_new, within_bounds
 
-__all__ = [
-    "LinearTransferClassifier",
-    "RegretOptimalClassifier",
-    "RegretOptimalClassifierCV",
-    "fit_sharpness",
-    "softmax_scores",
-]
-
-
 #: Fitted attributes that a classifier takes from the regressor of its scores.
 SHARED_ATTRIBUTES = frozenset(
     {

@@ -24,8 +24,6 @@ from mixtune.regret import RegretSolution
 from mixtune.selection import Choice, Comparison, TransferGain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["RegretOptimalRegressorCV", "TunedSettings"]
-
 #: Transport distances are computed only up to this many pairs of a focal row and any row; beyond, they take minutes.
 MAX_PAIRS = 10**8
 

@@ -23,8 +23,6 @@ from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, weighted_system
 from mixtune.selection import Choice, Sample, choose, joint_left_out, mean_left_out, sample_sources, transfer_gain
 from mixtune.weights import DomainWeights
 
-__all__ = ["tuned_fit"]
-
 #: Ridge of the local heads, on standardised features.
 HEAD_RIDGE = 1.0
 #: Widest design that candidates are computed on; wider ones are projected to so many principal directions.

@@ -14,17 +14,6 @@ from mixtune.moments import Moments, Posterior, roots_of
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import Choice, Prior, Sample
 
-__all__ = [
-    "Candidate",
-    "Removal",
-    "RidgePath",
-    "candidates_of",
-    "path_of",
-    "posterior_of",
-    "removals_of",
-    "solution_of",
-]
-
 HORIZON = 10
 #: Most sources whose removal is worked out: the heaviest.
 MOST_REMOVALS = 100

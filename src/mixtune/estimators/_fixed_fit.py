@@ -32,8 +32,6 @@ from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.weights import DomainWeights
 
-__all__ = ["Heads", "Held", "Solved", "State", "local_heads", "pooled_fit", "regret_optimal", "ridge_alone"]
-
 
 @dataclass(frozen=True, eq=False)
 class State:

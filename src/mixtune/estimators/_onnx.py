@@ -16,8 +16,6 @@ from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune._version import __version__
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
-__all__ = ["linear_to_onnx"]
-
 Numbers = np.ndarray[Any, Any]
 
 #: The first version in which every operator used here has its present meaning.

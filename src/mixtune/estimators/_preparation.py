@@ -21,8 +21,6 @@ from mixtune.features import Identity, device_slices, host_features, placed
 from mixtune.moments import Moments, Origin, Rows, Scaling, pooled_scaling
 from mixtune.streaming import StreamFeatures
 
-__all__ = ["Prepared", "check_map", "check_weight", "device_moments", "features_of", "prepare", "read_source", "trim"]
-
 
 @dataclass(frozen=True, eq=False)
 class Prepared:

@@ -33,8 +33,6 @@ from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
 from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
 
-__all__ = ["ROUNDING", "FixedSettings", "RegretOptimalRegressor", "compared_of"]
-
 #: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
 ROUNDING = 1e-12
 

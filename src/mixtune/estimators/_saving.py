@@ -29,8 +29,6 @@ from mixtune.weights import DomainWeights, EqualWeights, GivenWeights, Predictiv
 from mixtune.weights import TransportWeights as Transport
 from mixtune.weights.transport import Diameter, TransportDistance
 
-__all__ = ["Savable", "SavedInfo", "load", "read_info", "savable", "write_bytes"]
-
 SPEC_VERSION = 1
 #: Arrays of the feature map and of the estimator share one file.
 _MAP, _MODEL = "feature_map.", "model."

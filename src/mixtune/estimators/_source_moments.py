@@ -21,18 +21,6 @@ from mixtune.estimators._sources import Source, Sources
 from mixtune.features import FeatureMap
 from mixtune.moments import Moments, Origin, Rows, Scaling, about, augmented, moved, pooled_scale
 
-__all__ = [
-    "Features",
-    "check_names",
-    "gather_state",
-    "has_sums",
-    "moments_of",
-    "read_sources",
-    "sample_note",
-    "sampled",
-    "sampled_rows",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Features:

@@ -19,8 +19,6 @@ from mixtune.errors import DataError
 from mixtune.moments import Moments
 from mixtune.streaming import StreamedSources
 
-__all__ = ["FocalSplit", "Source", "Sources", "as_sources", "split_sample_domain", "split_stream", "split_table"]
-
 #: A domain column with more values than this is almost certainly an identifier of rows.
 MOST_SOURCES = 100_000
 #: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib

@@ -16,8 +16,6 @@ from mixtune._messages import Wording
 from mixtune.errors import ParameterError
 from mixtune.moments import LeaveOneOut, Posterior
 
-__all__ = ["Uncertainty"]
-
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:

@@ -16,8 +16,6 @@ from mixtune._array import MOST_FOCAL, computed
 from mixtune.data import as_floats, is_table
 from mixtune.errors import DataError
 
-__all__ = ["check_frame", "check_new", "check_targets", "within_bounds"]
-
 
 def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
     """Return ``X`` in memory; raise for repeated column names and for columns of text or dates.

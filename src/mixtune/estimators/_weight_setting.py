@@ -25,8 +25,6 @@ from mixtune.weights import (
     WeightRule,
 )
 
-__all__ = ["TEMPERATURE", "domains_of", "needs_rows", "rule_of", "weigh"]
-
 #: gamma of ``weights="wasserstein"``; distances are in units of the pooled diameter.
 TEMPERATURE = 10.0
 

@@ -18,17 +18,6 @@ from mixtune._checks import check_whole
 from mixtune._messages import counted
 from mixtune.errors import DataError, ParameterError
 
-__all__ = [
-    "DTYPES",
-    "Concatenate",
-    "FeatureMap",
-    "Identity",
-    "arrays_below",
-    "as_rows",
-    "check_finite",
-    "match_library",
-]
-
 DTYPES = ("float32", "float64")
 
 

@@ -17,8 +17,6 @@ from mixtune.features._base import Concatenate, Identity
 from mixtune.features._random import RandomFeatures
 from mixtune.features._torch import TorchFeatures
 
-__all__ = ["device_slices", "host_features", "map_rows", "placed"]
-
 #: Numbers in a block on a device: 256 MB in float64, several times that with what is at work on it.
 BLOCK_ENTRIES = 2**25
 

@@ -20,8 +20,6 @@ from mixtune._registry import field_values, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import DTYPES, as_rows, check_finite
 
-__all__ = ["RandomFeatures"]
-
 _ACTIVATIONS = ("relu", "leaky_relu", "tanh", "cos")
 _LAWS = ("normal", "uniform")
 

@@ -19,8 +19,6 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import Concatenate, FeatureMap, Identity, arrays_below
 from mixtune.features._sklearn import probe, same_features
 
-__all__ = ["from_spec", "given_spec", "register_feature_map", "to_spec"]
-
 Spec = tuple[dict[str, Any], dict[str, Any]]
 
 

@@ -23,8 +23,6 @@ from mixtune.data import arrange_columns
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
 
-__all__ = ["SklearnFeatures", "probe", "same_features"]
-
 Settings = dict[str, Any]
 Arrays = dict[str, Any]
 

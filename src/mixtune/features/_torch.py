@@ -25,8 +25,6 @@ from mixtune._registry import register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import DTYPES, check_finite
 
-__all__ = ["TorchFeatures"]
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class TorchFeatures:

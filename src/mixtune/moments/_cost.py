@@ -24,24 +24,6 @@ from mixtune._array import Array, namespace
 from mixtune._checks import as_bytes, check_choice, check_positive, in_words
 from mixtune.errors import ParameterError
 
-__all__ = [
-    "AUTO",
-    "CONJUGATE_GRADIENTS",
-    "DUAL",
-    "EIGENBASIS",
-    "PRIMAL",
-    "USUAL_STEPS",
-    "Cost",
-    "SolveStats",
-    "SolverOptions",
-    "gram_costs",
-    "iterative_cost",
-    "largest_rank",
-    "machine_limit",
-    "plan",
-    "row_costs",
-]
-
 PRIMAL, DUAL = "primal cholesky", "dual cholesky"
 CONJUGATE_GRADIENTS, EIGENBASIS = "conjugate gradients", "eigenbasis"
 

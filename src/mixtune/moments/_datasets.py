@@ -21,8 +21,6 @@ from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._rows import RowParts
 from mixtune.moments._system import GramSystem, Part, System, rounding_of, row_system, stack
 
-__all__ = ["CHUNK_BYTES", "MANY", "chunks", "local_heads", "stacked_heads", "summed_heads", "weighted_system"]
-
 #: From this many datasets on, stacking pays; below, the plain loop keeps its bits.
 MANY = 64
 #: Widest sums whose heads are solved in a stack, by elimination: beyond, a Cholesky factorisation each is quicker.

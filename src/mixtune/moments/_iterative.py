@@ -36,8 +36,6 @@ from mixtune.moments._cost import (
     machine_limit,
 )
 
-__all__ = ["MOST_STEPS", "Sketch", "Step", "iterate"]
-
 #: Steps after which the walk is given up, if the caller sets no lower limit.
 MOST_STEPS = 2000
 #: Columns a sketch begins with.

@@ -26,8 +26,6 @@ from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import Center
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
-__all__ = ["Fit", "LeaveOneOut", "Posterior", "leave_one_out", "posterior"]
-
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
 BLOCK = 2**22
 

@@ -37,8 +37,6 @@ from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
 from mixtune.moments._system import GramSystem, Part, System, rounding_of, row_system
 
-__all__ = ["Moments", "Sums", "check_alike"]
-
 #: Rows as moments keep them: a copy of their own, made anew from others, or where the user has them.
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
 

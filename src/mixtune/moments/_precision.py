@@ -28,8 +28,6 @@ from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, na
 from mixtune._checks import check_choice
 from mixtune.errors import ParameterError
 
-__all__ = ["PRECISIONS", "narrow_gram", "rounding"]
-
 PRECISIONS = ("float64", "float32", "tf32", "split")
 
 #: Rows multiplied in float32 before their products are added in float64; 128^2 times as many is 2^24.

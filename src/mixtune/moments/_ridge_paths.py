@@ -24,9 +24,6 @@ from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import Center, augmented, no_center, own_center, recentred
 from mixtune.moments._system import RowSystem, System
 
-__all__ = ["Paths", "Regression", "RidgeChoice", "Sample", "Spectrum", "best_ridge", "left_out_residuals", "loo_ridge"]
-__all__ += ["roots_of", "spectrum_of"]
-
 #: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
 SATURATED = 1e-9
 #: Eigenvalues below this part of the largest are rounding.

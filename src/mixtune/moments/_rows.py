@@ -15,8 +15,6 @@ import numpy as np
 from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy, namespace
 from mixtune.errors import DataError
 
-__all__ = ["RowParts", "Rows", "ShiftedRows", "check_rows", "float64_blocks", "nonfinite_error"]
-
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
 BLOCK_BYTES = 64 * 2**20
 

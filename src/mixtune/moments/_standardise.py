@@ -27,20 +27,6 @@ from mixtune._array import EPSILON, Floats
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
 
-__all__ = [
-    "Center",
-    "Origin",
-    "Scaling",
-    "augmented",
-    "common_center",
-    "moved",
-    "no_center",
-    "own_center",
-    "pooled_scale",
-    "pooled_scaling",
-    "recentred",
-]
-
 #: Rows of a Gram matrix that are moved at a time.
 ROWS_AT_ONCE = 256
 #: Numbers worked on at a time: 1 MB, which stays in the cache of a core.

@@ -50,9 +50,6 @@ from mixtune.moments._cost import (
 from mixtune.moments._iterative import MOST_STEPS, Sketch, Step, iterate
 from mixtune.moments._rows import float64_blocks
 
-__all__ = ["Eigenbasis", "GramSystem", "Part", "PartedSystem", "RowSystem", "System", "factor_definite", "row_system"]
-__all__ += ["rounding_of", "solve_definite", "stack"]
-
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
 STACKED = 2**24
 #: Numbers in a block: with few columns to multiply it should stay in the cache between its two products, with many it

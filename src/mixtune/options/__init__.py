@@ -1,6 +1,14 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
-from mixtune.options._evaluation import Estimate, ExerciseRegion, Greek, UpperBound, exercise_region, upper_bound
+from mixtune.options._evaluation import (
+    Estimate,
+    ExerciseRegion,
+    Greek,
+    PriceResult,
+    UpperBound,
+    exercise_region,
+    upper_bound,
+)
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
@@ -13,7 +21,7 @@ from mixtune.options._payoffs import (
     Put,
     payoff_from_name,
 )
-from mixtune.options._pricer import PriceResult, price, price_observed
+from mixtune.options._pricer import price, price_observed
 from mixtune.options._settings import PriceSettings, TimeGrid
 from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
 

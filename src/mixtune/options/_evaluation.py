@@ -35,8 +35,6 @@ from mixtune.options._settings import METHOD, TimeGrid
 from mixtune.options.processes import Process, State
 from mixtune.options.training import PathData, Policy, exercises
 
-__all__ = ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound", "exercise_region", "upper_bound"]
-
 #: Inner states evaluated at a time.
 CHUNK_STATES = 100_000
 

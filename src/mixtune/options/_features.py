@@ -24,8 +24,6 @@ from mixtune.features import RandomFeatures
 from mixtune.options._paths import PathData
 from mixtune.options._settings import METHOD, PriceSettings
 
-__all__ = ["PolynomialState", "RandomState", "RecurrentState", "RunStates", "StateMap", "state_map"]
-
 
 class StateMap(ABC):
     """Features of path data at a date."""

@@ -24,8 +24,6 @@ from mixtune.options._payoffs import PayoffFunction
 from mixtune.options._settings import TimeGrid
 from mixtune.options.processes import Process
 
-__all__ = ["PathData", "observed_folder", "observed_paths", "simulate", "simulate_runs"]
-
 ENDINGS = (".npy", ".csv", ".parquet")
 
 

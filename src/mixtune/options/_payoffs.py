@@ -20,18 +20,6 @@ from mixtune._array import Array, Floats, as_float64, match, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative
 from mixtune.errors import DataError, ParameterError
 
-__all__ = [
-    "BasketCall",
-    "BasketPut",
-    "Call",
-    "CustomPayoff",
-    "GeometricBasketPut",
-    "MaxCall",
-    "MinPut",
-    "Put",
-    "payoff_from_name",
-]
-
 #: Anything that turns prices (..., assets) into amounts (...).
 PayoffFunction = Callable[[Array], Array]
 #: Up to here assets are combined one by one, which is quicker than a reduction over a short last axis.

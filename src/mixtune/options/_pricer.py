@@ -32,8 +32,6 @@ from mixtune.options.processes import Process
 from mixtune.options.training import Local, Policy, Transfer, TunedLocal, train
 from mixtune.weights import PredictiveWeights
 
-__all__ = ["PriceResult", "price", "price_observed"]
-
 
 def price(
     process: Process,

@@ -12,8 +12,6 @@ from mixtune._array import Floats, check_device, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
 
-__all__ = ["METHOD", "PriceSettings", "TimeGrid", "numbers"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConstants:

@@ -29,8 +29,6 @@ from mixtune._array import Floats
 from mixtune._messages import Wording
 from mixtune.errors import DataError, ParameterError
 
-__all__ = ["Outcome", "ResultsStore"]
-
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
 KEYS = ("experiment", "method", "run")

@@ -36,8 +36,6 @@ from mixtune._version import __version__
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.paper._store import Outcome, ResultsStore
 
-__all__ = ["Executor", "Experiment", "Results", "Summary", "Table", "check_together", "run_seed", "run_study"]
-
 S = TypeVar("S")
 
 MADE_WITH = f"mixtune {__version__}, numpy {np.__version__}, scipy {scipy.__version__}"

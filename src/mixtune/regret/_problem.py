@@ -23,8 +23,6 @@ from mixtune._checks import check_nonnegative, check_simplex, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, System, local_heads, weighted_system
 
-__all__ = ["RegretProblem"]
-
 MOST_STEPS = 2**53
 
 _assign = object.__setattr__  # how a frozen dataclass fills its own fields

@@ -13,8 +13,6 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.moments import SolveStats
 from mixtune.regret._problem import RegretProblem
 
-__all__ = ["Path", "RegretSolution", "StoredPath"]
-
 
 class Path(Protocol):
     """A trajectory Theta(0..steps). ``t`` is a 1-D array of whole numbers; D is always an axis here."""

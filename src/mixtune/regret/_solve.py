@@ -36,8 +36,6 @@ from mixtune.moments import AUTO, SolverOptions
 from mixtune.regret._problem import RegretProblem, heads_weights
 from mixtune.regret._solution import RegretSolution
 
-__all__ = ["Schedule", "solve"]
-
 METHODS = ("closed-form", "riccati", "accelerated")
 
 

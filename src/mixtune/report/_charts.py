@@ -17,8 +17,6 @@ from mixtune._messages import counted
 from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, MINUS, Html, column, element, number, percent, shorten
 
-__all__ = ["error_chart", "left_out_chart", "ratio_chart", "residual_chart", "ridge_chart", "trajectory_chart"]
-
 WIDTH = 380
 LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
 #: More dots than this only make the page larger.

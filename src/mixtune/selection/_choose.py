@@ -35,8 +35,6 @@ from mixtune.selection._pooled import PooledFamily, StackedFamily
 from mixtune.selection._settings import SETTINGS
 from mixtune.selection._validation_tasks import by_content, validation_tasks
 
-__all__ = ["Choice", "choose", "sample_sources"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Pool:

@@ -10,16 +10,6 @@ from mixtune._array import Floats
 from mixtune.moments import Center, GramSystem, Regression, RowSystem, Sample, System, best_ridge
 from mixtune.selection._settings import SETTINGS
 
-__all__ = [
-    "Comparison",
-    "TransferGain",
-    "compare",
-    "gain_posterior",
-    "joint_left_out",
-    "mean_left_out",
-    "transfer_gain",
-]
-
 
 @dataclass(frozen=True)
 class Comparison:

@@ -42,20 +42,6 @@ from mixtune.selection._hierarchy import (
 )
 from mixtune.selection._settings import SETTINGS
 
-__all__ = [
-    "Distances",
-    "Family",
-    "Fits",
-    "FocalFamily",
-    "Inputs",
-    "Label",
-    "LearnedFamily",
-    "Memo",
-    "Prior",
-    "recalled",
-]
-__all__ += ["similar"]
-
 Label = tuple[str, dict[str, Any]]
 #: What a family computed of one task and need not compute again when sources are left out.
 Memo = dict[Any, Any]

@@ -25,9 +25,6 @@ from mixtune._array import Floats
 from mixtune.moments import Regression, Sample, roots_of
 from mixtune.selection._settings import SETTINGS
 
-__all__ = ["Context", "Descriptions", "Groups", "Hierarchy", "Shrinkage", "StackedMoments", "evidence", "find_groups"]
-__all__ += ["learn_hierarchy", "task_noise"]
-
 
 @dataclass(frozen=True)
 class Shrinkage:

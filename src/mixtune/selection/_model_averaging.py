@@ -14,21 +14,6 @@ from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._families import Label
 from mixtune.selection._settings import SETTINGS
 
-__all__ = [
-    "ValidationTask",
-    "average_weights",
-    "focal_only_best",
-    "guarded",
-    "interval_inflation",
-    "mix",
-    "prior_weights",
-    "relative_errors",
-    "robust_errors",
-    "stacked_weights",
-    "transfer_gains",
-    "validated_sources",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ValidationTask:

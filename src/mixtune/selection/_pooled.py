@@ -31,8 +31,6 @@ from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recall
 from mixtune.selection._hierarchy import evidence
 from mixtune.selection._settings import SETTINGS
 
-__all__ = ["PooledFamily", "PooledSource", "StackedFamily"]
-
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
 Message = tuple[Floats, Floats]
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from mixtune._array import Floats
 
-__all__ = ["SETTINGS", "ChoiceSettings"]
-
 
 @dataclass(frozen=True, eq=False)
 class ChoiceSettings:

@@ -18,8 +18,6 @@ from mixtune.selection._families import Fits, Label
 from mixtune.selection._model_averaging import ValidationTask, focal_only_best, robust_errors
 from mixtune.selection._settings import SETTINGS
 
-__all__ = ["by_content", "validation_tasks"]
-
 
 def validation_tasks(
     fit: Callable[[Sample, Floats], list[Fits]],

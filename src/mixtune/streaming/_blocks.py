@@ -27,8 +27,6 @@ from mixtune._messages import Wording, setting
 from mixtune.data import UTF8, CsvFormat, to_matrix
 from mixtune.errors import DataError
 
-__all__ = ["ArrayChunk", "Block", "Chunk", "ColumnRoles", "DelayedChunk", "TableChunk"]
-
 _ENDINGS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),

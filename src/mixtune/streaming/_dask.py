@@ -30,8 +30,6 @@ from mixtune.moments import Moments
 from mixtune.streaming._blocks import ArrayChunk, Chunk, DelayedChunk, TableChunk
 from mixtune.streaming._stream import Progress, Stream, dask_module, reported
 
-__all__ = ["Cluster", "digest", "run_tasks"]
-
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
 #: Results that meet at one node of the tree.

@@ -32,8 +32,6 @@ from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster, digest
 from mixtune.streaming._stream import Progress, Reading, Stream, open_stream, reported
 
-__all__ = ["DEFAULT_LIMIT", "Budget", "MomentJob", "StreamFeatures", "gather_moments", "stream_moments"]
-
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
 _BLOCK_BYTES = 64 * 2**20

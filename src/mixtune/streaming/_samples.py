@@ -20,8 +20,6 @@ from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster
 from mixtune.streaming._stream import Progress, Reading, open_stream, reported
 
-__all__ = ["Sample", "SampleJob", "Samples", "gather_samples", "stream_samples"]
-
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
 

@@ -23,8 +23,6 @@ from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, c
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.streaming import _blocks as blocks
 
-__all__ = ["Progress", "Reading", "Stream", "dask_module", "open_stream", "reported"]
-
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
 

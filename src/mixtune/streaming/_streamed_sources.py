@@ -28,8 +28,6 @@ from mixtune.streaming._moments import DEFAULT_LIMIT, stream_moments
 from mixtune.streaming._samples import Samples, stream_samples
 from mixtune.streaming._stream import Progress, Reading, open_stream
 
-__all__ = ["StreamedSources"]
-
 
 class _Pass(NamedTuple):
     """What a pass over the data gave, and what it depends on."""

@@ -32,8 +32,6 @@ from mixtune.weights.transport import (
     sampling_floor,
 )
 
-__all__ = ["TransportWeights", "WassersteinWeights"]
-
 DistanceFunction = Callable[[Floats, Floats], "TransportDistance | float"]
 
 

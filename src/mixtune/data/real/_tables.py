@@ -14,8 +14,6 @@ from mixtune._checks import check_whole
 from mixtune.data._domains import Domains
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
-__all__ = ["load_ames", "load_exam"]
-
 
 def load_exam(*, focal: str | int | None = None) -> Domains:
     """London school exams: 4,059 pupils in 65 schools.

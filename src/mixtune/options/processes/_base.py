@@ -32,8 +32,6 @@ from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
 
-__all__ = ["Process", "State", "combine", "constant_columns", "normal_blocks", "per_asset"]
-
 #: Normals in one block unless told otherwise: 4 MB, so that a block's working arrays stay near the cache.
 BLOCK_NORMALS = 1 << 19
 #: Paths in one block at the least: below, NumPy's calls cost more than the arithmetic.

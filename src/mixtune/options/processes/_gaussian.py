@@ -24,8 +24,6 @@ from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
 from mixtune.options.processes._base import Process, State, combine, constant_columns, per_asset
 
-__all__ = ["BlackScholes", "FractionalBrownianMotion"]
-
 #: How far below zero rounding may push the smallest eigenvalue of a correlation matrix.
 ROUNDING = 1e-10
 

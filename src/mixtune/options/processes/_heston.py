@@ -44,8 +44,6 @@ from mixtune.errors import ParameterError
 from mixtune.options._settings import numbers
 from mixtune.options.processes._base import Process, State, combine, constant_columns, per_asset
 
-__all__ = ["Heston", "RoughHeston"]
-
 DEFAULT_SUBSTEPS = {"paper": 1, "log-euler": 20, "qe": 2}
 #: Where the quadratic-exponential scheme changes from the quadratic to the exponential case; Andersen's choice.
 SWITCH = 1.5
