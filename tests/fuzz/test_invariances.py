@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fuzz.problems import CLASSIFIERS, REGRESSORS, problems
 
 #: Largest change of a prediction, in standard deviations of all targets (of probabilities: absolute).
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 
 
 def permute_focal_rows(problem, rng):
@@ -84,6 +84,12 @@ SAME = {
 }
 
 
+def spread_of(problem):
+    """What predictions are measured in: the standard deviation of all targets, and their size where they are equal."""
+    y = np.concatenate(problem.y)
+    return max(y.std(), 1e-3 * np.abs(y).max(), 1e-300)
+
+
 @pytest.mark.parametrize("estimator", list(REGRESSORS))
 @pytest.mark.parametrize("change", list(SAME))
 @given(problem=problems, seed=st.integers(0, 2**32 - 1))
@@ -91,18 +97,18 @@ def test_predictions_stay(estimator, change, problem, seed):
     moved = SAME[change](problem, np.random.default_rng(seed))
     make = REGRESSORS[estimator]
     here, there = problem.fit(make).predict(problem.new), moved.fit(make).predict(moved.new)
-    spread = max(np.concatenate(problem.y).std(), 1e-300)
+    spread = spread_of(problem)
     np.testing.assert_allclose(here / spread, there / spread, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("estimator", list(REGRESSORS))
-@given(problem=problems, shift=st.sampled_from([-1e3, 1.7, 1e3]), scale=st.sampled_from([-1e6, -1.0, 1e-6, 1e6]))
+@given(problem=problems, shift=st.sampled_from([-1e3, 1.7, 1e3]), scale=st.sampled_from([1e-6, 1.0, 1e6]))
 def test_predictions_move_with_the_targets(estimator, problem, shift, scale):
-    """Adding a constant to all targets, or changing their unit or sign, does the same to all predictions."""
+    """Adding a constant to all targets, or changing their unit, does the same to all predictions."""
     moved = problem.map(y=lambda y: (y + shift) * scale)
     make = REGRESSORS[estimator]
     here, there = problem.fit(make).predict(problem.new), moved.fit(make).predict(problem.new) / scale - shift
-    spread = max(np.concatenate(problem.y).std(), 1e-300)
+    spread = spread_of(problem)
     np.testing.assert_allclose(here / spread, there / spread, rtol=0, atol=TOLERANCE)
 
 

@@ -131,9 +131,25 @@ class Regression:
 
     @property
     def mean_eigenvalue(self) -> float:
-        """Of U'U, over as many directions as there can be; 1 where all features are zero."""
+        """Of U'U, over as many directions as there can be; 1 where features do not vary beyond rounding."""
         trace = float(np.vdot(self.design, self.design)) if self.wide else float(np.trace(self.gram))
-        return trace / max(min(self.total, self.width), 1) if trace > 0 else 1.0
+        # What was there before the means were taken out leaves rounding behind.
+        before = 0.0 if self.center is None else self.total * float(self.center.features @ self.center.features)
+        return trace / max(min(self.total, self.width), 1) if trace > RANK_TOLERANCE * before else 1.0
+
+    @cached_property
+    def compressed(self) -> tuple[Floats, Floats, float]:
+        """At most p rows (r, p) and targets (r,) with the same sums, and the sum of squares that no fit can explain.
+
+        Likelihoods from these rows lose no digits where noise is small; sums would give differences of large numbers.
+        """
+        if self.wide:
+            return self.design, self.targets, 0.0
+        values, vectors = self.spectrum
+        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        root, basis = np.sqrt(values[kept]), vectors[:, kept].T
+        targets = basis @ self.cross / root
+        return root[:, None] * basis, targets, max(self.square - float(targets @ targets), 0.0)
 
     @cached_property
     def spectrum(self) -> Spectrum:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import Regression, Sample, roots_of
+from mixtune.moments import Regression, Sample
 from mixtune.selection._settings import SETTINGS
 
 
@@ -177,11 +177,12 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
 
 def evidence(task: Regression, means: Floats, covariances: Floats, noise: float) -> Floats:
     """Log marginal likelihood of a task's targets under heads N(means[k], covariances[k]), up to a constant."""
-    left = task.square - 2 * means @ task.cross + np.einsum("ki,ij,kj->k", means, task.gram, means)
-    pull = task.cross - means @ task.gram
-    system = np.eye(task.width) + covariances @ task.gram / noise
-    explained = np.einsum("ki,kij,kj->k", pull, np.linalg.solve(system, covariances), pull) / noise
-    return -0.5 * (np.linalg.slogdet(system)[1] + (left - explained) / noise + task.total * np.log(noise))
+    design, targets, rest = task.compressed
+    count = len(targets)
+    roots = np.linalg.cholesky(design @ covariances @ design.T + noise * np.eye(count))
+    left = np.linalg.solve(roots, (targets - means @ design.T)[..., None])[..., 0]
+    spreads = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    return -spreads - 0.5 * (np.sum(left**2, axis=1) + rest / noise + (task.total - count) * np.log(noise))
 
 
 def task_noise(task: Regression, prior: Hierarchy) -> float:
@@ -189,13 +190,12 @@ def task_noise(task: Regression, prior: Hierarchy) -> float:
     steps = np.linspace(-3.0, 3.0, 13)
     noises = prior.noise * np.exp(steps)
     # The evidence, for all noises from one eigendecomposition.
-    root = roots_of(prior.covariance)
-    values, vectors = np.linalg.eigh(root.T @ task.gram @ root)
-    left = task.square - 2 * prior.mean @ task.cross + prior.mean @ task.gram @ prior.mean
-    pull = (root @ vectors).T @ (task.cross - task.gram @ prior.mean)
+    design, targets, rest = task.compressed
+    values, vectors = np.linalg.eigh(design @ prior.covariance @ design.T)
+    left = vectors.T @ (targets - design @ prior.mean)
     spreads = noises[:, None] + np.maximum(values, 0.0)
-    score = -0.5 * (np.log(spreads / noises[:, None]).sum(axis=1) + (left - (pull**2 / spreads).sum(axis=1)) / noises)
-    score -= 0.5 * (task.total * np.log(noises) + steps**2 / prior.noise_spread)
+    score = -0.5 * (np.log(spreads) + left**2 / spreads).sum(axis=1)
+    score -= 0.5 * (rest / noises + (task.total - len(targets)) * np.log(noises) + steps**2 / prior.noise_spread)
     share = np.exp(score - score.max())
     return float(prior.noise * np.exp(share @ steps / share.sum()))
 

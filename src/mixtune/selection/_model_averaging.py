@@ -59,7 +59,7 @@ def average_weights(
     if not finite.any():
         # Nothing can be left out: what validation says, or without any the last candidate.
         return share if tasks else np.eye(len(scores))[-1]
-    best = max(float(scores[finite].min()), 1e-12)
+    best = max(float(scores[finite].min()), SETTINGS.negligible_error)
     with np.errstate(over="ignore"):
         exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
     tilted = np.exp(exponent - exponent.max())
@@ -74,7 +74,10 @@ def guarded(
     Sources that agree with one another, and not with the focal domain, do well in every validation task; only the
     focal rows can tell.
     """
-    found = compare("focal only", mix(shares, left_out), mix(focal, left_out), weight)
+    # Residuals that are negligible, of both, must not decide by their rounding.
+    ours, alone = mix(shares, left_out), mix(focal, left_out)
+    small = SETTINGS.negligible_error**0.5
+    found = compare("focal only", ours * (np.abs(ours) > small), alone * (np.abs(alone) > small), weight)
     grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
     harm = float(np.clip(2 * (share @ (grid > 0)) - 1, 0.0, 1.0))
     return (1 - harm) * shares + harm * focal
@@ -93,7 +96,7 @@ def stacked_weights(
     says = np.sqrt([task.weight.sum() for task in tasks])
     for task, say in zip(tasks, says / says.sum()):
         good = np.sort(task.errors)[: max(3, len(equal) // 4)]
-        weight = task.weight / task.weight.sum() / max(float(np.median(good)), 1e-12)
+        weight = task.weight / task.weight.sum() / max(float(np.median(good)), SETTINGS.negligible_error)
         # Two outliers must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(task.residuals), axis=1)))
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
@@ -124,11 +127,10 @@ def robust_errors(left_out: Floats, weight: Floats) -> Floats:
     middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
     limit = 3.0 * 1.4826 * float(np.min(middle))
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
-    if not SETTINGS.exact_residual < limit < np.inf:
-        return left_out**2 @ share
+    limit = limit if limit > SETTINGS.negligible_error**0.5 else np.inf
     with np.errstate(over="ignore", invalid="ignore"):
         loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
-    return loss @ share
+    return np.maximum(loss @ share, SETTINGS.negligible_error)
 
 
 def relative_errors(tasks: Sequence[ValidationTask]) -> Floats | None:

@@ -47,7 +47,7 @@ class Path(NamedTuple):
 class PooledSource:
     """One source: eigenvalues and -vectors of its Gram matrix, U'y, noise, prior variance, head.
 
-    ``known`` says whether its rows are enough to tell noise from signal; one row is not.
+    ``freedom`` are the degrees of freedom that its noise was estimated from; one row leaves none.
     """
 
     values: Floats
@@ -56,7 +56,7 @@ class PooledSource:
     noise: float
     variance: float
     head: Floats
-    known: bool
+    freedom: float
 
     @classmethod
     def of(cls, source: Regression) -> PooledSource:
@@ -67,8 +67,8 @@ class PooledSource:
         best = best_ridge(ridges, errors)
         head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
         noise = max(float(squares[best]) / max(float(freedom[best]), 1.0), SETTINGS.smallest_variance)
-        known = bool(np.isfinite(errors[best]))
-        return cls(values, vectors, source.cross, noise, noise / float(ridges[best]), head, known)
+        left = float(freedom[best]) if np.isfinite(errors[best]) else 0.0
+        return cls(values, vectors, source.cross, noise, noise / float(ridges[best]), head, left)
 
     def message(self, own: float) -> Message:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
@@ -102,9 +102,11 @@ class PooledFamily:
         self.own = SETTINGS.own_variances_one_level if one_level else SETTINGS.own_variances
         #: The sources' own ridge heads (N, p), their typical noise, and v: what variance their own ridges stand for.
         self.heads = np.stack([source.head for source in self.sources])
-        known = [source for source in self.sources if source.known] or self.sources
-        self.noise = float(np.exp(np.mean([np.log(source.noise) for source in known])))
-        self.variance = float(np.exp(np.mean([np.log(source.variance) for source in known])))
+        # A source of one or two rows hardly knows its noise, so that it counts for little.
+        trust = np.array([source.freedom / (source.freedom + SETTINGS.noise_rows) for source in self.sources])
+        trust = trust / trust.sum() if trust.any() else np.full(len(sources), 1.0 / len(sources))
+        self.noise = float(np.exp(trust @ np.log([source.noise for source in self.sources])))
+        self.variance = float(np.exp(trust @ np.log([source.variance for source in self.sources])))
         self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
         self._kept_messages: list[list[Message]] | None = None
         self.totals = [self._total(place) for place in range(len(self.own))]
@@ -233,11 +235,7 @@ class PooledFamily:
         """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
         score = np.where(allowed > 0, self._scores(self._view(task), allowed), -np.inf)
         order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
-        found = []
-        for size in self.sizes:
-            weight = np.zeros(len(score))
-            weight[order[:size]] = 1.0
-            found.append(weight)
+        found = [_likeliest(score, min(size, len(order))) for size in self.sizes]
         soft = np.exp((score - score.max()) / SETTINGS.temperature)
         if len(order) > SETTINGS.soft_sources and not self._keeps:
             others = order[SETTINGS.soft_sources :]
@@ -359,6 +357,20 @@ class _Pooled:
     def covariance(self) -> Floats:
         half = self.half(np.eye(len(self.pull), order="F"))
         return half.T @ half
+
+
+def _likeliest(score: Floats, size: int) -> Floats:
+    """Weights (N,) of the ``size`` largest scores; sources that tie for the last places share them.
+
+    Examples
+    --------
+    >>> _likeliest(np.array([3.0, 1.0, 1.0, -np.inf]), 2)
+    array([1. , 0.5, 0.5, 0. ])
+    """
+    last = np.sort(score)[-size]
+    near = 1e-9 * (1.0 + abs(last))
+    above, tied = score > last + near, np.abs(score - last) <= near
+    return above + tied * (size - above.sum()) / tied.sum()
 
 
 def _common(weight: Floats) -> float:

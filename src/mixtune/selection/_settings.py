@@ -46,7 +46,7 @@ class ChoiceSettings:
     #: Rows that the common noise counts as when each source's noise is estimated: few rows alone would say zero.
     noise_rows: float = 10.0
     #: Smallest noise and spread for targets of unit variance: noiseless data would divide by zero.
-    smallest_variance: float = 1e-10
+    smallest_variance: float = 1e-8
     #: Spread of priors about the "nearest" sources, about the "similar" ones and within groups, relative to that
     #: between all sources; and how many pseudo-domains of that spread are added, so that one source has a covariance.
     nearest_spread: float = 0.1
@@ -115,8 +115,9 @@ class ChoiceSettings:
     #: of candidates whose averages predict equally well stay arbitrary.
     untold_sources: int = 12
     told_errors: float = 0.6
-    #: Left-out residuals below this part of the targets' standard deviation are rounding.
-    exact_residual: float = 1e-6
+    #: Mean squared errors below this part of the targets' variance count as equal. Without it, rounding decides between
+    #: candidates that are exact.
+    negligible_error: float = 1e-8
     #: Most focal rows to judge candidates on at once: errors of 4,000 rows are known to 2%.
     judged_rows: int = 4000
 

@@ -69,22 +69,27 @@ def validation_tasks(
 
 
 def by_content(sample: Sample) -> Integers:
-    """Its rows in an order that does not depend on the one they came in.
+    """The rows in an order that depends neither on the order they came in nor on the order or sign of their columns.
 
-    Features come first, which several outputs share; the same row at another place may differ by rounding.
+    Features come first, which several outputs share. They are rounded, since the same row at another place may differ
+    by rounding.
     """
     rows = sample.known
-    return np.lexsort((rows.weight, rows.y, np.round(_projected(rows.X), 9)))
+    norms, cubes = _symmetric(rows.X)
+    # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
+    along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
+    return np.lexsort((rows.weight, along, rows.y, np.round(cubes, 9), np.round(norms, 9)))
 
 
 def _rank(source: Sample) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
     rows = source.known
-    scores = _projected(rows.X)
-    told = (rows.total, *(float(rows.weight @ part) for part in (scores, scores**2, rows.y, rows.y**2)))
-    return len(rows.y), *(round(value, 6) for value in told)
+    norms, cubes = _symmetric(rows.X)
+    sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, rows.y**2, rows.y, norms * rows.y)))
+    return len(rows.y), *(round(value, 6) for value in sums)
 
 
-def _projected(X: Floats) -> Floats:
-    """The rows along a direction along which any two of them differ."""
-    return X @ np.sin(2.0 + np.arange(X.shape[1])) + np.sin(1.0)
+def _symmetric(X: Floats) -> tuple[Floats, Floats]:
+    """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
+    size = np.abs(X)
+    return np.sum(size**2, axis=1), np.sum(size**3, axis=1)
