@@ -371,6 +371,14 @@ def test_left_out_plays_survive_rows_that_cannot_be_left_out():
     assert np.all(np.isfinite(found.play_gains))
 
 
+def test_validation_by_left_out_rows_has_finite_errors_without_noise():
+    """Without noise some leverages are 1, and the residuals of such rows without them infinite."""
+    focal, sources, _ = make_family(n=5, sizes=(8,) * 5, p=12, noise=0.0)
+    found = choose(focal, sources)
+    assert found.n_plays == 5
+    assert np.all(np.isfinite(found.play_errors))
+
+
 def test_more_rows_than_any_source_leave_no_plays():
     focal, sources, _ = make_family(n=90, sizes=(40,) * 5)
     found = choose(focal, sources)
