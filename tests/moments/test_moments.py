@@ -293,3 +293,11 @@ def test_stacked_solves_do_not_believe_what_subtraction_left_behind(p):
     ridges = [1e-4] * 70
     heads = local_heads(left, ridges)
     np.testing.assert_array_equal(heads, np.stack([m.head(1e-4) for m in left]))
+
+
+def test_no_sum_of_squares_is_below_zero_after_subtraction():
+    rng = np.random.default_rng(0)
+    U = rng.standard_normal((6, 2))
+    for _ in range(50):
+        small, one, other = (Moments.from_rows(U, size * rng.standard_normal(6)) for size in (1e-9, 1e3, 1e3))
+        assert (small + one + other - one - other).square >= 0

@@ -22,6 +22,7 @@ from mixtune.selection._model_averaging import (
     average_weights,
     guarded,
     interval_inflation,
+    robust_errors,
     stacked_weights,
     transfer_gains,
 )
@@ -356,7 +357,8 @@ def test_outliers_in_the_target_do_not_decide():
 def test_sources_without_rows_to_spare_play_by_leaving_rows_out():
     focal, sources, truth = make_family(n=50, sizes=(40,) * 5)
     found = choose(focal, sources)
-    assert (found.n_plays, found.inflation) == (5, 1.0)
+    assert found.n_plays == 5
+    assert found.inflation == pytest.approx(1.0)
     assert np.all(np.isfinite(found.play_errors))
     assert np.all(np.isfinite(found.play_gains))
     assert excess(found.head, truth) < excess(focal_only(focal), truth)
@@ -369,6 +371,14 @@ def test_left_out_plays_survive_rows_that_cannot_be_left_out():
     assert found.n_plays == 5
     assert np.all(np.isfinite(found.head))
     assert np.all(np.isfinite(found.play_gains))
+
+
+def test_validation_by_left_out_rows_has_finite_errors_without_noise():
+    """Without noise some leverages are 1, and the residuals of such rows without them infinite."""
+    focal, sources, _ = make_family(n=5, sizes=(8,) * 5, p=12, noise=0.0)
+    found = choose(focal, sources)
+    assert found.n_plays == 5
+    assert np.all(np.isfinite(found.play_errors))
 
 
 def test_more_rows_than_any_source_leave_no_plays():
@@ -468,6 +478,17 @@ def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
     assert interval_inflation([task(0.5)], shares) == 1.0
     assert interval_inflation([task(9.0)], shares) == 2.0
     assert interval_inflation([task(1.5), task(3.0, np.inf)], shares) == pytest.approx(1.5)
+
+
+def test_leave_one_out_errors_grow_linearly_beyond_three_typical_residuals():
+    left_out = np.array([[1.0, -1.0, 1.0, 1.0, 100.0], [2.0, 2.0, -2.0, 2.0, 2.0]])
+    limit = 3 * 1.4826
+    expected = [(4 + limit * (200 - limit)) / 5, 4.0]
+    np.testing.assert_allclose(robust_errors(left_out, np.ones(5)), expected)
+    # Weights count as rows, in the median as well; residuals that are rounding are not typical.
+    heavy = robust_errors(left_out[:, [0, 4]], np.array([1.0, 2.0]))
+    np.testing.assert_allclose(heavy, robust_errors(left_out[:, [0, 4, 4]], np.ones(3)))
+    np.testing.assert_allclose(robust_errors(1e-9 * left_out, np.ones(5)), 1e-18 * np.mean(left_out**2, axis=1))
 
 
 def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):

@@ -64,13 +64,16 @@ def test_the_prediction_is_a_ridge_regression_of_the_heads():
     context = learn(tasks)
     allowed = np.ones(12)
     allowed[3] = 0.0
-    _, mean, _ = context.prior(tasks[3], allowed)
-    kept = allowed > 0
+    _, mean, covariance = context.prior(tasks[3], allowed)
+    kept, grown = allowed > 0, []
     X, described = context.design[kept], context.descriptions(tasks[3])
     for column, ridge in enumerate(context.ridges):
         penalty = np.diag([0.0, ridge])
         gamma = np.linalg.solve(X.T @ X + penalty, X.T @ context.hierarchy.heads[kept, column])
         np.testing.assert_allclose(mean[column], described @ gamma, rtol=1e-9)
+        # As the variance of a new observation in any regression: 1 + leverage.
+        grown.append(np.sqrt(1 + described @ np.linalg.solve(X.T @ X + penalty, described)))
+    np.testing.assert_allclose(covariance, context.hierarchy.covariance * np.outer(grown, grown), rtol=1e-9)
 
 
 def test_a_column_that_never_varies_tells_nothing():

@@ -145,6 +145,8 @@ def test_the_likeliest_sources_come_first():
         assert soft.max() == 1.0
         assert soft[0] < min(soft[1:])
         assert soft[0] < 0.2
+    scores = family._scores(task.free, np.ones(3))
+    np.testing.assert_allclose(weights[3], np.exp((scores - scores.max()) / 2.0))
     masked = family._weights(task, np.array([1.0, 0.0, 1.0]))
     assert all(w[1] == 0 for w in masked)
     assert [int(w.sum()) for w in masked[:3]] == [1, 2, 2]

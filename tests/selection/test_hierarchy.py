@@ -133,3 +133,13 @@ def test_two_planted_groups_are_told_apart(sizes):
     np.testing.assert_allclose(groups.means[1 - first], -MEAN, atol=0.2)
     np.testing.assert_allclose(groups.shares[first], (sizes[0] + 1) / (sum(sizes) + 2), atol=1e-3)
     np.testing.assert_allclose(groups.memberships.sum(axis=0), 1)
+
+
+def test_the_noise_of_few_rows_is_held_to_the_common_one():
+    """Three rows are fitted exactly by three coefficients, and would say that there is no noise."""
+    rng = np.random.default_rng(7)
+    found = learn_hierarchy(
+        StackedMoments.of([domain(rng, MEAN, n, 1.0) for n in (3, 3, 3, *(60,) * 9)]), Shrinkage(8.0, 30.0)
+    )
+    assert np.all(found.noises[:3] >= found.noise * 10 / 13)
+    np.testing.assert_allclose(found.noises[3:], 1.0, rtol=0.5)

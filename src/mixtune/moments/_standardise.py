@@ -27,8 +27,9 @@ from mixtune._array import EPSILON, Floats
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
 
-#: Rows of a Gram matrix that are moved at a time.
-ROWS_AT_ONCE = 256
+#: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
+#: arrays are handed out again and again instead of being asked of the system.
+MOVED_ENTRIES = 2**14
 #: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
 RUN_ENTRIES = 2**17
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
@@ -196,32 +197,52 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
         Y = Y - root * level
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram, cross = moments.gram, moments._cross
-    total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
+    total, sums = gram[-1, -1], gram[-1, :-1] - gram[-1, -1] * shift
     new = np.empty_like(gram)
-    # A few rows at a time: a wide Gram matrix leaves no room for others of its size.
-    for begin in range(0, len(sums), ROWS_AT_ONCE):
-        here = slice(begin, min(begin + ROWS_AT_ONCE, len(sums)))
-        # (U - 1 shift')'(U - 1 shift'), written so that it stays symmetric to the last bit.
-        both = np.outer(sums[here], shift) + np.outer(shift[here], sums)
-        inner = gram[here, :-1] - both + total * np.outer(shift[here], shift)
-        new[here, :-1] = inner / np.outer(scale[here], scale)
-    new[-1, :-1] = new[:-1, -1] = (sums - total * shift) / scale
+    inner, square = _moved_sums(moments, shift, scale, level, out=new[:-1, :-1])
+    new[-1, :-1] = new[:-1, -1] = sums / scale
     new[-1, -1] = total
-    inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
-    outer = targets - total * level
-    square = np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
     return Moments._make(
         moments.count,
         moments.single_output,
         gram=new,
-        cross=np.concatenate([inner / scale[:, None], outer[None, :]]),
+        cross=np.concatenate([inner, (cross[-1] - total * level)[None]]),
         square=square,
         rows=None,
         summed=_rounding_left(moments, scale),
     )
 
 
-def _rounding_left(moments: Moments, scale: Floats) -> float:
+def _moved_sums(
+    moments: Moments, shift: Floats, scale: Floats | None, level: Floats, out: Floats
+) -> tuple[Floats, Floats]:
+    """``U'Y`` and ``|Y|^2`` of moved features and targets; their ``U'U`` goes to ``out`` (p, p)."""
+    gram, cross = moments.gram, moments._cross
+    total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
+    # (U - 1 c')'(U - 1 c') = U'U - (h c' + c h') with h = U'1 - n c/2; it stays symmetric to the last bit.
+    half = sums - 0.5 * total * shift
+    step = max(1, MOVED_ENTRIES // len(sums))
+    for begin in range(0, len(sums), step):
+        here = slice(begin, min(begin + step, len(sums)))
+        both = np.outer(half[here], shift)
+        both += np.outer(shift[here], half)
+        np.subtract(gram[here, :-1], both, out=out[here])
+        if scale is not None:
+            out[here] /= np.outer(scale[here], scale)
+    inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
+    inner = inner if scale is None else inner / scale[:, None]
+    return inner, np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
+
+
+def about(moments: Moments, old: Origin, new: Origin) -> Moments:
+    """Moments of ``[U - old, 1]`` as those of ``[U - new, 1]``; the same object where it is the same point."""
+    shift, level = new.features - old.features, new.targets - old.targets
+    if not np.any(shift) and not np.any(level):
+        return moments
+    return moved(moments, shift, np.ones_like(shift), level)
+
+
+def _rounding_left(moments: Moments, scale: Floats | float) -> float:
     """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
     diagonal = np.diagonal(moments.gram)
     known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
@@ -319,14 +340,7 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
         about = targets - root * center.targets
         about = about[:, 0] if moments.single_output else about
         return Moments.from_rows(design[:, :-1] - root * center.features, about)
-    whole = moved(moments, center.features, np.ones_like(center.features), center.targets)
-    parts = {"gram": np.array(whole.gram[:-1, :-1]), "cross": whole._cross[:-1], "square": whole._square, "rows": None}
-    return Moments._make(moments.count, moments.single_output, **parts, summed=whole._summed)
-
-
-def about(moments: Moments, old: Origin, new: Origin) -> Moments:
-    """Moments of ``[U - old, 1]`` as those of ``[U - new, 1]``; the same object where it is the same point."""
-    shift, level = new.features - old.features, new.targets - old.targets
-    if not np.any(shift) and not np.any(level):
-        return moments
-    return moved(moments, shift, np.ones_like(shift), level)
+    gram = np.empty((len(center.features),) * 2)
+    cross, square = _moved_sums(moments, center.features, None, np.reshape(center.targets, -1), gram)
+    parts = {"gram": gram, "cross": cross, "square": square, "rows": None}
+    return Moments._make(moments.count, moments.single_output, **parts, summed=_rounding_left(moments, 1.0))
