@@ -488,7 +488,9 @@ def test_leave_one_out_errors_grow_linearly_beyond_three_typical_residuals():
     # Weights count as rows, in the median as well; residuals that are rounding are not typical.
     heavy = robust_errors(left_out[:, [0, 4]], np.array([1.0, 2.0]))
     np.testing.assert_allclose(heavy, robust_errors(left_out[:, [0, 4, 4]], np.ones(3)))
-    np.testing.assert_allclose(robust_errors(1e-9 * left_out, np.ones(5)), 1e-18 * np.mean(left_out**2, axis=1))
+    np.testing.assert_allclose(
+        robust_errors(1e-9 * left_out, np.ones(5), 1e-16), np.maximum(1e-18 * np.mean(left_out**2, axis=1), 1e-16)
+    )
 
 
 def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):

@@ -25,6 +25,7 @@ from mixtune.selection._model_averaging import (
     guarded,
     interval_inflation,
     mix,
+    negligible_error,
     prior_weights,
     relative_errors,
     robust_errors,
@@ -199,12 +200,13 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
     fits, *tasks = in_threads(_done, jobs, width=focal.columns)
     heads, left_out, leverages = (np.concatenate(parts) for parts in zip(*(f.paths for f in fits)))
     weight = judged.known.weight
-    scores = robust_errors(left_out, weight)
+    negligible = negligible_error(focal)
+    scores = robust_errors(left_out, weight, negligible)
     enough = SETTINGS.enough_sources // (1 if focal.columns <= SETTINGS.narrow_columns else 2)
     prior_shares = prior_weights([name for name, _ in pool.labels])
-    shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough)
+    shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough, negligible=negligible)
     focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
-    shares = guarded(left_out, weight, judged.total, shares, focal_shares, tasks)
+    shares = guarded(left_out, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
     own = leverages @ (weight / judged.free.unit) * (count / len(weight))
     if partly:

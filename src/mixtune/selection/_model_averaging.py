@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import best_ridge
+from mixtune.moments import Sample, best_ridge
 from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._families import Label
 from mixtune.selection._settings import SETTINGS
@@ -19,7 +19,8 @@ from mixtune.selection._settings import SETTINGS
 class ValidationTask:
     """Residuals (C, m) on the rows kept for testing, their weights, and residuals of left-out rows (C, n).
 
-    ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken.
+    ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken, and mean
+    squared errors below ``negligible`` count as equal.
     """
 
     source: int
@@ -27,6 +28,7 @@ class ValidationTask:
     weight: Floats
     left_out: Floats
     alone: int
+    negligible: float = SETTINGS.negligible_error
 
     @property
     def errors(self) -> Floats:
@@ -39,7 +41,13 @@ class ValidationTask:
 
 
 def average_weights(
-    scores: Floats, prior: Floats, tasks: Sequence[ValidationTask], count: float, *, enough: int
+    scores: Floats,
+    prior: Floats,
+    tasks: Sequence[ValidationTask],
+    count: float,
+    *,
+    enough: int,
+    negligible: float = 0.0,
 ) -> Floats:
     """Weights of the candidates: fitted to the validation tasks, then tilted by leave-one-out on ``count`` rows.
 
@@ -59,7 +67,7 @@ def average_weights(
     if not finite.any():
         # Nothing can be left out: what validation says, or without any the last candidate.
         return share if tasks else np.eye(len(scores))[-1]
-    best = max(float(scores[finite].min()), SETTINGS.negligible_error)
+    best = max(float(scores[finite].min()), negligible, 1e-300)
     with np.errstate(over="ignore"):
         exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
     tilted = np.exp(exponent - exponent.max())
@@ -67,7 +75,14 @@ def average_weights(
 
 
 def guarded(
-    left_out: Floats, weight: Floats, count: float, shares: Floats, focal: Floats, tasks: Sequence[ValidationTask]
+    left_out: Floats,
+    weight: Floats,
+    count: float,
+    shares: Floats,
+    focal: Floats,
+    tasks: Sequence[ValidationTask],
+    *,
+    negligible: float = 0.0,
 ) -> Floats:
     """Move weights to the focal-only fit by as much as it is likelier than not that transfer does harm here.
 
@@ -76,7 +91,7 @@ def guarded(
     """
     # Residuals that are negligible, of both, must not decide by their rounding.
     ours, alone = mix(shares, left_out), mix(focal, left_out)
-    small = SETTINGS.negligible_error**0.5
+    small = negligible**0.5
     found = compare("focal only", ours * (np.abs(ours) > small), alone * (np.abs(alone) > small), weight)
     grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
     harm = float(np.clip(2 * (share @ (grid > 0)) - 1, 0.0, 1.0))
@@ -96,7 +111,7 @@ def stacked_weights(
     says = np.sqrt([task.weight.sum() for task in tasks])
     for task, say in zip(tasks, says / says.sum()):
         good = np.sort(task.errors)[: max(3, len(equal) // 4)]
-        weight = task.weight / task.weight.sum() / max(float(np.median(good)), SETTINGS.negligible_error)
+        weight = task.weight / task.weight.sum() / max(float(np.median(good)), task.negligible)
         # Two outliers must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(task.residuals), axis=1)))
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
@@ -119,7 +134,13 @@ def prior_weights(names: Sequence[str]) -> Floats:
     return np.array([1.0 / counts[name] for name in names]) / len(counts)
 
 
-def robust_errors(left_out: Floats, weight: Floats) -> Floats:
+def negligible_error(sample: Sample) -> float:
+    """Mean squared errors below this count as equal: a small part of the variance of the targets."""
+    variance = sample.free.square / sample.total
+    return SETTINGS.negligible_error * (variance if variance > SETTINGS.negligible_error**2 else 1.0)
+
+
+def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0) -> Floats:
     """Leave-one-out errors (C,): mean squares that grow only linearly beyond three times the typical residual."""
     size, share = np.abs(left_out), weight / weight.sum()
     # A row of weight 2 counts as two rows, in the median as well.
@@ -127,10 +148,10 @@ def robust_errors(left_out: Floats, weight: Floats) -> Floats:
     middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
     limit = 3.0 * 1.4826 * float(np.min(middle))
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
-    limit = limit if limit > SETTINGS.negligible_error**0.5 else np.inf
+    limit = limit if limit > max(negligible**0.5, 1e-150) else np.inf
     with np.errstate(over="ignore", invalid="ignore"):
         loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
-    return np.maximum(loss @ share, SETTINGS.negligible_error)
+    return np.maximum(loss @ share, negligible)
 
 
 def relative_errors(tasks: Sequence[ValidationTask]) -> Floats | None:

@@ -15,7 +15,7 @@ import numpy as np
 from mixtune._array import Floats, Integers
 from mixtune.moments import Sample
 from mixtune.selection._families import Fits, Label
-from mixtune.selection._model_averaging import ValidationTask, focal_only_best, robust_errors
+from mixtune.selection._model_averaging import ValidationTask, focal_only_best, negligible_error, robust_errors
 from mixtune.selection._settings import SETTINGS
 
 
@@ -55,14 +55,15 @@ def validation_tasks(
         task = sources[k].part(order[:n])
         fits = fit(task, allowed)
         left_out = np.concatenate([f.paths.left_out for f in fits])
-        alone = focal_only_best(labels, robust_errors(left_out, task.known.weight))
+        negligible = negligible_error(task)
+        alone = focal_only_best(labels, robust_errors(left_out, task.known.weight, negligible))
         if not spare:
             limit = SETTINGS.largest_residual
-            return ValidationTask(k, np.clip(left_out, -limit, limit), task.known.weight, left_out, alone)
+            return ValidationTask(k, np.clip(left_out, -limit, limit), task.known.weight, left_out, alone, negligible)
         heads = np.concatenate([f.paths.heads for f in fits])
         test = sources[k].known.part(order[n : n + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone)
+        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible)
 
     orders = {k: by_content(sources[k]) for k in able}
     return [partial(validate, k, rng.permutation(orders[k])) for _ in range(turns) for k in able]
