@@ -12,7 +12,6 @@ from mixtune.selection import (
     Sample,
     _choose,
     _model_averaging,
-    _validation_tasks,
     choose,
     compare,
     sample_sources,
@@ -232,9 +231,9 @@ def test_the_order_of_rows_and_of_sources_does_not_matter(p, count):
 
 def test_few_sources_play_several_times(monkeypatch):
     played = []
-    kept = _validation_tasks.ValidationTask
+    kept = _choose.ValidationTask
     monkeypatch.setattr(
-        _validation_tasks,
+        _choose,
         "ValidationTask",
         lambda source, *rest: played.append((source, rest[0])) or kept(source, *rest),
     )
@@ -429,7 +428,7 @@ def test_sources_need_no_rows(monkeypatch, p, count, rows, intercept):
     found = choose(focal, hidden(sources))
     assert_sound(found, focal, sources)
     assert (found.n_plays, found.play_errors) == (0, None)
-    monkeypatch.setattr(_validation_tasks, "SETTINGS", replace(SETTINGS, validated_sources=10**6))
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, validated_sources=10**6))
     known = choose(focal, sources)
     assert known.labels == found.labels
     tolerance = 1e-10 if rows > p else 1e-7  # a wide Gram matrix knows fewer digits of its rows
