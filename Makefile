@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types docs bench format clean coverage mutants architecture uv core lowest python3.12 python3.13 audit
+.PHONY: demo test lint types docs bench format clean coverage mutants fuzz faults soak architecture uv core lowest python3.12 python3.13 audit
 
 demo: $(VENV)/.installed
 	$(BIN)/mixtune demo
@@ -34,6 +34,20 @@ coverage: $(VENV)/.installed-dev
 MUTANTS ?= --sample 100
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutation.py $(MUTANTS)
+
+# The long forms of tests/fuzz and tests/faults; the suite runs a little of each.
+FUZZ_EXAMPLES ?= 60
+fuzz: $(VENV)/.installed-dev
+	MIXTUNE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz
+
+KILLS ?= 150
+faults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -q tests/faults
+	$(BIN)/python tests/faults/kills.py --kills $(KILLS)
+
+MINUTES ?= 60
+soak: $(VENV)/.installed-dev
+	$(BIN)/python tests/faults/soak.py --minutes $(MINUTES)
 
 architecture: $(VENV)/.installed-dev
 	$(BIN)/python -m docs.architecture
