@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune.data import LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer_columns import Part, infer_columns
+from mixtune.data._encoder import Part, infer_columns
 from mixtune.errors import DataError
 
 AGE, SEX, TOWN = NumberColumn("age"), LevelColumn("sex", ("f", "m")), LevelColumn("town", ("a", "b", "c"))

@@ -8,19 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from mixtune.data._domain import (
-    Domain,
-    as_floats,
-    check_finite,
-    check_pair,
-    check_weight,
-    column_difference,
-)
-from mixtune.data._domains import Domains, arrange_columns
-from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer_columns import constant_notes
+from mixtune.data._domain import Domain, as_floats, check_finite, check_pair, check_weight, column_difference
+from mixtune.data._domains import Domains, arrange_columns, rows_by_label
+from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn, constant_notes
 from mixtune.data._readers import UTF8, CsvFormat, as_paths, file_label, read_table
-from mixtune.data._sample_domain import rows_by_label
 from mixtune.data._tables import (
     LIST_COLUMNS,
     Table,

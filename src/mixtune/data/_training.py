@@ -20,13 +20,11 @@ import pyarrow.types as kinds
 from mixtune._array import Booleans, Floats, Integers
 from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, column_difference
-from mixtune.data._domains import Domains
-from mixtune.data._encoder import Encoded, TableEncoder
-from mixtune.data._infer_columns import Part, infer_columns, infer_target, level_notes
+from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
+from mixtune.data._encoder import Encoded, Part, TableEncoder, infer_columns, infer_target, level_notes
 from mixtune.data._parse_column import Fault, inexact, inexact_integer, phrase
 from mixtune.data._readers import CsvFormat, as_paths, file_label, is_parquet, read_table
 from mixtune.data._tables import as_names, choose_inputs, unusable_columns
-from mixtune.data._tables_to_domains import check_single_file, label_codes, split_by_label
 from mixtune.errors import DataError, ParameterError
 
 _MOST_DOMAINS = 10_000

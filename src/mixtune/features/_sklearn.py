@@ -19,7 +19,6 @@ from array_api_compat import is_torch_array
 
 from mixtune._array import Array
 from mixtune._registry import register
-from mixtune.data import arrange_columns
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
 
@@ -153,6 +152,9 @@ class SklearnFeatures:
         """
         if self.input_names is None:
             return self.transform(X)
+        # Imported here: reading tables takes Arrow, which no other map needs.
+        from mixtune.data import arrange_columns
+
         rows = arrange_columns(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
         return match_library(self._check(self._dense(rows)), X)
 
