@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
+from mixtune._messages import counted
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 #: An array of any supported library.
@@ -107,12 +108,29 @@ def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
                     f"at most {most:,} of them, and large data as sources"
                 )
             value = value.compute()
+        check_unmasked(value, "X, y or sample_weight")
         found.append(value)
     return tuple(found)
 
 
+def check_unmasked(value: Any, what: str) -> None:
+    """Refuse masked values: np.asarray drops the mask of a masked array and lets the values under it through.
+
+    Examples
+    --------
+    >>> check_unmasked(np.ma.array([1.0, 2.0], mask=[False, True]), "y")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
+    """
+    rows = value if isinstance(value, list | tuple) else (value,)
+    if count := sum(int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)):
+        raise DataError(f"{what} has {counted((count, 'masked value'))}; fill or drop these rows")
+
+
 def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
     """``array`` as float64 in its own library; text and objects are refused by name."""
+    check_unmasked(array, what)
     if not array_api_compat.is_array_api_obj(array):
         try:
             array = np.asarray(array)

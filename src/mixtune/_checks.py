@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
+from mixtune._array import check_unmasked, to_numpy
 from mixtune.errors import ParameterError
 
 #: Weights computed in float32 and divided by their sum are off by about this much.
@@ -59,6 +59,7 @@ def check_simplex(weights: Any, count: int) -> np.ndarray[Any, Any]:
 
     Rounding is forgiven: what sums to 1 up to float32 precision is divided by its sum.
     """
+    check_unmasked(weights, "weights")
     try:
         w = np.array(to_numpy(weights), dtype=np.float64)
     except (TypeError, ValueError):

@@ -20,6 +20,7 @@ from mixtune.data._tables import (
     check_names,
     choose_inputs,
     is_table,
+    known_frame,
     to_matrix,
 )
 from mixtune.data._training import TrainingTables, read_new, read_training
@@ -54,6 +55,7 @@ __all__ = [
     "constant_notes",
     "file_label",
     "is_table",
+    "known_frame",
     "load_ames",
     "load_exam",
     "load_sentiment",

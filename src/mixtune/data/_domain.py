@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 
-from mixtune._array import Array, Floats, freeze, match, to_numpy
+from mixtune._array import Array, Floats, check_unmasked, freeze, match, to_numpy
 from mixtune._messages import counted, quoted
-from mixtune.data._tables import as_table, is_table, to_matrix
+from mixtune.data._tables import RESCALE, as_table, is_table, to_matrix
 from mixtune.errors import DataError
 
 
@@ -168,6 +168,7 @@ def as_floats(value: Any, where: str, *, copy: bool) -> tuple[Array, tuple[str, 
     (array([[1., 2.],
            [3., 4.]]), None)
     """
+    check_unmasked(value, where)
     if is_torch_array(value):
         return _from_tensor(value, where, copy=copy), None
     if is_series := hasattr(value, "to_frame"):
@@ -192,15 +193,12 @@ def _from_numpy(value: Any, where: str, *, copy: bool) -> Array:
     if hasattr(value, "toarray"):
         raise DataError(f"{where} is sparse; pass a dense array, such as its .toarray()")
     try:
-        if np.ma.isMaskedArray(value):
-            # np.asarray would drop the mask and let the values under it through.
-            value = np.ma.filled(value.astype(np.float64), np.nan)
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
         if array.dtype.kind == "O" and any(type(one) is int and not -(2**63) <= one < 2**64 for one in array.flat):
-            raise DataError(f"{where} holds whole numbers beyond 64 bits; pass floats, rescaled where beyond 1e308")
+            raise DataError(f"{where} holds whole numbers beyond 64 bits; {RESCALE}")
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise DataError(f"{where} holds {kind}, not numbers; encode it as numbers first")
     dtype = np.float32 if array.dtype == np.float32 else np.float64
@@ -290,6 +288,7 @@ def check_weight(sample_weight: Any, count: int, of: str = "", *, copy: bool = F
     """
     if sample_weight is None:
         return None
+    check_unmasked(sample_weight, f"sample_weight{of}")
     try:
         weight = np.array(to_numpy(sample_weight), dtype=np.float64, copy=copy or None)
     except (TypeError, ValueError, OverflowError) as error:

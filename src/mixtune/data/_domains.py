@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 
-from mixtune._array import Array, Floats, Integers, to_numpy
+from mixtune._array import Array, Floats, Integers, check_unmasked, to_numpy
 from mixtune._checks import check_whole
 from mixtune._messages import counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
@@ -625,6 +625,7 @@ def rows_by_label(y: Any, sample_domain: Any, focal: int | None = None) -> Label
     >>> rows.focal, rows.focal_rows.tolist(), {name: own.tolist() for name, own in rows.sources.items()}
     ('-2', [1], {'1': [3], '3': [0]})
     """
+    check_unmasked(sample_domain, "sample_domain")
     labels = np.asarray(sample_domain)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or np.any(labels == 0):
         raise DataError("sample_domain must be one whole number per row: positive for sources, negative for the target")

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
 
@@ -638,7 +639,8 @@ def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ..
     if len(found) == 1:
         raise DataError(f'every target in column "{name}" of {where} is "{found[0]}"; there must be two classes')
     whole = all(text.removeprefix("-").isdecimal() for text in found)
-    return tuple(sorted(found, key=int) if whole else sorted(found))
+    # Not int, which refuses more than 4,300 digits.
+    return tuple(sorted(found, key=Decimal) if whole else sorted(found))
 
 
 def _all_of(parts: Sequence[Part]) -> str:

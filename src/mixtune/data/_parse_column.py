@@ -223,7 +223,10 @@ def inexact_integer(texts: Texts) -> str | None:
     '9007199254740993'
     """
     long = texts.filter(pc.match_substring_regex(texts, r"^[+-]?\d{16,}$"))
-    return next((text for text in long.to_pylist() if abs(int(text)) > _LARGEST_EXACT), None)
+    # As texts: Python refuses to read a whole number of more than 4,300 digits.
+    digits = {text: text.lstrip("+-").lstrip("0") for text in long.to_pylist()}
+    largest = str(_LARGEST_EXACT)
+    return next((text for text, its in digits.items() if (len(its), its) > (len(largest), largest)), None)
 
 
 def check_texts(texts: Texts, name: str, fill: str | Wording) -> Fault | None:
@@ -345,5 +348,6 @@ def _as_floats(column: Any) -> Floats | Fault:
 
 
 def inexact(text: str) -> Fault:
-    finding = f"holds whole numbers beyond 2^53 (such as {text}), which floats cannot tell apart"
+    shown = text if len(text) <= 40 else f"{text[:20]}... of {len(text):,} digits"
+    finding = f"holds whole numbers beyond 2^53 (such as {shown}), which floats cannot tell apart"
     return Fault(finding, "leave out identifiers, or divide by a power of ten")

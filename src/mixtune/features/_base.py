@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
-from mixtune._array import Array
+from mixtune._array import Array, check_unmasked
 from mixtune._checks import check_whole
 from mixtune._messages import counted
 from mixtune.errors import DataError, ParameterError
@@ -63,6 +63,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
         ...
     mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns the map was made for
     """
+    check_unmasked(X, "X")
     rows = X.detach() if is_torch_array(X) else X if is_cupy_array(X) else np.asarray(X)
     if not array_namespace(rows).isdtype(rows.dtype, ("bool", "integral", "real floating")):
         raise DataError(f"X holds {rows.dtype}, not real numbers; encode it as numbers first")
