@@ -35,7 +35,7 @@ Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 #: The distance from 1.0 to the next float64: what rounding is measured by.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: NumPy and SciPy bring a BLAS library each, and the two taking turns cost dearly: the threads of one still wait for
+#: NumPy and SciPy bring a BLAS library each, and taking turns is slow: the threads of one still wait for
 #: work while the other computes (measured: 3 to 30 times the time of a small product, 3 times that of a factorisation
 #: of 1024 columns). So what belongs together uses one of them: SciPy's below this size, where its rank-k update is also
 #: faster (0.6 of the time at 301 columns), NumPy's from there on.
@@ -147,13 +147,11 @@ def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
 
 
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
-    """A float64 NumPy copy (or view) of ``array`` on the host."""
-    if not array_api_compat.is_array_api_obj(array):
-        return np.asarray(array)
+    """``array`` as a NumPy array on the host, without a copy where it is one already."""
     if array_api_compat.is_torch_array(array):
-        return np.asarray(array.detach().cpu())
-    if array_api_compat.is_cupy_array(array):
-        return np.asarray(array.get())
+        array = array.detach().cpu()
+    elif array_api_compat.is_cupy_array(array):
+        array = array.get()
     return np.asarray(array)
 
 
@@ -409,7 +407,8 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
     >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
     [1, 4, 9]
     """
-    threads = _allowed() if len(things) > 1 else 1
+    # What the environment, or whoever calls this, has set.
+    threads = max((library["num_threads"] for library in _blas().info()), default=1) if len(things) > 1 else 1
     if threads == 1:
         return [function(thing) for thing in things]
     with _one_thread_each():
@@ -423,11 +422,6 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
 def _blas() -> Any:
     """The libraries of linear algebra; finding them takes milliseconds, asking them nothing."""
     return ThreadpoolController().select(user_api="blas")
-
-
-def _allowed() -> int:
-    """How many threads linear algebra may have: what the environment, or whoever calls this, has set."""
-    return max((library["num_threads"] for library in _blas().info()), default=1)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", sta
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:
     """``value`` as a float >= 0, finite unless told otherwise."""
     number = _number(value)
-    if number is None or number < 0 or not (math.isfinite(number) or (allow_infinite and number == math.inf)):
+    if not (0 <= number < math.inf or (allow_infinite and number == math.inf)):
         kind = "a number" if allow_infinite else "a finite number"
         raise ParameterError(f"{name} must be {kind} >= 0; got {value!r}")
     return number
@@ -32,7 +32,7 @@ def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) ->
 def check_positive(name: str, value: Any) -> float:
     """``value`` as a finite float > 0."""
     number = _number(value)
-    if number is None or not math.isfinite(number) or number <= 0:
+    if not 0 < number < math.inf:
         raise ParameterError(f"{name} must be a finite number > 0; got {value!r}")
     return number
 
@@ -107,10 +107,9 @@ def in_words(size: float) -> str:
     return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:,.0f} MB"
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool | np.bool | str | bytes) or value is None:
-        return None
+def _number(value: Any) -> float:
+    """``value`` as a float, and NaN for what is not a number; True and "1" are not numbers here."""
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+        return math.nan if isinstance(value, bool | np.bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

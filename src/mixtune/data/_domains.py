@@ -635,24 +635,18 @@ def rows_by_label(y: Any, sample_domain: Any, focal: int | None = None) -> Label
     order = np.argsort(labels, kind="stable")
     found, starts = np.unique(labels[order], return_index=True)
     rows = {int(label): own for label, own in zip(found, np.split(order, starts[1:]))}
-    here = _focal_label([label for label in rows if label < 0], focal)
+    targets = [label for label in rows if label < 0]
+    if focal is None and len(targets) != 1:
+        raise DataError(
+            f"sample_domain has {len(targets)} negative labels; exactly one target domain is needed: "
+            "name it with focal, or keep the rows of one target"
+        )
+    if focal is not None and focal not in targets:
+        hint = nearest(str(focal), list(map(str, targets)))
+        raise ParameterError(f"focal={focal!r} is no target of sample_domain; {hint}")
+    here = targets[0] if focal is None else int(focal)
     known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, dtype=bool)
     labelled = rows[here][known.reshape(len(values), -1)[rows[here]].all(axis=1)]
     if len(labelled) == 0:
         raise DataError("no row of the target domain has a label (y is NaN in all of them); label at least one")
     return LabelledRows(str(here), labelled, {str(label): own for label, own in rows.items() if label > 0})
-
-
-def _focal_label(targets: list[int], focal: int | None) -> int:
-    if focal is None:
-        if len(targets) != 1:
-            raise DataError(
-                f"sample_domain has {len(targets)} negative labels; exactly one target domain is needed: "
-                "name it with focal, or keep the rows of one target"
-            )
-        return targets[0]
-    if focal not in targets:
-        raise ParameterError(
-            f"focal={focal!r} is no target of sample_domain; {nearest(str(focal), list(map(str, targets)))}"
-        )
-    return int(focal)

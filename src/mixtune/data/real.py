@@ -18,14 +18,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -229,6 +228,9 @@ def load_sentiment(
     >>> load_sentiment(focal="tweets")  # doctest: +SKIP
     Domains(4 domains, focal='tweets', 10,000 rows, 384 columns, 1 output)
     """
+    from rich.console import Console
+    from rich.progress import Progress
+
     if focal not in SOURCES:
         raise DataError(f'there is no source "{focal}"; {nearest(str(focal), tuple(SOURCES))}')
     per_source, seed = check_whole("per_source", per_source, least=1), check_whole("seed", seed)
@@ -236,10 +238,12 @@ def load_sentiment(
     used = frozen_sentence_encoder() if encoder is None else encoder
     sampled = sample_texts(read_archive(find_archive(archive, folder)), per_source=per_source, seed=seed)
     members = []
-    with _bar(progress, sum(len(rated.texts) for rated in sampled.values())) as note:
+    with Progress(console=Console(stderr=True), disable=not progress) as bar:
+        task = bar.add_task("Encoding texts", total=sum(len(rated.texts) for rated in sampled.values()))
         for name, rated in sampled.items():
+            features = encode_cached(used, rated.texts, folder, note=lambda done: bar.advance(task, done))
             # Float64, so that sums over thousands of rows downstream keep their digits.
-            features = encode_cached(used, rated.texts, folder, note=note).astype(np.float64)
+            features = features.astype(np.float64)
             columns = tuple(f"embedding_{place}" for place in range(features.shape[1]))
             members.append(Domain(name, features, np.asarray(rated.ratings), columns))
     return Domains(tuple(members), focal=focal)
@@ -261,21 +265,7 @@ def sample_texts(sources: dict[str, RatedTexts], *, per_source: int, seed: int) 
     return sampled
 
 
-@contextmanager
-def _bar(shown: bool, total: int) -> Iterator[Callable[[int], None] | None]:
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("Encoding texts", total=total)
-        yield lambda done: bar.advance(task, done)
-
-
-@dataclass(frozen=True)
-class RatedTexts:
+class RatedTexts(NamedTuple):
     """Texts of one source with their mean ratings, from -4 (most negative) to 4."""
 
     texts: tuple[str, ...]
@@ -309,7 +299,7 @@ def find_archive(archive: str | os.PathLike[str] | None, folder: Path) -> Path:
     path = folder / ARCHIVE
     if not path.is_file():
         return _fetch(path)
-    if _digest(path.read_bytes()) != SHA256:
+    if hashlib.sha256(path.read_bytes()).hexdigest() != SHA256:
         raise DataError(f"{path} is damaged or another version; delete it, then {_by_hand(folder)}")
     return path
 
@@ -372,10 +362,6 @@ def _parse(content: bytes, file: str) -> RatedTexts:
     return RatedTexts(tuple(texts), tuple(ratings))
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
 def _by_hand(folder: Path) -> str:
     command = f'python -m pip download --no-deps --no-binary vaderSentiment {REQUIREMENT} --dest "{folder}"'
     return f"run: {command}  (or put {ARCHIVE} into {folder} yourself, or pass its path as archive=)"
@@ -396,7 +382,7 @@ def _fetch(path: Path) -> Path:
             said = str(error)
         fetched = Path(work, ARCHIVE)
         content = fetched.read_bytes() if fetched.is_file() else b""
-        if _digest(content) != SHA256:
+        if hashlib.sha256(content).hexdigest() != SHA256:
             raise DataError(f"the texts are not here and could not be fetched ({said}); {_by_hand(path.parent)}")
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_atomically(path, content)
@@ -428,13 +414,15 @@ class SentenceEncoder:
 
     n_features_out = 384
 
-    def __init__(self, load: Callable[[], Any], identity: str) -> None:
-        self._load = load
-        self.identity = identity
+    def __init__(self, identity: str, device: str) -> None:
+        self.identity, self._device = identity, device
 
     @cached_property
     def _model(self) -> Any:
-        return self._load()
+        with _offline(), resources.as_file(resources.files(MODULE) / "model") as path:
+            from sentence_transformers import SentenceTransformer
+
+            return SentenceTransformer(str(path), device=self._device)
 
     def transform(self, texts: Sequence[str], /) -> Features:
         """Turn texts into rows of features, in float32.
@@ -479,14 +467,7 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
     for package, module in ((PACKAGE, MODULE), ("sentence-transformers", "sentence_transformers")):
         if find_spec(module) is None:
             raise MissingExtraError(package, "text", "the frozen sentence encoder")
-    return SentenceEncoder(lambda: _load_model(device), f"{PACKAGE} {metadata.version(PACKAGE)}")
-
-
-def _load_model(device: str) -> Any:
-    with _offline(), resources.as_file(resources.files(MODULE) / "model") as path:
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(str(path), device=device)
+    return SentenceEncoder(f"{PACKAGE} {metadata.version(PACKAGE)}", device)
 
 
 def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
@@ -508,13 +489,11 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
     DataError
         If the encoder gives something else than one row of finite numbers per text.
     """
-    rows = check_texts(texts)
+    rows, advance = check_texts(texts), note or (lambda done: None)
     path = folder / f"embeddings-{_cache_key(encoder.identity, rows)}.npz"
-    advance = (lambda done: None) if note is None else note
-    features = _read_cache(path, len(rows))
-    if features is not None:
+    if (found := _read_cache(path, len(rows))) is not None:
         advance(len(rows))
-        return features
+        return found
     parts = []
     for start in range(0, len(rows), BATCH):
         parts.append(np.asarray(encoder.transform(rows[start : start + BATCH]), dtype=np.float32))
