@@ -43,7 +43,7 @@ NARROW = 512
 
 #: The most rows of a Dask collection that are brought into memory as focal rows.
 MOST_FOCAL = 100_000
-#: Narrower matrices take less time than threads need to take turns at Python; one thread of linear algebra is best.
+#: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
 
 T = TypeVar("T")
@@ -399,15 +399,15 @@ def torch_module(purpose: str = "computing on a device") -> Any:
 def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -> list[R]:
     """``[function(thing) for thing in things]``, in as many threads as linear algebra may have, each with one of them.
 
-    Linear algebra on two threads spends much of its time on these meeting each other when matrices have some hundred
-    columns: many of them keep cores busier one on each.
+    With some hundred columns, linear algebra on several threads spends much of its time on synchronisation: several
+    matrices, one on each thread, use the cores better.
 
     Examples
     --------
     >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
     [1, 4, 9]
     """
-    # What the environment, or whoever calls this, has set.
+    # The limit that the environment or the caller has set.
     threads = max((library["num_threads"] for library in _blas().info()), default=1) if len(things) > 1 else 1
     if threads == 1:
         return [function(thing) for thing in things]
@@ -428,7 +428,7 @@ def _blas() -> Any:
 def _one_thread_each() -> Iterator[None]:
     """One thread of linear algebra, unless another thread of Python has seen to that and will set it back.
 
-    Whoever sets the number must be the one to set it back; a second user may have it rise while at work.
+    The thread that sets the number also sets it back; for a second thread it may rise during its work.
     """
     if not _threads_lock.acquire(blocking=False):
         yield

@@ -21,7 +21,7 @@ _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", sta
 
 
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:
-    """``value`` as a float >= 0, finite unless told otherwise."""
+    """``value`` as a float >= 0, finite unless ``allow_infinite``."""
     number = _number(value)
     if not (0 <= number < math.inf or (allow_infinite and number == math.inf)):
         kind = "a number" if allow_infinite else "a finite number"
@@ -57,7 +57,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def check_simplex(weights: Any, count: int) -> np.ndarray[Any, Any]:
     """``weights`` as a read-only float64 array on the simplex with ``count`` entries.
 
-    Rounding is forgiven: what sums to 1 up to float32 precision is divided by its sum.
+    Rounding is tolerated: what sums to 1 up to float32 precision is divided by its sum.
     """
     check_unmasked(weights, "weights")
     try:

@@ -235,12 +235,9 @@ def check_finite(matrix: Array, where: str, columns: Sequence[str] | None = None
     bad = [index for index, count in enumerate(counts) if count]
     shown = ", ".join(f'"{columns[index]}"' if columns else str(index) for index in bad[:5])
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    total = sum(counts)
-    values = "1 value that is" if total == 1 else f"{total} values that are"
-    raise DataError(
-        f"{where} has {values} NaN or infinite, in column{'s' if len(bad) > 1 else ''} {shown}{more}; "
-        "drop or fill these rows"
-    )
+    values = "1 value that is" if sum(counts) == 1 else f"{sum(counts)} values that are"
+    found = f"{where} has {values} NaN or infinite, in column{'s' if len(bad) > 1 else ''} {shown}{more}"
+    raise DataError(f"{found}; drop or fill these rows")
 
 
 def check_pair(
@@ -305,19 +302,15 @@ def check_weight(sample_weight: Any, count: int, of: str = "", *, copy: bool = F
 
 def check_alike(domain: Domain, focal: Domain) -> None:
     """Refuse a domain whose columns, outputs or kind of array differ from those of the focal domain."""
-    both = f'domain "{domain.name}" and the focal domain "{focal.name}"'
+    here, there = f'domain "{domain.name}"', f'the focal domain "{focal.name}"'
+    both = f"{here} and {there}"
     for what in ("columns", "outputs"):
         count, wanted = getattr(domain, f"n_{what}"), getattr(focal, f"n_{what}")
         if count != wanted:
-            raise DataError(
-                f'domain "{domain.name}" has {count} {what}, the focal domain "{focal.name}" has {wanted}; '
-                f"pass the same {what}"
-            )
+            raise DataError(f"{here} has {count} {what}, {there} has {wanted}; pass the same {what}")
     if domain.y.ndim != focal.y.ndim:
-        raise DataError(
-            f'domain "{domain.name}" has targets of shape {tuple(domain.y.shape)}, the focal domain "{focal.name}" of '
-            f"{tuple(focal.y.shape)}; pass all of them as (n,) or all as (n, outputs)"
-        )
+        shapes = f"{here} has targets of shape {tuple(domain.y.shape)}, {there} of {tuple(focal.y.shape)}"
+        raise DataError(f"{shapes}; pass all of them as (n,) or all as (n, outputs)")
     if domain.columns is not None and focal.columns is not None and domain.columns != focal.columns:
         raise DataError(f"{both} differ in columns: {column_difference(domain.columns, focal.columns)}")
     if is_torch_array(domain.X) != is_torch_array(focal.X):

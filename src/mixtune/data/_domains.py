@@ -172,10 +172,7 @@ class Domains:
                [3.]])
         """
         where = "the table"
-        members, name = domains_of_table(
-            as_table(table, where), target=target, domain=domain, focal=focal, columns=columns, where=where
-        )
-        return cls(members, focal=name)
+        return cls._from_labels(as_table(table, where), target, domain, focal, columns, where)
 
     @classmethod
     def from_files(
@@ -222,15 +219,36 @@ class Domains:
         """
         files = as_paths(paths)
         form = CsvFormat(encoding, separator, decimal)
-        if domain is None:
-            members = domains_of_files(files, target=target, columns=columns, form=form)
-            return cls(members, focal=members[0].name if focal is None else focal)
-        check_single_file(files, domain)
-        if focal is None:
-            raise ParameterError("focal is not given; name the focal domain, or use one file per domain")
-        table, where = read_table(files[0], form, text=[domain]), f'"{files[0]}"'
-        members, name = domains_of_table(table, target=target, domain=domain, focal=focal, columns=columns, where=where)
-        return cls(members, focal=name)
+        if domain is not None:
+            check_single_file(files, domain)
+            if focal is None:
+                raise ParameterError("focal is not given; name the focal domain, or use one file per domain")
+            table = read_table(files[0], form, text=[domain])
+            return cls._from_labels(table, target, domain, focal, columns, f'"{files[0]}"')
+        targets = as_names(target, "target")
+        members: list[Domain] = []
+        inputs: tuple[str, ...] = ()
+        for path in files:
+            table, where = read_table(path, form), f'"{path}"'
+            found = choose_inputs(table, targets=targets, domain=None, columns=columns, where=where)
+            # The columns of every file in the order of the first.
+            inputs = inputs or found
+            if set(found) != set(inputs):
+                raise DataError(f'{where} and "{files[0]}" differ in columns: {column_difference(found, inputs)}')
+            members.append(Domain(file_label(path), *_rows(table, inputs, target, where), inputs))
+        return cls(tuple(members), focal=members[0].name if focal is None else focal)
+
+    @classmethod
+    def _from_labels(
+        cls, table: Table, target: str | Sequence[str], domain: str, focal: Hashable, columns: Any, where: str
+    ) -> Self:
+        """Cut a table by its column of labels."""
+        inputs = choose_inputs(table, targets=as_names(target, "target"), domain=domain, columns=columns, where=where)
+        if table.num_rows == 0:
+            raise DataError(f"{where} has no rows; pass at least one")
+        labels = table.column(domain).to_pylist()
+        codes, names, name = label_codes(labels, focal, f'column "{domain}" of {where}', n_rows=table.num_rows)
+        return cls(split_by_label(*_rows(table, inputs, target, where), inputs, codes, names), focal=name)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -463,49 +481,6 @@ def check_single_file(files: Sequence[Path], domain: str) -> None:
     if len(files) > 1:
         template = "{given} goes with one file, {count} are given; drop domain or join the files"
         raise ParameterError(template, given=setting("domain", domain), count=len(files))
-
-
-def domains_of_table(
-    table: Table,
-    *,
-    target: str | Sequence[str],
-    domain: str,
-    focal: Hashable,
-    columns: str | Sequence[str] | None,
-    where: str,
-) -> tuple[tuple[Domain, ...], str]:
-    """Cut a table by its column of labels; return the domains and the focal domain's name.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> table = pa.table({"school": [1, 2, 1], "size": [1, 2, 3], "score": [0.1, 0.2, 0.3]})
-    >>> domains_of_table(table, target="score", domain="school", focal=2, columns=None, where="the table")
-    ((Domain('1', 2 rows, 1 column, 1 output), Domain('2', 1 row, 1 column, 1 output)), '2')
-    """
-    inputs = choose_inputs(table, targets=as_names(target, "target"), domain=domain, columns=columns, where=where)
-    if table.num_rows == 0:
-        raise DataError(f"{where} has no rows; pass at least one")
-    labels = table.column(domain).to_pylist()
-    codes, names, name = label_codes(labels, focal, f'column "{domain}" of {where}', n_rows=table.num_rows)
-    return split_by_label(*_rows(table, inputs, target, where), inputs, codes, names), name
-
-
-def domains_of_files(
-    paths: Sequence[Path], *, target: str | Sequence[str], columns: str | Sequence[str] | None, form: CsvFormat
-) -> tuple[Domain, ...]:
-    """Read one domain from each file, with the columns in the order of the first file."""
-    targets = as_names(target, "target")
-    members: list[Domain] = []
-    inputs: tuple[str, ...] = ()
-    for path in paths:
-        table, where = read_table(path, form), f'"{path}"'
-        found = choose_inputs(table, targets=targets, domain=None, columns=columns, where=where)
-        inputs = inputs or found
-        if set(found) != set(inputs):
-            raise DataError(f'{where} and "{paths[0]}" differ in columns: {column_difference(found, inputs)}')
-        members.append(Domain(file_label(path), *_rows(table, inputs, target, where), inputs))
-    return tuple(members)
 
 
 def _rows(table: Table, inputs: Sequence[str], target: str | Sequence[str], where: str) -> tuple[Array, Array]:

@@ -231,7 +231,7 @@ class TableEncoder:
     columns
         What is known of each input column, in order.
     target
-        The column to predict; it may be absent from new tables and is not looked at there.
+        The column to predict; it may be absent from new tables and is not read there.
     impute
         Whether missing values are filled in; otherwise they are refused.
     domain, focal
@@ -473,7 +473,7 @@ def infer_columns(
             notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
             continue
         lost = sum(int(is_missing(values, part.table.num_rows).sum()) for values, part in zip(found, parts))
-        column: InputColumn | None
+        column: InputColumn
         if isinstance(known[0], np.ndarray):
             # The median of very many rows takes time, and is of use only where missing values are filled in.
             median = float(np.nanmedian(np.concatenate(known))) if impute else None
@@ -484,11 +484,14 @@ def infer_columns(
             if isinstance(levels, Fault):
                 faults[name] = levels
                 continue
-            notes += level_notes(name, levels, _IMPUTE) if len(levels) > 1 else [_one_level(name, levels[0])]
-            column = LevelColumn(name, levels) if len(levels) > 1 else None
-        if column is not None:
-            columns.append(column)
-            filled += [f'"{name}" ({lost})'] if lost else []
+            if len(levels) == 1:
+                template = 'column "{column}" is "{level}" in every row and is left out'
+                notes.append(Note("constant-column", template, column=name, level=levels[0]))
+                continue
+            notes += level_notes(name, levels, _IMPUTE)
+            column = LevelColumn(name, levels)
+        columns.append(column)
+        filled += [f'"{name}" ({lost})'] if lost else []
     if faults:
         raise unusable_columns(faults, _all_of(parts))
     if filled:
@@ -559,11 +562,11 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     if numbers is None or texts is None:
         return
     value, row = _first(found[texts])
-    told = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
+    finding = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
     hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
     advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
     remedy = phrase(advice, hint=hint, fix=setting("categories", name))
-    raise Fault(f'{told} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
+    raise Fault(f'{finding} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
 
 
 def _first(texts: Any) -> tuple[str, int]:
@@ -592,20 +595,15 @@ def constant_notes(name: str, values: Sequence[Floats]) -> list[Note]:
     return [Note("constant-column", template, column=name, value=float(low))]
 
 
-def _one_level(name: str, level: str) -> Note:
-    template = 'column "{column}" is "{level}" in every row and is left out'
-    return Note("constant-column", template, column=name, level=level)
-
-
 def _infer_levels(name: str, known: Sequence[Any], missing: bool, max_levels: int) -> tuple[str, ...] | Fault:
     values = pa.chunked_array(known, pa.large_string())
     found = pc.unique(values).drop_null()
     if len(found) > max_levels:
         rows, shown = len(values) - values.null_count, quoted(sorted(found[:3].to_pylist()))
-        told = f"has {len(found):,} different texts in {rows:,} rows (such as {shown}), more than {max_levels} levels"
+        what = f"has {len(found):,} different texts in {rows:,} rows (such as {shown}), more than {max_levels} levels"
         advice = "is it an identifier? Leave it out with {ignore}, join rare levels, or raise the limit with {limit}"
         fixes = {"ignore": setting("ignore", name), "limit": setting("max_levels", len(found))}
-        return Fault(told, phrase(advice, **fixes))
+        return Fault(what, phrase(advice, **fixes))
     levels = sorted(level for level in found.to_pylist() if level != MISSING)
     return (*levels, MISSING) if missing or len(levels) < len(found) else tuple(levels)
 

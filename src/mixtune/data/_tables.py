@@ -31,7 +31,7 @@ LIST_COLUMNS = Wording(
 #: What to do about whole numbers that no integer type holds.
 RESCALE = "pass floats, rescaled where beyond 1e308"
 
-# What to_csv, read_csv and to_parquet of pandas call an index that nobody named.
+# The names that to_csv, read_csv and to_parquet of pandas give to an index without a name.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 

@@ -1,4 +1,4 @@
-"""What a feature map is, the checks that all of them share, the plainest map, and the one that joins others.
+"""What a feature map is, the checks that all of them share, the identity, and the map that joins others.
 
 A feature map turns inputs into features, row by row, and never changes. It is applied to the rows of every domain
 before their moments are formed; what is fitted later is a linear model of its features.

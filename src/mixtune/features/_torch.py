@@ -337,7 +337,7 @@ def _first_difference(found: list[list[str]], expected: list[list[str]]) -> str 
     return None
 
 
-#: Numbers in a block on a device: 256 MB in float64, several times that with what is at work on it.
+#: Numbers in a block on a device: 256 MB in float64, several times that with temporary arrays.
 BLOCK_ENTRIES = 2**25
 
 
