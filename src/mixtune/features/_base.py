@@ -209,7 +209,7 @@ class Concatenate:
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of every map, in their order."""
-        return _join([part.transform(X) for part in self.maps])
+        return join([part.transform(X) for part in self.maps])
 
     def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
         """Compute the features of rows whose columns have names; maps that know names pick theirs by name.
@@ -220,15 +220,17 @@ class Concatenate:
         >>> Concatenate([Identity(2)]).transform_named(np.array([[3.0, 4.0]]), ["u", "v"])
         array([[3., 4.]])
         """
-        return _join(
-            [
-                part.transform_named(X, columns) if hasattr(part, "transform_named") else part.transform(X)
-                for part in self.maps
-            ]
-        )
+        return join([transform_by_name(part, X, columns) for part in self.maps])
 
 
-def _join(parts: list[Array]) -> Array:
+def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None) -> Array:
+    """Features of rows, whose columns may have names, for a map that may know names."""
+    named = columns is not None and hasattr(feature_map, "transform_named")
+    return feature_map.transform_named(X, columns) if named else feature_map.transform(X)
+
+
+def join(parts: list[Array]) -> Array:
+    """Features of several maps side by side."""
     return array_namespace(*parts).concat(parts, axis=1)
 
 

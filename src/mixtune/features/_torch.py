@@ -22,13 +22,13 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._array import Array, namespace, to_device, to_numpy, torch_module
+from mixtune._array import Array, to_device, to_numpy, torch_module
 from mixtune._checks import check_choice, check_whole
 from mixtune._files import array_digest
 from mixtune._messages import nearest
 from mixtune._registry import register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import DTYPES, Concatenate, Identity, check_finite
+from mixtune.features._base import DTYPES, Concatenate, Identity, check_finite, join, transform_by_name
 from mixtune.features._random import RandomFeatures
 
 
@@ -99,8 +99,7 @@ class TorchFeatures:
         if cut is not None and cut not in layers:
             advice = nearest(str(cut), layers) if layers else "it has none inside; pass cut=None"
             raise ParameterError(f"cut={cut!r} is not a layer of the module; {advice}")
-        if n_features_out is None:
-            n_features_out = _guess_width(torch, module, cut)
+        n_features_out = _guess_width(torch, module, cut) if n_features_out is None else n_features_out
         try:
             frozen = copy.deepcopy(module).eval().to(device=device, dtype=getattr(torch, dtype))
         except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
@@ -366,14 +365,10 @@ def map_rows(feature_map: Any, X: Array, columns: Sequence[str] | None = None, d
     tensor([[3., 1.]], dtype=torch.float64)
     """
     if device is not None and isinstance(feature_map, Concatenate):
-        parts = [map_rows(part, X, columns, device) for part in feature_map.maps]
-        return namespace(*parts).concat(parts, axis=1)
+        return join([map_rows(part, X, columns, device) for part in feature_map.maps])
     if device is not None and isinstance(feature_map, RandomFeatures | Identity | TorchFeatures):
         return feature_map.transform(to_device(X, device))
-    if columns is not None and hasattr(feature_map, "transform_named"):
-        features = feature_map.transform_named(X, columns)
-    else:
-        features = feature_map.transform(X)
+    features = transform_by_name(feature_map, X, columns)
     return features if device is None else to_device(to_numpy(features), device)
 
 
