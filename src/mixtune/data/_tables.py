@@ -99,12 +99,6 @@ def as_names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
     return names
 
 
-def missing_column(name: str, names: Sequence[str], where: str) -> DataError:
-    """The error that a table has no such column."""
-    hint = nearest(name, names)
-    return DataError('{where} has no column "{column}"; {hint}', code="no-column", where=where, column=name, hint=hint)
-
-
 def choose_inputs(
     table: Table,
     *,
@@ -131,7 +125,8 @@ def choose_inputs(
     chosen = None if columns is None else as_names(columns, "columns")
     for name in (*named, *(chosen or ())):
         if name not in known:
-            raise missing_column(name, names, where)
+            fields = {"where": where, "column": name, "hint": nearest(name, names)}
+            raise DataError('{where} has no column "{column}"; {hint}', code="no-column", **fields)
     if len(taken) < len(named):
         template = "{given} is also a target; pass the column that names the domains"
         raise ParameterError(template, given=setting("domain", domain))
