@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import ThreadpoolController
 
+from mixtune._messages import counted
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 #: An array of any supported library.
@@ -34,7 +35,7 @@ Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 #: The distance from 1.0 to the next float64: what rounding is measured by.
 EPSILON = float(np.finfo(np.float64).eps)
 
-#: NumPy and SciPy bring a BLAS library each, and the two taking turns cost dearly: the threads of one still wait for
+#: NumPy and SciPy bring a BLAS library each, and taking turns is slow: the threads of one still wait for
 #: work while the other computes (measured: 3 to 30 times the time of a small product, 3 times that of a factorisation
 #: of 1024 columns). So what belongs together uses one of them: SciPy's below this size, where its rank-k update is also
 #: faster (0.6 of the time at 301 columns), NumPy's from there on.
@@ -42,7 +43,7 @@ NARROW = 512
 
 #: The most rows of a Dask collection that are brought into memory as focal rows.
 MOST_FOCAL = 100_000
-#: Narrower matrices take less time than threads need to take turns at Python; one thread of linear algebra is best.
+#: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
 
 T = TypeVar("T")
@@ -107,12 +108,29 @@ def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
                     f"at most {most:,} of them, and large data as sources"
                 )
             value = value.compute()
+        check_unmasked(value, "X, y or sample_weight")
         found.append(value)
     return tuple(found)
 
 
+def check_unmasked(value: Any, what: str) -> None:
+    """Refuse masked values: np.asarray drops the mask of a masked array and lets the values under it through.
+
+    Examples
+    --------
+    >>> check_unmasked(np.ma.array([1.0, 2.0], mask=[False, True]), "y")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
+    """
+    rows = value if isinstance(value, list | tuple) else (value,)
+    if count := sum(int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)):
+        raise DataError(f"{what} has {counted((count, 'masked value'))}; fill or drop these rows")
+
+
 def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
     """``array`` as float64 in its own library; text and objects are refused by name."""
+    check_unmasked(array, what)
     if not array_api_compat.is_array_api_obj(array):
         try:
             array = np.asarray(array)
@@ -129,13 +147,11 @@ def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
 
 
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
-    """A float64 NumPy copy (or view) of ``array`` on the host."""
-    if not array_api_compat.is_array_api_obj(array):
-        return np.asarray(array)
+    """``array`` as a NumPy array on the host, without a copy where it is one already."""
     if array_api_compat.is_torch_array(array):
-        return np.asarray(array.detach().cpu())
-    if array_api_compat.is_cupy_array(array):
-        return np.asarray(array.get())
+        array = array.detach().cpu()
+    elif array_api_compat.is_cupy_array(array):
+        array = array.get()
     return np.asarray(array)
 
 
@@ -383,15 +399,16 @@ def torch_module(purpose: str = "computing on a device") -> Any:
 def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -> list[R]:
     """``[function(thing) for thing in things]``, in as many threads as linear algebra may have, each with one of them.
 
-    Linear algebra on two threads spends much of its time on these meeting each other when matrices have some hundred
-    columns: many of them keep cores busier one on each.
+    With some hundred columns, linear algebra on several threads spends much of its time on synchronisation: several
+    matrices, one on each thread, use the cores better.
 
     Examples
     --------
     >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
     [1, 4, 9]
     """
-    threads = _allowed() if len(things) > 1 else 1
+    # The limit that the environment or the caller has set.
+    threads = max((library["num_threads"] for library in _blas().info()), default=1) if len(things) > 1 else 1
     if threads == 1:
         return [function(thing) for thing in things]
     with _one_thread_each():
@@ -407,16 +424,11 @@ def _blas() -> Any:
     return ThreadpoolController().select(user_api="blas")
 
 
-def _allowed() -> int:
-    """How many threads linear algebra may have: what the environment, or whoever calls this, has set."""
-    return max((library["num_threads"] for library in _blas().info()), default=1)
-
-
 @contextmanager
 def _one_thread_each() -> Iterator[None]:
     """One thread of linear algebra, unless another thread of Python has seen to that and will set it back.
 
-    Whoever sets the number must be the one to set it back; a second user may have it rise while at work.
+    The thread that sets the number also sets it back; for a second thread it may rise during its work.
     """
     if not _threads_lock.acquire(blocking=False):
         yield

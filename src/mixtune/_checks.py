@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
+from mixtune._array import check_unmasked, to_numpy
 from mixtune.errors import ParameterError
 
 #: Weights computed in float32 and divided by their sum are off by about this much.
@@ -21,9 +21,9 @@ _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", sta
 
 
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:
-    """``value`` as a float >= 0, finite unless told otherwise."""
+    """``value`` as a float >= 0, finite unless ``allow_infinite``."""
     number = _number(value)
-    if number is None or number < 0 or not (math.isfinite(number) or (allow_infinite and number == math.inf)):
+    if not (0 <= number < math.inf or (allow_infinite and number == math.inf)):
         kind = "a number" if allow_infinite else "a finite number"
         raise ParameterError(f"{name} must be {kind} >= 0; got {value!r}")
     return number
@@ -32,7 +32,7 @@ def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) ->
 def check_positive(name: str, value: Any) -> float:
     """``value`` as a finite float > 0."""
     number = _number(value)
-    if number is None or not math.isfinite(number) or number <= 0:
+    if not 0 < number < math.inf:
         raise ParameterError(f"{name} must be a finite number > 0; got {value!r}")
     return number
 
@@ -57,8 +57,9 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 def check_simplex(weights: Any, count: int) -> np.ndarray[Any, Any]:
     """``weights`` as a read-only float64 array on the simplex with ``count`` entries.
 
-    Rounding is forgiven: what sums to 1 up to float32 precision is divided by its sum.
+    Rounding is tolerated: what sums to 1 up to float32 precision is divided by its sum.
     """
+    check_unmasked(weights, "weights")
     try:
         w = np.array(to_numpy(weights), dtype=np.float64)
     except (TypeError, ValueError):
@@ -106,10 +107,9 @@ def in_words(size: float) -> str:
     return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:,.0f} MB"
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool | np.bool | str | bytes) or value is None:
-        return None
+def _number(value: Any) -> float:
+    """``value`` as a float, and NaN for what is not a number; True and "1" are not numbers here."""
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+        return math.nan if isinstance(value, bool | np.bool | str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -82,7 +82,11 @@ def write_atomically(path: Path, content: bytes, *, check: Callable[[Path], None
     b'all of it'
     """
     target = Path(os.path.realpath(path))
-    _remove_stale(target)
+    # Temporary files that killed writes of the same file left behind; young ones may still be in use.
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > _STALE:
+                left.unlink()
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
     try:
@@ -100,14 +104,6 @@ def write_atomically(path: Path, content: bytes, *, check: Callable[[Path], None
         part.unlink(missing_ok=True)
         raise
     return path
-
-
-def _remove_stale(target: Path) -> None:
-    """Remove temporary files that killed writes of the same file left behind; young ones may still be in use."""
-    for part in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
-        with suppress(OSError):
-            if time.time() - part.stat().st_mtime > _STALE:
-                part.unlink()
 
 
 def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Path:

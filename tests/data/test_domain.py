@@ -112,7 +112,7 @@ def test_names_for_arrays():
         (X, torch.ones(3), "only one of X and y"),
         (pd.DataFrame({"x": ["u", "v"]}), [1, 2], 'column "x" of X of domain "a" holds text'),
         (pd.DataFrame({"x": [1, None]}), [1, 2], 'column "x" of X of domain "a" has 1 missing value in 2 rows'),
-        (np.ma.masked_array([1, 2], [False, True]), [1, 2], "1 value that is NaN"),
+        (np.ma.masked_array([1, 2], [False, True]), [1, 2], "1 masked value"),
     ],
 )
 def test_refusals_say_what_is_wrong(inputs, targets, message):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mixtune.data import LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer_columns import Part, infer_columns
+from mixtune.data._encoder import Part, infer_columns
 from mixtune.errors import DataError
 
 AGE, SEX, TOWN = NumberColumn("age"), LevelColumn("sex", ("f", "m")), LevelColumn("town", ("a", "b", "c"))
@@ -235,3 +235,10 @@ def test_against_a_loop_over_cells(rows):
 def _plain(word):
     word = "" if word is None else word.strip()
     return "(missing)" if word in ("", "?", "NA") else word
+
+
+def test_categories_of_polars_are_encoded():
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"c": polars.Series(["red", "blue", None], dtype=polars.Categorical)})
+    encoder = TableEncoder((LevelColumn("c", ("blue", "green", "red", "(missing)")),), TargetColumn("y"), impute=True)
+    np.testing.assert_array_equal(encoder.encode(frame).X, [[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from mixtune.data import Domains
-from mixtune.data._sample_domain import rows_by_label
+from mixtune.data._domains import rows_by_label
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import split_sample_domain
 

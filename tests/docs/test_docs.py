@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from docs.blocks import blocks_of, differences, needs_of, run_page
-from mixtune.data.real._sentiment import cache_folder, find_archive
+from mixtune.data.real import cache_folder, find_archive
 from mixtune.errors import DataError
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from mixtune.estimators import (
     StreamedSources,
     load,
 )
-from mixtune.features import Concatenate, SklearnFeatures, _devices
+from mixtune.features import Concatenate, SklearnFeatures, _torch
 
 torch = pytest.importorskip("torch")
 
@@ -49,7 +49,7 @@ def weighted(sources):
 @pytest.mark.parametrize("model", REGRESSORS, ids=lambda m: f"{type(m).__name__}-{getattr(m, 'weights', '')}")
 @pytest.mark.parametrize("outputs", [None, 2])
 def test_the_fit_is_that_of_numpy(model, outputs, monkeypatch):
-    monkeypatch.setattr(_devices, "BLOCK_ENTRIES", 21 * 11)  # several blocks, most of fewer rows than features
+    monkeypatch.setattr(_torch, "BLOCK_ENTRIES", 21 * 11)  # several blocks, most of fewer rows than features
     X, y, sources = make_transfer(n=25, sizes=(60, 5, 40), outputs=outputs)
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     here = clone(model).fit(X, y, weight, sources=weighted(sources))
@@ -63,7 +63,7 @@ def test_the_fit_is_that_of_numpy(model, outputs, monkeypatch):
 
 
 def test_sums_agree_to_rounding(monkeypatch):
-    monkeypatch.setattr(_devices, "BLOCK_ENTRIES", 21 * 30)
+    monkeypatch.setattr(_torch, "BLOCK_ENTRIES", 21 * 30)
     X, y, sources = make_transfer(n=40, sizes=(80, 5, 60))
     here, there = (RegretOptimalRegressor(PHI, device=d).fit(X, y, sources=sources) for d in ("cpu", "torch:cpu"))
     assert here.domain_names_ == there.domain_names_

@@ -118,7 +118,7 @@ def test_pandas_frames():
     with pytest.raises(DataError, match='column "b" of X of domain "s0" holds text'):
         RegretOptimalRegressor().fit(frame, y, sources=words)
     twice = pd.DataFrame(X, columns=["a", "a", "c", "d"])
-    with pytest.raises(DataError, match="more than one column named a"):
+    with pytest.raises(DataError, match='more than one column named "a"'):
         RegretOptimalRegressor().fit(twice, y)
     scores = cross_val_score(RegretOptimalRegressor(), frame, y, cv=FOLDS, params={"sources": Sources(frames)})
     np.testing.assert_allclose(scores, by_hand(RegretOptimalRegressor(), X, y, sources))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import PolynomialFeatures
 
-from mixtune.features import Concatenate, Identity, RandomFeatures, SklearnFeatures, TorchFeatures, _devices
-from mixtune.features._devices import device_slices, host_features, map_rows, placed
+from mixtune.features import Concatenate, Identity, RandomFeatures, SklearnFeatures, TorchFeatures, _torch
+from mixtune.features._torch import device_slices, host_features, map_rows, placed
 
 torch = pytest.importorskip("torch")
 
@@ -46,7 +46,7 @@ def test_features_are_those_of_numpy(make, monkeypatch):
     assert torch.is_tensor(tensors)
     np.testing.assert_allclose(tensors.numpy(), right, rtol=1e-12, atol=1e-13)
     whole = host_features(feature_map, X, None, "cpu")
-    monkeypatch.setattr(_devices, "BLOCK_ENTRIES", 8 * right.shape[1])
+    monkeypatch.setattr(_torch, "BLOCK_ENTRIES", 8 * right.shape[1])
     blocks = host_features(feature_map, X, None, "cpu")
     for found in (whole, blocks):
         assert isinstance(found, np.ndarray)
@@ -73,6 +73,6 @@ def test_modules_are_copied_unless_they_have_a_device_of_their_own():
 
 
 def test_blocks_cover_all_rows():
-    width = _devices.BLOCK_ENTRIES // 4
+    width = _torch.BLOCK_ENTRIES // 4
     assert [(part.start, part.stop) for part in device_slices(9, width)] == [(0, 4), (4, 8), (8, 9)]
-    assert [(part.start, part.stop) for part in device_slices(2, 10 * _devices.BLOCK_ENTRIES)] == [(0, 1), (1, 2)]
+    assert [(part.start, part.stop) for part in device_slices(2, 10 * _torch.BLOCK_ENTRIES)] == [(0, 1), (1, 2)]

@@ -8,35 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from mixtune.data._domain import (
-    Domain,
-    as_floats,
-    check_finite,
-    check_pair,
-    check_weight,
-    column_difference,
-)
-from mixtune.data._domains import Domains, arrange_columns
-from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._infer_columns import constant_notes
+from mixtune.data._domain import Domain, as_floats, check_finite, check_pair, check_weight, column_difference
+from mixtune.data._domains import Domains, arrange_columns, rows_by_label
+from mixtune.data._encoder import Encoded, LevelColumn, NumberColumn, TableEncoder, TargetColumn, constant_notes
 from mixtune.data._readers import UTF8, CsvFormat, as_paths, file_label, read_table
-from mixtune.data._sample_domain import rows_by_label
-from mixtune.data._tables import (
-    LIST_COLUMNS,
-    Table,
-    as_names,
-    as_table,
-    check_names,
-    choose_inputs,
-    is_table,
-    to_matrix,
-)
+from mixtune.data._tables import Table, as_names, as_table, check_names, choose_inputs, is_table, known_frame, to_matrix
 from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
 __all__ = [
-    "LIST_COLUMNS",
     "UTF8",
     "CsvFormat",
     "Domain",
@@ -63,6 +44,7 @@ __all__ = [
     "constant_notes",
     "file_label",
     "is_table",
+    "known_frame",
     "load_ames",
     "load_exam",
     "load_sentiment",

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
 
-from mixtune._array import Array, Floats, freeze, match, to_numpy
+from mixtune._array import Array, Floats, check_unmasked, freeze, match, to_numpy
 from mixtune._messages import counted, quoted
-from mixtune.data._tables import as_table, is_table, to_matrix
+from mixtune.data._tables import RESCALE, as_table, is_table, to_matrix
 from mixtune.errors import DataError
 
 
@@ -168,6 +168,7 @@ def as_floats(value: Any, where: str, *, copy: bool) -> tuple[Array, tuple[str, 
     (array([[1., 2.],
            [3., 4.]]), None)
     """
+    check_unmasked(value, where)
     if is_torch_array(value):
         return _from_tensor(value, where, copy=copy), None
     if is_series := hasattr(value, "to_frame"):
@@ -192,15 +193,12 @@ def _from_numpy(value: Any, where: str, *, copy: bool) -> Array:
     if hasattr(value, "toarray"):
         raise DataError(f"{where} is sparse; pass a dense array, such as its .toarray()")
     try:
-        if np.ma.isMaskedArray(value):
-            # np.asarray would drop the mask and let the values under it through.
-            value = np.ma.filled(value.astype(np.float64), np.nan)
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"{where} cannot be read as an array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
         if array.dtype.kind == "O" and any(type(one) is int and not -(2**63) <= one < 2**64 for one in array.flat):
-            raise DataError(f"{where} holds whole numbers beyond 64 bits; pass floats, rescaled where beyond 1e308")
+            raise DataError(f"{where} holds whole numbers beyond 64 bits; {RESCALE}")
         kind = _KINDS.get(array.dtype.kind, "objects")
         raise DataError(f"{where} holds {kind}, not numbers; encode it as numbers first")
     dtype = np.float32 if array.dtype == np.float32 else np.float64
@@ -237,12 +235,9 @@ def check_finite(matrix: Array, where: str, columns: Sequence[str] | None = None
     bad = [index for index, count in enumerate(counts) if count]
     shown = ", ".join(f'"{columns[index]}"' if columns else str(index) for index in bad[:5])
     more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
-    total = sum(counts)
-    values = "1 value that is" if total == 1 else f"{total} values that are"
-    raise DataError(
-        f"{where} has {values} NaN or infinite, in column{'s' if len(bad) > 1 else ''} {shown}{more}; "
-        "drop or fill these rows"
-    )
+    values = "1 value that is" if sum(counts) == 1 else f"{sum(counts)} values that are"
+    found = f"{where} has {values} NaN or infinite, in column{'s' if len(bad) > 1 else ''} {shown}{more}"
+    raise DataError(f"{found}; drop or fill these rows")
 
 
 def check_pair(
@@ -290,6 +285,7 @@ def check_weight(sample_weight: Any, count: int, of: str = "", *, copy: bool = F
     """
     if sample_weight is None:
         return None
+    check_unmasked(sample_weight, f"sample_weight{of}")
     try:
         weight = np.array(to_numpy(sample_weight), dtype=np.float64, copy=copy or None)
     except (TypeError, ValueError, OverflowError) as error:
@@ -306,19 +302,15 @@ def check_weight(sample_weight: Any, count: int, of: str = "", *, copy: bool = F
 
 def check_alike(domain: Domain, focal: Domain) -> None:
     """Refuse a domain whose columns, outputs or kind of array differ from those of the focal domain."""
-    both = f'domain "{domain.name}" and the focal domain "{focal.name}"'
+    here, there = f'domain "{domain.name}"', f'the focal domain "{focal.name}"'
+    both = f"{here} and {there}"
     for what in ("columns", "outputs"):
         count, wanted = getattr(domain, f"n_{what}"), getattr(focal, f"n_{what}")
         if count != wanted:
-            raise DataError(
-                f'domain "{domain.name}" has {count} {what}, the focal domain "{focal.name}" has {wanted}; '
-                f"pass the same {what}"
-            )
+            raise DataError(f"{here} has {count} {what}, {there} has {wanted}; pass the same {what}")
     if domain.y.ndim != focal.y.ndim:
-        raise DataError(
-            f'domain "{domain.name}" has targets of shape {tuple(domain.y.shape)}, the focal domain "{focal.name}" of '
-            f"{tuple(focal.y.shape)}; pass all of them as (n,) or all as (n, outputs)"
-        )
+        shapes = f"{here} has targets of shape {tuple(domain.y.shape)}, {there} of {tuple(focal.y.shape)}"
+        raise DataError(f"{shapes}; pass all of them as (n,) or all as (n, outputs)")
     if domain.columns is not None and focal.columns is not None and domain.columns != focal.columns:
         raise DataError(f"{both} differ in columns: {column_difference(domain.columns, focal.columns)}")
     if is_torch_array(domain.X) != is_torch_array(focal.X):

@@ -49,7 +49,7 @@ _DATE = re.compile(
     rf"|(?:\d{{1,2}}[-. ]*)?{_MONTH}[-, ]*(?:\d{{1,2}},? +)?\d{{4}})(?:[T ].*)?",
     re.IGNORECASE,
 )
-#: So many distinct texts are looked at to tell whether a column holds numbers or dates.
+#: The number of distinct texts that are read to decide whether a column holds numbers or dates.
 _SAMPLE = 1000
 
 _USE_DAYS = "turn dates into numbers, such as the year or the days since a fixed day"
@@ -124,10 +124,7 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
     >>> parse_numbers(pa.chunked_array([["a", "2"]])).finding
     'holds text: 1 of 2 rows is not a number (the first is "a" in data row 1), which may mark missing values'
     """
-    if kinds.is_dictionary(column.type):
-        # Arrow cannot decode a dictionary of text views, which is what polars has for categories.
-        view = str(column.type.value_type) == "string_view"
-        column = pa.chunked_array([column.to_pylist()]) if view else column.cast(column.type.value_type)
+    column = _decoded(column) if kinds.is_dictionary(column.type) else column
     kind = column.type
     if is_text(kind):
         return _describe_text(column)
@@ -167,7 +164,7 @@ def parse_column(column: Any, *, markers: bool, category: bool = False) -> Cells
     ['red', None]
     """
     if kinds.is_dictionary(column.type):
-        column, category = column.cast(column.type.value_type), True
+        column, category = _decoded(column), True
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
@@ -223,7 +220,10 @@ def inexact_integer(texts: Texts) -> str | None:
     '9007199254740993'
     """
     long = texts.filter(pc.match_substring_regex(texts, r"^[+-]?\d{16,}$"))
-    return next((text for text in long.to_pylist() if abs(int(text)) > _LARGEST_EXACT), None)
+    # As texts: Python refuses to read a whole number of more than 4,300 digits.
+    digits = {text: text.lstrip("+-").lstrip("0") for text in long.to_pylist()}
+    largest = str(_LARGEST_EXACT)
+    return next((text for text, its in digits.items() if (len(its), its) > (len(largest), largest)), None)
 
 
 def check_texts(texts: Texts, name: str, fill: str | Wording) -> Fault | None:
@@ -263,6 +263,13 @@ def check_texts(texts: Texts, name: str, fill: str | Wording) -> Fault | None:
         finding = f'holds text among numbers (such as "{odd[0]}" in data row {row})'
         return Fault(finding, "write a number there, or leave the cell empty and have it filled in")
     return Fault(finding, "write plain numbers such as 1234.5, without currency, percent or thousands signs")
+
+
+def _decoded(column: Any) -> Any:
+    """The values of a dictionary column."""
+    # Arrow cannot decode a dictionary of text views, which is what polars has for categories.
+    view = str(column.type.value_type) == "string_view"
+    return pa.chunked_array([column.to_pylist()]) if view else column.cast(column.type.value_type)
 
 
 def _is_numeric(kind: Any) -> bool:
@@ -310,7 +317,7 @@ def _parse_text(column: Any, *, markers: bool, category: bool) -> Cells | Fault:
 def _numbers_with_markers(texts: Texts, unmarked: Texts) -> Floats | Fault | None:
     """Parse numbers among which markers stand for missing values; None if the texts are not that."""
     known = _blank_out(unmarked, pc.utf8_lower(unmarked), _MARKER_WORDS)
-    # Without a marker these are numbers that somebody chose to write as text: a matter for check_texts.
+    # Without a marker these are numbers written as text, which check_texts reports.
     if known.null_count in (len(known), texts.null_count):
         return None
     for kind in (pa.bool_(), pa.float64()):
@@ -345,5 +352,6 @@ def _as_floats(column: Any) -> Floats | Fault:
 
 
 def inexact(text: str) -> Fault:
-    finding = f"holds whole numbers beyond 2^53 (such as {text}), which floats cannot tell apart"
+    shown = text if len(text) <= 40 else f"{text[:20]}... of {len(text):,} digits"
+    finding = f"holds whole numbers beyond 2^53 (such as {shown}), which floats cannot tell apart"
     return Fault(finding, "leave out identifiers, or divide by a power of ten")

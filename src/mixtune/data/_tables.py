@@ -28,13 +28,32 @@ LIST_COLUMNS = Wording(
     ", or list the columns to use with columns=[...]", ", or leave out such columns with --ignore COLUMN"
 )
 
-# What to_csv, read_csv and to_parquet of pandas call an index that nobody named.
+#: What to do about whole numbers that no integer type holds.
+RESCALE = "pass floats, rescaled where beyond 1e308"
+
+# The names that to_csv, read_csv and to_parquet of pandas give to an index without a name.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 
 def is_table(value: Any) -> bool:
     """Whether ``value`` has named columns: a frame, a pyarrow table or a dict."""
-    return isinstance(value, dict | pa.Table) or hasattr(value, "iloc") or hasattr(value, "__arrow_c_stream__")
+    named = isinstance(value, dict) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "columns")
+    # Some of SciPy's sparse matrices are dicts.
+    return named and not hasattr(value, "toarray")
+
+
+def known_frame(value: Any, where: str) -> Any:
+    """Turn a table whose names scikit-learn does not see into one where it does; anything else is returned as it is.
+
+    NumPy, and with it scikit-learn, takes the columns of such a table by position, whatever their names.
+
+    Examples
+    --------
+    >>> known_frame({"x": [1, 2]}, "X").column_names
+    ['x']
+    """
+    known = hasattr(value, "iloc") or isinstance(value, pa.Table) or type(value).__module__.startswith("polars")
+    return as_table(value, where) if is_table(value) and not known else value
 
 
 def as_table(value: Any, where: str) -> Table:
@@ -50,10 +69,17 @@ def as_table(value: Any, where: str) -> Table:
     if not is_table(value):
         raise DataError(f"{where} has no named columns; pass a data frame, a pyarrow table or a dict of columns")
     try:
-        # pa.table would keep a pandas index as one more column.
-        pandas = hasattr(value, "iloc")
-        table = pa.Table.from_pandas(value, preserve_index=False) if pandas else pa.table(value)
-    except (TypeError, ValueError, pa.ArrowException) as error:
+        if hasattr(value, "iloc"):
+            # pa.table would keep a pandas index as one more column.
+            table = pa.Table.from_pandas(value, preserve_index=False)
+        elif isinstance(value, dict | pa.RecordBatch) or hasattr(value, "__arrow_c_stream__"):
+            table = pa.table(value)
+        else:
+            columns = [(str(name), pa.array(value[name])) for name in value.columns]
+            table = pa.Table.from_arrays([values for _, values in columns], [name for name, _ in columns])
+    except OverflowError as error:
+        raise DataError(f"{where} holds whole numbers beyond 64 bits; {RESCALE}") from error
+    except (TypeError, ValueError, LookupError, AttributeError, pa.ArrowException) as error:
         raise DataError(f"{where} cannot be read as columns of one type each: {error}") from error
     check_names(table.column_names, where)
     return table
@@ -71,12 +97,6 @@ def as_names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise ParameterError(f"{option}={value!r} must be a column name or distinct column names")
     return names
-
-
-def missing_column(name: str, names: Sequence[str], where: str) -> DataError:
-    """The error that a table has no such column."""
-    hint = nearest(name, names)
-    return DataError('{where} has no column "{column}"; {hint}', code="no-column", where=where, column=name, hint=hint)
 
 
 def choose_inputs(
@@ -100,12 +120,14 @@ def choose_inputs(
     """
     names: list[str] = table.column_names
     known = set(names)
-    taken = (*targets, *([] if domain is None else [domain]))
+    named = (*targets, *([] if domain is None else [domain]))
+    taken = set(named)
     chosen = None if columns is None else as_names(columns, "columns")
-    for name in (*taken, *(chosen or ())):
+    for name in (*named, *(chosen or ())):
         if name not in known:
-            raise missing_column(name, names, where)
-    if len(set(taken)) < len(taken):
+            fields = {"where": where, "column": name, "hint": nearest(name, names)}
+            raise DataError('{where} has no column "{column}"; {hint}', code="no-column", **fields)
+    if len(taken) < len(named):
         template = "{given} is also a target; pass the column that names the domains"
         raise ParameterError(template, given=setting("domain", domain))
     if chosen is None:
@@ -117,7 +139,7 @@ def choose_inputs(
     if both := [name for name in chosen if name in taken]:
         raise ParameterError(f"columns names {quoted(both)}, which is a target or the domain column; leave it out")
     if not chosen:
-        raise DataError(f"{where} has no input columns besides {quoted(taken)}; add at least one")
+        raise DataError(f"{where} has no input columns besides {quoted(named)}; add at least one")
     return chosen
 
 

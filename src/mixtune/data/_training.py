@@ -1,7 +1,7 @@
 """Files with numbers and texts in, domains out: how the command line's tables reach an estimator.
 
 Reading, which columns, which domain, the target, what the columns hold, the encoding: each step refuses what it cannot
-use before the next one starts, and whatever was done without asking is told in a note.
+use before the next one starts, and a note reports whatever was done without asking.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats, Integers
+from mixtune._checks import check_whole
 from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, column_difference
-from mixtune.data._domains import Domains
-from mixtune.data._encoder import Encoded, TableEncoder
-from mixtune.data._infer_columns import Part, infer_columns, infer_target, level_notes
+from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
+from mixtune.data._encoder import Encoded, Part, TableEncoder, infer_columns, infer_target, level_notes
 from mixtune.data._parse_column import Fault, inexact, inexact_integer, phrase
 from mixtune.data._readers import CsvFormat, as_paths, file_label, is_parquet, read_table
 from mixtune.data._tables import as_names, choose_inputs, unusable_columns
-from mixtune.data._tables_to_domains import check_single_file, label_codes, split_by_label
 from mixtune.errors import DataError, ParameterError
 
 _MOST_DOMAINS = 10_000
@@ -212,8 +211,7 @@ def _check_options(roles: _Roles, *, focal: Any, missing: str, max_levels: int, 
     if target_kind not in ("auto", "number", "classes"):
         given = setting("target_kind", target_kind)
         raise ParameterError('{given} must be "auto", "number" or "classes"', given=given)
-    if isinstance(max_levels, bool) or not isinstance(max_levels, int) or max_levels < 2:
-        raise ParameterError(f"max_levels={max_levels!r} must be a whole number, at least 2")
+    check_whole("max_levels", max_levels, least=2)
     if focal is not None and not isinstance(focal, str):
         raise ParameterError(f"focal={focal!r} must be the name of one domain, as text")
     for role, name in (("target", roles.target), ("domain", roles.domain)):
@@ -292,9 +290,9 @@ def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence
         )
         inputs = inputs or found
         if set(found) != set(inputs):
-            told = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
-            template = "{told}, or leave out the others with {fix}"
-            raise DataError(template, code="different-columns", told=told, fix=setting("ignore", "COLUMN"))
+            finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
+            template = "{finding}, or leave out the others with {fix}"
+            raise DataError(template, code="different-columns", finding=finding, fix=setting("ignore", "COLUMN"))
     return inputs
 
 
@@ -339,7 +337,7 @@ def _members(
         present, codes = np.unique(codes, return_inverse=True)
         return split_by_label(X, values[0], encoder.names, codes, [labels[index] for index in present])
     return tuple(
-        # Encoded values are finite, and nobody else holds these arrays.
+        # Encoded values are finite, and no one else holds these arrays.
         Domain._from_checked(label, encoder.encode(part.table, part.where).X, y, encoder.names)
         for label, part, y in zip(labels, parts, values)
         if part.table.num_rows
@@ -347,7 +345,7 @@ def _members(
 
 
 def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
-    """Say which domains are too small or too uniform to tell much."""
+    """Say which domains are too small or too uniform to be informative."""
     notes = []
     if single := [domain.name for domain in domains if domain.n_rows == 1]:
         count, verb = counted((len(single), "domain")), "have" if len(single) > 1 else "has"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from mixtune._array import is_collection
+from mixtune._array import check_unmasked, is_collection
 from mixtune.data import Domain, Domains, as_table, rows_by_label
 from mixtune.errors import DataError
 from mixtune.moments import Moments
@@ -247,6 +247,8 @@ def _as_source(name: str, value: Any) -> Source:
         )
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
         raise DataError(f'source "{name}" must come as (X, y) or (X, y, sample_weight); got a {type(value).__name__}')
+    for what, part in zip(("X", "y", "sample_weight"), value):
+        check_unmasked(part, f'{what} of domain "{name}"')
     return Source(*value)
 
 

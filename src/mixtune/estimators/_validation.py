@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from mixtune._array import MOST_FOCAL, computed
-from mixtune.data import as_floats, is_table
+from mixtune.data import as_floats, check_names, is_table, known_frame
 from mixtune.errors import DataError
 
 
@@ -30,11 +30,9 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
         ...
     mixtune.errors.DataError: column "sold" of X holds dates or times ...
     """
-    (X,) = computed(X, most=most)
+    X = known_frame(computed(X, most=most)[0], "X")
     names = [str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))]
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise DataError(f"X has more than one column named {', '.join(twice[:5])}; give each column its own name")
+    check_names(names, "X")
     _check_numbers(X, "X")
     return X
 

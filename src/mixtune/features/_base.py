@@ -1,4 +1,4 @@
-"""What a feature map is, the checks that all of them share, the plainest map, and the one that joins others.
+"""What a feature map is, the checks that all of them share, the identity, and the map that joins others.
 
 A feature map turns inputs into features, row by row, and never changes. It is applied to the rows of every domain
 before their moments are formed; what is fitted later is a linear model of its features.
@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from array_api_compat import array_namespace, device, is_cupy_array, is_torch_array
 
-from mixtune._array import Array
+from mixtune._array import Array, check_unmasked
 from mixtune._checks import check_whole
 from mixtune._messages import counted
 from mixtune.errors import DataError, ParameterError
@@ -63,6 +63,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
         ...
     mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns the map was made for
     """
+    check_unmasked(X, "X")
     rows = X.detach() if is_torch_array(X) else X if is_cupy_array(X) else np.asarray(X)
     if not array_namespace(rows).isdtype(rows.dtype, ("bool", "integral", "real floating")):
         raise DataError(f"X holds {rows.dtype}, not real numbers; encode it as numbers first")
@@ -208,7 +209,7 @@ class Concatenate:
 
     def transform(self, X: Array, /) -> Array:
         """Compute the features of every map, in their order."""
-        return _join([part.transform(X) for part in self.maps])
+        return join([part.transform(X) for part in self.maps])
 
     def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
         """Compute the features of rows whose columns have names; maps that know names pick theirs by name.
@@ -219,15 +220,17 @@ class Concatenate:
         >>> Concatenate([Identity(2)]).transform_named(np.array([[3.0, 4.0]]), ["u", "v"])
         array([[3., 4.]])
         """
-        return _join(
-            [
-                part.transform_named(X, columns) if hasattr(part, "transform_named") else part.transform(X)
-                for part in self.maps
-            ]
-        )
+        return join([transform_by_name(part, X, columns) for part in self.maps])
 
 
-def _join(parts: list[Array]) -> Array:
+def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None) -> Array:
+    """Features of rows, whose columns may have names, for a map that may know names."""
+    named = columns is not None and hasattr(feature_map, "transform_named")
+    return feature_map.transform_named(X, columns) if named else feature_map.transform(X)
+
+
+def join(parts: list[Array]) -> Array:
+    """Features of several maps side by side."""
     return array_namespace(*parts).concat(parts, axis=1)
 
 

@@ -19,7 +19,6 @@ from array_api_compat import is_torch_array
 
 from mixtune._array import Array
 from mixtune._registry import register
-from mixtune.data import arrange_columns
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
 
@@ -80,29 +79,30 @@ class SklearnFeatures:
         from sklearn.exceptions import NotFittedError
         from sklearn.utils.validation import check_is_fitted
 
-        name = type(self.transformer).__name__
         if isinstance(self.transformer, type) or not hasattr(self.transformer, "transform"):
             raise ParameterError(f"{self.transformer!r} has no transform; pass a fitted scikit-learn transformer")
         try:
             check_is_fitted(self.transformer)
         except (NotFittedError, TypeError) as error:
-            raise ParameterError(f"{name} is not fitted; call its fit before wrapping it") from error
+            raise ParameterError(f"{self._name} is not fitted; call its fit before wrapping it") from error
         object.__setattr__(self, "transformer", copy.deepcopy(self.transformer))
         n_inputs = getattr(self.transformer, "n_features_in_", None)
         object.__setattr__(self, "n_inputs", None if n_inputs is None else int(n_inputs))
         names = getattr(self.transformer, "feature_names_in_", None)
         object.__setattr__(self, "input_names", None if names is None else tuple(map(str, names)))
-        object.__setattr__(self, "n_features_out", self._count_features(name))
+        object.__setattr__(self, "n_features_out", self._count_features())
 
-    def _count_features(self, name: str) -> int:
+    @property
+    def _name(self) -> str:
+        return type(self.transformer).__name__
+
+    def _count_features(self) -> int:
         """Ask the transformer for the number of its features, or else try it on one row of ones."""
         try:
             return len(self.transformer.get_feature_names_out())
         except (AttributeError, ValueError) as error:  # what NotFittedError derives from
             if self.n_inputs is None:
-                raise ParameterError(
-                    f"{name} does not tell its number of columns; fit it on some rows first"
-                ) from error
+                raise ParameterError(f"{self._name} lacks its number of columns; fit it on some rows first") from error
         with np.errstate(all="ignore"):
             return int(self._dense(np.ones((1, self.n_inputs))).shape[1])
 
@@ -153,7 +153,10 @@ class SklearnFeatures:
         """
         if self.input_names is None:
             return self.transform(X)
-        rows = arrange_columns(as_rows(X, None), columns, self.input_names, type(self.transformer).__name__)
+        # Imported here: reading tables takes Arrow, which no other map needs.
+        from mixtune.data import arrange_columns
+
+        rows = arrange_columns(as_rows(X, None), columns, self.input_names, self._name)
         return match_library(self._check(self._dense(rows)), X)
 
     def _check(self, features: Any) -> Any:
@@ -174,7 +177,7 @@ class SklearnFeatures:
             except (TypeError, ValueError) as error:
                 named = self.input_names is not None and not hasattr(X, "columns")
                 advice = "; if it chooses columns by name, pass a data frame or install pandas" if named else ""
-                raise DataError(f"{type(self.transformer).__name__} cannot transform X: {error}{advice}") from error
+                raise DataError(f"{self._name} cannot transform X: {error}{advice}") from error
         features = np.asarray(features.toarray() if hasattr(features, "toarray") else features)
         return features if features.dtype == np.float32 else features.astype(np.float64)
 

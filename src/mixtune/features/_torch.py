@@ -1,15 +1,20 @@
-"""Any PyTorch module, cut before its last layer, as a frozen feature map.
+"""Any PyTorch module, cut before its last layer, as a frozen feature map; and features of rows on PyTorch's devices.
 
 PyTorch is imported when a map is made, not with this file: without it, everything else here still works.
 
 A module is saved as named tensors with a hash. Its architecture is code, which a file never holds: loading takes a
 module of the same layers from the user and gives a copy of it the stored tensors. The hash then confirms that the copy
 is, weight for weight, the module that the model was fitted on.
+
+:class:`RandomFeatures`, :class:`Identity` and :class:`TorchFeatures` compute where their inputs are, and so do they
+joined by :class:`Concatenate`. All other maps (scikit-learn's transformers, the user's own) are given NumPy arrays, and
+their features are moved. A device is None for NumPy, or a name that PyTorch knows (:mod:`mixtune._array`).
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -17,13 +22,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._array import Array, torch_module
+from mixtune._array import Array, to_device, to_numpy, torch_module
 from mixtune._checks import check_choice, check_whole
 from mixtune._files import array_digest
 from mixtune._messages import nearest
 from mixtune._registry import register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import DTYPES, check_finite
+from mixtune.features._base import DTYPES, Concatenate, Identity, check_finite, join, transform_by_name
+from mixtune.features._random import RandomFeatures
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -93,8 +99,7 @@ class TorchFeatures:
         if cut is not None and cut not in layers:
             advice = nearest(str(cut), layers) if layers else "it has none inside; pass cut=None"
             raise ParameterError(f"cut={cut!r} is not a layer of the module; {advice}")
-        if n_features_out is None:
-            n_features_out = _guess_width(torch, module, cut)
+        n_features_out = _guess_width(torch, module, cut) if n_features_out is None else n_features_out
         try:
             frozen = copy.deepcopy(module).eval().to(device=device, dtype=getattr(torch, dtype))
         except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
@@ -329,3 +334,70 @@ def _first_difference(found: list[list[str]], expected: list[list[str]]) -> str 
             shown = ["nothing" if each is None else f'"{each[0]}" ({each[1]})' for each in (have, want)]
             return f"it has {shown[0]} where the saved one has {shown[1]}"
     return None
+
+
+#: Numbers in a block on a device: 256 MB in float64, several times that with temporary arrays.
+BLOCK_ENTRIES = 2**25
+
+
+def placed(feature_map: Any, device: str | None) -> Any:
+    """The map as it is to be used on the device: modules are copied there, once for all blocks.
+
+    A module that was put on a device of its own stays there.
+    """
+    if device is None:
+        return feature_map
+    if isinstance(feature_map, Concatenate):
+        return Concatenate([placed(part, device) for part in feature_map.maps])
+    if isinstance(feature_map, TorchFeatures) and feature_map.device == "cpu":
+        return feature_map.moved_to(device)
+    return feature_map
+
+
+def map_rows(feature_map: Any, X: Array, columns: Sequence[str] | None = None, device: str | None = None) -> Array:
+    """Features of rows, whose columns may have names; a tensor if there is a device.
+
+    Examples
+    --------
+    >>> map_rows(Identity(1, constant=True), np.array([[3.0]]))
+    array([[3., 1.]])
+    >>> map_rows(Identity(1, constant=True), np.array([[3.0]]), device="cpu")
+    tensor([[3., 1.]], dtype=torch.float64)
+    """
+    if device is not None and isinstance(feature_map, Concatenate):
+        return join([map_rows(part, X, columns, device) for part in feature_map.maps])
+    if device is not None and isinstance(feature_map, RandomFeatures | Identity | TorchFeatures):
+        return feature_map.transform(to_device(X, device))
+    features = transform_by_name(feature_map, X, columns)
+    return features if device is None else to_device(to_numpy(features), device)
+
+
+def host_features(feature_map: Any, X: Array, columns: Sequence[str] | None, device: str | None) -> Array:
+    """Features of rows as a NumPy array, computed on the device block by block where there is one.
+
+    Examples
+    --------
+    >>> host_features(Identity(1, constant=True), np.array([[3.0], [4.0]]), None, "cpu")
+    array([[3., 1.],
+           [4., 1.]])
+    """
+    if device is None or not len(X):
+        return to_numpy(map_rows(feature_map, X, columns))
+    feature_map = placed(feature_map, device)
+    width = int(getattr(feature_map, "n_features_out", X.shape[1]))
+    found: Array | None = None
+    for rows in device_slices(len(X), width):
+        block = to_numpy(map_rows(feature_map, X[rows], columns, device))
+        if found is None and len(block) == len(X):
+            return block
+        found = np.empty((len(X), *block.shape[1:]), dtype=block.dtype) if found is None else found
+        found[rows] = block
+    assert found is not None
+    return found
+
+
+def device_slices(rows: int, width: int) -> Iterator[slice]:
+    """Rows that go to a device at a time, for so many features of each."""
+    step = max(1, BLOCK_ENTRIES // width)
+    for begin in range(0, rows, step):
+        yield slice(begin, min(begin + step, rows))

