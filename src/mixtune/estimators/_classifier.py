@@ -10,21 +10,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mixtune._array import Floats, computed, torch_device
+from mixtune._array import Floats, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
+from mixtune.estimators._inputs import Source, Sources, as_sources, check_new, read_focal, sampled
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._preparation import check_weight
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, savable, write_bytes
-from mixtune.estimators._source_moments import sampled
-from mixtune.estimators._sources import Source, Sources, as_sources
-from mixtune.estimators._validation import check_frame, check_new, within_bounds
 
 #: Fitted attributes that a classifier takes from the regressor of its scores.
 SHARED_ATTRIBUTES = frozenset(
@@ -59,12 +56,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "regressor_",
-        "sharpness_",
-        "n_features_in_",
-        "feature_names_in_",
-        "_places",
+        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
     )
 
     device: str = "cpu"
@@ -185,21 +177,14 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         """
         check_is_fitted(self, "regressor_")
         low, high = self.regressor_._feature_range()
-        head = linear_to_onnx(
-            self.coef_,
-            self.intercept_,
-            low=low,
-            high=high,
-            dtype=dtype,
-            softmax=True,
-            sharpness=self.sharpness_,
-            classes=plain_labels(self.classes_).tolist(),
-            input_name=input_name,
-            output_name=output_name,
-            label_name=label_name,
-            opset=opset,
-        )
-        return write_bytes(path, head)
+        # ONNX has labels of text and whole numbers, so booleans and labels such as 0.0 and 1.0 become integers.
+        labels = self.classes_
+        whole = labels.dtype.kind == "b" or (labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels)))
+        scores: dict[str, Any] = {"low": low, "high": high, "softmax": True, "sharpness": self.sharpness_}
+        scores["classes"] = (labels.astype(np.int64) if whole else labels).tolist()
+        names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
+        graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **scores, **names)
+        return write_bytes(path, graph)
 
     def __getattr__(self, name: str) -> Any:
         # Weights, comparisons and the like are those of the regressor of the scores.
@@ -237,15 +222,10 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         return self
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
-        y, sample_weight = computed(y, sample_weight)
-        X = check_frame(X)
-        with within_bounds("X"):
-            rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        check_classification_targets(y)
-        weight = check_weight(sample_weight, len(rows), "")
-        known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
+        X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
+        check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return _Focal(rows if column_names(self) is None else X, y, weight, known)
+        return _Focal(rows.X if column_names(self) is None else X, rows.y, rows.sample_weight, rows.weight > 0)
 
     def _focal_signs(self, focal: _Focal) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)
@@ -323,6 +303,17 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
         return RegretOptimalRegressorCV(**self.get_params(deep=False))
 
 
+class ScoreClassifier(LinearTransferClassifier):
+    """Classes from any regressor of this package, on targets +1 and -1; not saved."""
+
+    def __init__(self, regressor: Any = None) -> None:
+        self.regressor = regressor
+
+    def _make_regressor(self) -> LinearTransferRegressor:
+        made: LinearTransferRegressor = clone(self.regressor)
+        return made
+
+
 def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
     """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
 
@@ -375,12 +366,6 @@ def _labels_of(name: str, source: Source) -> np.ndarray[Any, Any]:
     except ValueError as error:
         raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
     return y
-
-
-def plain_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Labels as integers if all are whole numbers, such as 0.0 and 1.0; other labels unchanged."""
-    whole = classes.dtype.kind == "b" or (classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)))
-    return classes.astype(np.int64) if whole else classes
 
 
 def classes_of(labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
