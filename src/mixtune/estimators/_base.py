@@ -29,7 +29,6 @@ from mixtune.estimators._preparation import (
     check_map,
     domains_of,
     gather_state,
-    has_sums,
     prepare,
     sample_note,
     sampled_rows,
@@ -87,9 +86,10 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             Of the focal rows; weight 0 means absent.
         sources : Sources, StreamedSources, mapping or Domains, optional
             The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
-            one. Wrap a mapping in Sources for cross-validation. Data larger than memory go into a StreamedSources;
-            Dask arrays and large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows,
-            those that tune themselves a sample.
+            one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
+            sources as there are focal rows, and raises a KeyError before this method is called. Data larger than
+            memory go into a StreamedSources; Dask arrays and large mapped arrays are recognised. Of these, estimators
+            at fixed parameters use all rows, those that tune themselves a sample.
         """
         check_map(self.feature_map)
         self._check_parameters()
@@ -239,10 +239,6 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         low, high = self._feature_range()
         return features if low is None else np.clip(features, low, high)
 
-    def _predict_rows(self, X: Floats) -> Floats:
-        """Predictions for rows that have been validated already."""
-        return self._map_rows(X) @ self.coef_ + self.intercept_
-
     def _store(self, solved: Solved, names: Sequence[str], scaling: Scaling) -> None:
         self._scaling = scaling
         self.coef_, self.intercept_ = scaling.to_units(solved.coef, solved.intercept)
@@ -275,12 +271,13 @@ class MomentRegressor(LinearTransferRegressor):
 
     def _learn(self, focal: Rows, sources: Sources | None) -> None:
         # On a device, moments are summed block by block as for streams: all features at once may not fit in its memory.
-        if not has_sums(sources) and torch_device(self.device) is None:
+        summed = sources is not None and (sources.streams or sources.moments)
+        if not summed and torch_device(self.device) is None:
             super()._learn(focal, sources)
             return
         features = self._make_features()
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        state, scaling = gather_state(focal, sources, features, focal_name=self.focal_name, **options)
+        state, scaling = gather_state(focal, self.focal_name, sources, features, **options)
         rows = None
         if self._compares_rows():
             prepared = sampled_rows(state, scaling, focal, sources, features)

@@ -11,7 +11,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -38,27 +38,19 @@ MINE, FOCAL_ONLY = "ours", "focal only"
 LEAST_ROWS = 5
 
 
+@dataclass(eq=False, repr=False)
 class _Baseline(MomentRegressor):
     """A ridge fit with one ridge, given or chosen by leave-one-out on the focal rows."""
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        ridge: Any = 1.0,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.ridge = ridge
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    ridge: Any = 1.0
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
 
     @abstractmethod
     def _at(self, state: State, ridge: float) -> Solved:
@@ -66,9 +58,9 @@ class _Baseline(MomentRegressor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (isinstance(self.ridge, str) and self.ridge == "loo"):
-            if isinstance(self.ridge, str):
-                raise ParameterError(f"ridge must be a number >= 0 or 'loo'; got {self.ridge!r}")
+        if isinstance(self.ridge, str) and self.ridge != "loo":
+            raise ParameterError(f"ridge must be a number >= 0 or 'loo'; got {self.ridge!r}")
+        if not isinstance(self.ridge, str):
             check_nonnegative("ridge", self.ridge)
 
     def _solve_state(self, state: State, rows: Any) -> Solved:
@@ -131,6 +123,7 @@ class JointRegressor(_Baseline):
 
 
 @savable
+@dataclass(eq=False, repr=False)
 class JointSubsetRegressor(_Baseline):
     """JSO: ridge regression on the rows of some domains pooled.
 
@@ -150,20 +143,8 @@ class JointSubsetRegressor(_Baseline):
     array([4.])
     """
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        subset: Sequence[str] | None = None,
-        ridge: Any = 1.0,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        same = {"ridge": ridge, "standardise": standardise, "fit_intercept": fit_intercept, "focal_name": focal_name}
-        super().__init__(feature_map, device=device, **same)
-        self.subset = subset
+    _: KW_ONLY
+    subset: Sequence[str] | None = None
 
     def _at(self, state: State, ridge: float) -> Solved:
         return pooled(state, self._chosen(state.names), ridge)
@@ -348,16 +329,14 @@ def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) ->
     >>> found[1].method, found[1].ratio
     ('focal only', 1.0)
     """
-    sources = Sources.from_domains(train)
+    sources, focal = Sources.from_domains(train), train.focal_domain
     records = {}
     for name, model in models.items():
         begin = time.perf_counter()
         fitted = hasattr(model, "coef_")
-        if not fitted:
-            model = clone(model).fit(train.focal_domain.X, train.focal_domain.y, sources=sources)
+        model = model if fitted else clone(model).fit(focal.X, focal.y, sources=sources)
         seconds = 0.0 if fitted else time.perf_counter() - begin
-        losses = _losses(model, test.X, test.y, False)
-        records[name] = _Record([[loss] for loss in losses.tolist()], [seconds])
+        records[name] = _Record([[loss] for loss in _losses(model, test.X, test.y, False).tolist()], [seconds])
     return _judge(records, False)
 
 

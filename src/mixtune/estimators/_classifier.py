@@ -14,11 +14,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mixtune._array import Floats, torch_device
+from mixtune._array import Array, Floats, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Source, Sources, as_sources, check_new, read_focal, sampled
+from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, sampled
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, savable, write_bytes
@@ -37,12 +37,12 @@ class _Focal(NamedTuple):
     """Validated focal rows; ``known`` marks those of positive weight, the others may have any label."""
 
     inputs: Any
-    y: np.ndarray[Any, Any]
+    y: Array
     weight: Floats | None
-    known: np.ndarray[Any, Any]
+    known: Array
 
     @property
-    def known_labels(self) -> np.ndarray[Any, Any]:
+    def known_labels(self) -> Array:
         """Labels of the rows of positive weight."""
         return self.y[self.known]
 
@@ -60,11 +60,11 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     )
 
     device: str = "cpu"
-    classes_: np.ndarray[Any, Any]
+    classes_: Array
     regressor_: LinearTransferRegressor
     sharpness_: float
     #: Indices of the focal rows' classes, kept because calibration needs all of them when rows are added.
-    _places: np.ndarray[Any, Any]
+    _places: Array
 
     @abstractmethod
     def _make_regressor(self) -> LinearTransferRegressor:
@@ -79,7 +79,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
             The focal rows. A class may occur in sources only.
         sample_weight : array-like (n,), optional
         sources : Sources, mapping or Domains, optional
-            As for :meth:`RegretOptimalRegressor.fit`, with labels as targets.
+            As for :meth:`RegretOptimalRegressor.fit`, with labels as targets. Wrap a mapping in Sources for
+            cross-validation, where a dict of as many sources as rows ends in a KeyError.
         """
         return self._fit(X, y, sample_weight, sources, None)
 
@@ -136,9 +137,9 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        return self.regressor_._predict_rows(check_new(self, X))
+        return self.regressor_._map_rows(check_new(self, X)) @ self.coef_ + self.intercept_
 
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+    def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""
         scores = self._all_scores(self.decision_function(X))
         return self.classes_[np.argmax(scores, axis=1)]
@@ -177,13 +178,9 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         """
         check_is_fitted(self, "regressor_")
         low, high = self.regressor_._feature_range()
-        # ONNX has labels of text and whole numbers, so booleans and labels such as 0.0 and 1.0 become integers.
-        labels = self.classes_
-        whole = labels.dtype.kind == "b" or (labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels)))
-        scores: dict[str, Any] = {"low": low, "high": high, "softmax": True, "sharpness": self.sharpness_}
-        scores["classes"] = (labels.astype(np.int64) if whole else labels).tolist()
+        head: dict[str, Any] = {"low": low, "high": high, "classes": self.classes_, "sharpness": self.sharpness_}
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
-        graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **scores, **names)
+        graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **head, **names)
         return write_bytes(path, graph)
 
     def __getattr__(self, name: str) -> Any:
@@ -232,14 +229,14 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         places[focal.known] = self._numbers(focal.known_labels)
         return signs_of(places, len(self.classes_))
 
-    def _encoded(self, given: Sources | None, labels: dict[str, np.ndarray[Any, Any]]) -> Sources | None:
+    def _encoded(self, given: Sources | None, labels: dict[str, Array]) -> Sources | None:
         """The sources with signs as targets in place of labels."""
         if given is None:
             return None
         count = len(self.classes_)
         return Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
 
-    def _numbers(self, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _numbers(self, labels: Array) -> Array:
         return np.searchsorted(self.classes_, labels)
 
     def _calibrate(self) -> None:
@@ -314,7 +311,7 @@ class ScoreClassifier(LinearTransferClassifier):
         return made
 
 
-def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
+def signs_of(places: Array, count: int) -> Floats:
     """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
 
     Examples
@@ -326,7 +323,7 @@ def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
     return signs[:, 1] if count == 2 else signs
 
 
-def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:
     """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
     declared = np.asarray(classes)
     if declared.ndim != 1 or len(declared) == 0:
@@ -337,7 +334,7 @@ def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np
     return declared
 
 
-def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, Any]]) -> None:
+def check_known(classes: Array, labels: Sequence[Array]) -> None:
     """Raise for labels that are none of the classes: a fitted model has no score for them."""
     found = classes_of([classes, *labels])
     if len(new := found[~np.isin(found, classes)]):
@@ -348,7 +345,7 @@ def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, 
         )
 
 
-def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
+def source_labels(given: Sources | None) -> dict[str, Array]:
     """The labels of each source, one per row."""
     if given is None:
         return {}
@@ -356,19 +353,17 @@ def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
         raise ParameterError(
             f'source "{next(iter(given.moments))}" came as Moments, which hold no labels; pass its rows to a classifier'
         )
-    return {name: _labels_of(name, source) for name, source in given.items()}
+    found = {}
+    for name, source in given.items():
+        try:
+            found[name] = column_or_1d(source.y)
+            check_classification_targets(found[name])
+        except ValueError as error:
+            raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
+    return found
 
 
-def _labels_of(name: str, source: Source) -> np.ndarray[Any, Any]:
-    try:
-        y = column_or_1d(source.y)
-        check_classification_targets(y)
-    except ValueError as error:
-        raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
-    return y
-
-
-def classes_of(labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def classes_of(labels: Sequence[Array]) -> Array:
     """All classes of all domains, sorted.
 
     Examples

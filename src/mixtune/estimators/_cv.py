@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
@@ -30,27 +31,18 @@ from mixtune.weights import DomainWeights, TransportWeights
 MAX_PAIRS = 10**8
 
 
+@dataclass(eq=False, repr=False)
 class TunedSettings:
     """Parameters shared by the regressor and the classifier that tune themselves."""
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        clamp: bool = True,
-        focal_name: str = "focal",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.clamp = clamp
-        self.focal_name = focal_name
-        self.seed = seed
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    standardise: bool = True
+    fit_intercept: bool = True
+    clamp: bool = True
+    focal_name: str = "focal"
+    seed: int = 0
+    device: str = "cpu"
 
 
 @savable

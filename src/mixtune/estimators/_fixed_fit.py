@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -52,11 +52,6 @@ class Uncertainty:
 
     make_left_out: Callable[[], LeaveOneOut]
     make_posterior: Callable[[], Posterior | None]
-
-    @classmethod
-    def known(cls, left_out: LeaveOneOut, posterior: Posterior | None) -> Uncertainty:
-        """From values that are known already, as in a model loaded from a file."""
-        return cls(partial(_same, left_out), partial(_same, posterior))
 
     @cached_property
     def left_out(self) -> LeaveOneOut:
@@ -118,7 +113,7 @@ def _same(value: Any) -> Any:
 storable(
     Uncertainty,
     write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
-    read=lambda parts: Uncertainty.known(**parts),
+    read=lambda parts: Uncertainty(partial(_same, parts["left_out"]), partial(_same, parts["posterior"])),
 )
 
 
@@ -135,11 +130,6 @@ class Heads:
 
     coef: Floats
     intercept: Floats
-
-    @property
-    def augmented(self) -> Floats:
-        """Heads on ``[U, 1]``: intercepts as the last coefficient."""
-        return np.concatenate([self.coef, self.intercept[:, None]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +150,7 @@ class Solved:
     coef: Floats
     intercept: Any
     uncertainty: Uncertainty
-    attributes: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
     heads: Heads | None = None
 
 
@@ -229,21 +219,10 @@ def focal_fit(state: State, heads: Heads, ridge: float) -> Fit:
 
 def ridge_alone(state: State, ridge: float) -> tuple[RegretSolution, Fit]:
     """Plain ridge regression on the focal rows: the problem of one domain whose heads are held to zero."""
-    moments = [state.centred]
-    nothing = np.zeros_like(moments[0].cross)
-    problem = RegretProblem(
-        moments=moments,
-        weights=[1.0],
-        ridge=ridge,
-        transfer=ridge,
-        stability=0.0,
-        horizon=1,
-        start=nothing,
-        reference=nothing,
-    )
-    solution = solve(problem)
-    center = state.centers[0]
-    return solution, _fit(solution.coef, center.intercept(solution.coef), problem.system, center, ridge, 1.0)
+    zero = np.zeros_like(state.centred.cross)
+    held = {"ridge": ridge, "transfer": ridge, "stability": 0.0, "horizon": 1, "start": zero, "reference": zero}
+    solution = solve(RegretProblem(moments=[state.centred], weights=[1.0], **held))
+    return solution, _solution_fit(solution, state.centers[0], ridge, 1.0)
 
 
 def regret_optimal(
@@ -251,18 +230,10 @@ def regret_optimal(
 ) -> tuple[RegretSolution, Fit]:
     """The regret-optimal solution with all domains about their common mean."""
     moments, center = _problem_moments(state, weights)
-    problem = RegretProblem(
-        moments=moments,
-        weights=weights.values,
-        heads=heads.coef,
-        transfer=transfer,
-        stability=stability,
-        horizon=horizon,
-    )
-    solution = solve(problem)
+    held: dict[str, Any] = {"transfer": transfer, "stability": stability, "horizon": horizon}
+    solution = solve(RegretProblem(moments=moments, weights=weights.values, heads=heads.coef, **held))
     ridge = math.inf if solution.effective_ridge is None else solution.effective_ridge
-    share = float(weights.values[0])
-    return solution, _fit(solution.coef, center.intercept(solution.coef), problem.system, center, ridge, share)
+    return solution, _solution_fit(solution, center, ridge, float(weights.values[0]))
 
 
 def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
@@ -284,7 +255,7 @@ def mean_of_locals(state: State, ridge: float, device: str = "cpu") -> Solved:
     mean = _fit(coef, intercept, head.system, head.center, ridge, 1 / len(heads.coef))
     # No posterior: the mean of local models has the same spread everywhere.
     uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), partial(_same, None))
-    return Solved(coef, intercept, uncertainty, {}, heads)
+    return Solved(coef, intercept, uncertainty, heads=heads)
 
 
 def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
@@ -309,19 +280,20 @@ def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats |
     return {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
 
 
-def solved(
-    state: State,
-    fit: Fit,
-    head: Fit | None = None,
-    *,
-    attributes: Mapping[str, Any] | None = None,
-    heads: Heads | None = None,
-) -> Solved:
+def solved(state: State, fit: Fit, head: Fit | None = None) -> Solved:
     """A fit with its leave-one-out and posterior, both computed when first asked for; ``head`` as they need it."""
-    single = state.single_output
-    coef, intercept = (fit.coef[:, 0], fit.intercept[0]) if single else (fit.coef, fit.intercept)
+    coef, intercept = like_targets(state.focal, fit.coef, fit.intercept)
     uncertainty = Uncertainty(partial(leave_one_out, state.focal, fit, head), partial(posterior, fit))
-    return Solved(coef, intercept, uncertainty, dict(attributes or {}), heads)
+    return Solved(coef, intercept, uncertainty)
+
+
+def like_targets(focal: Rows, coef: Floats, intercept: Floats) -> tuple[Floats, Any]:
+    """Coefficients (p, D) and intercepts (D,), as (p,) and a scalar if the targets are a vector."""
+    return (coef[:, 0], intercept[0]) if focal.y.ndim == 1 else (coef, intercept)
+
+
+def _solution_fit(solution: RegretSolution, center: Center, ridge: float, share: float) -> Fit:
+    return _fit(solution.coef, center.intercept(solution.coef), solution.problem.system, center, ridge, share)
 
 
 def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float, share: float) -> Fit:

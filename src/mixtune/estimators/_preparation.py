@@ -192,10 +192,6 @@ class State:
         moments = tuple(augmented(rows, prepared.scaling) for rows in prepared.mapped)
         return cls(prepared.names, moments, prepared.focal, prepared.fit_intercept)
 
-    @property
-    def single_output(self) -> bool:
-        return self.moments[0].single_output
-
     @cached_property
     def centers(self) -> tuple[Center, ...]:
         """Each domain's own mean (the origin without an intercept)."""
@@ -217,11 +213,6 @@ class State:
         center = common_center(self.moments, ones)
         square = sum(float(np.sum(recentred(m, center, keep=False).square)) for m in self.moments)
         return square / (center.total * self.moments[0].n_outputs)
-
-
-def has_sums(sources: Sources | None) -> bool:
-    """Whether some sources come as sums rather than rows."""
-    return sources is not None and bool(sources.streams or sources.moments)
 
 
 def sample_note(sources: Sources | None) -> tuple[str, ...]:
@@ -261,17 +252,15 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
 
 
 def gather_state(
-    focal: Rows,
-    sources: Sources | None,
-    features: Features,
-    *,
-    focal_name: str,
-    standardise: bool,
-    fit_intercept: bool,
+    focal: Rows, focal_name: str, sources: Sources | None, features: Features, *, standardise: bool, fit_intercept: bool
 ) -> tuple[State, Scaling]:
     """The state of a fit from sums, and the scale that all rows have in common."""
     own = features.of(focal)
-    origin = _middle(own)
+    # The plain mean: any point near the rows does.
+    with np.errstate(over="ignore"):
+        origin = Origin(own.X.mean(axis=0), np.asarray(own.y.mean(axis=0)))
+    if not all(np.all(np.isfinite(part)) for part in origin):
+        origin = Origin(own.X[0], np.asarray(own.y[0]))
     others = moments_of(sources, focal, origin, features)
     check_focal_name(others, focal_name)
     here = features.moments(focal, origin, own)
@@ -294,14 +283,6 @@ def sampled_rows(state: State, scaling: Scaling, focal: Rows, sources: Sources |
     rows = {name: focal, **read_sources(sources, focal, features.columns, name)}
     inputs = tuple(rows[each] for each in state.names)
     return Prepared(state.names, (features.of(focal),), inputs, scaling, features, state.fit_intercept)
-
-
-def _middle(rows: Rows) -> Origin:
-    """The plain mean: any point near the rows does."""
-    with np.errstate(over="ignore"):
-        features, targets = rows.X.mean(axis=0), np.asarray(rows.y.mean(axis=0))
-    usable = np.all(np.isfinite(features)) and np.all(np.isfinite(targets))
-    return Origin(features, targets) if usable else Origin(rows.X[0], np.asarray(rows.y[0]))
 
 
 def _outputs_like(moments: Moments, focal: Rows) -> Moments:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,35 +46,22 @@ from mixtune.weights import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class FixedSettings:
     """Parameters shared by the regressor and the classifier at fixed parameters."""
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        weights: Any = "predictive",
-        sharing: float | None = None,
-        ridge: float = 1.0,
-        transfer: float = 1.0,
-        stability: float = 1.0,
-        horizon: int = 10,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.weights = weights
-        self.sharing = sharing
-        self.ridge = ridge
-        self.transfer = transfer
-        self.stability = stability
-        self.horizon = horizon
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    weights: Any = "predictive"
+    sharing: float | None = None
+    ridge: float = 1.0
+    transfer: float = 1.0
+    stability: float = 1.0
+    horizon: int = 10
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
 
 
 @savable
@@ -327,6 +315,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             }
             solution, fit = regret_optimal(state, heads, weights, **penalties)
         distances = weights if isinstance(weights, TransportWeights) else None
+        found = solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
@@ -336,8 +325,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             "effective_ridge_": solution.effective_ridge,
             "bound_gain_": None if distances is None else t_gain(distances),
         }
-        moving = head if len(state.names) > 1 else None
-        return solved(state, fit, moving, attributes=attributes, heads=heads)
+        return dataclasses.replace(found, attributes=attributes, heads=heads)
 
     def _weigh(self, state: State, heads: Heads, head: Fit, rows: Any) -> DomainWeights:
         """Weights of the domains by the rule that the ``weights`` parameter stands for."""
@@ -356,9 +344,9 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         if isinstance(rule, PredictiveWeights):
             rule = dataclasses.replace(rule, sharing=rule.sharing * repeat)
         domains, feature_map = rows or (None, None)
-        found = rule.weigh(
-            moments=state.moments, heads=heads.augmented, domains=domains, feature_map=feature_map, focal=0
-        )
+        # Heads on ``[U, 1]``: intercepts as the last coefficient.
+        local = np.concatenate([heads.coef, heads.intercept[:, None]], axis=1)
+        found = rule.weigh(moments=state.moments, heads=local, domains=domains, feature_map=feature_map, focal=0)
         if isinstance(rule, PredictiveWeights) and found.scores is not None:
             found = dataclasses.replace(found, scores=found.scores / repeat)
         return dataclasses.replace(found, names=state.names)

@@ -15,7 +15,7 @@ from sklearn.utils.extmath import randomized_svd
 from mixtune._array import Floats, Integers
 from mixtune._messages import Note
 from mixtune._registry import storable
-from mixtune.estimators._fixed_fit import ROUNDING, Heads, Solved, Uncertainty, compared_of, local_heads
+from mixtune.estimators._fixed_fit import ROUNDING, Heads, Solved, Uncertainty, compared_of, like_targets, local_heads
 from mixtune.estimators._preparation import Prepared, State
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -126,14 +126,14 @@ def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool
     data = _Data(prepared, _projected(state.moments, basis), basis, places)
     samples = [data.samples(output) for output in range(prepared.focal.targets.shape[1])]
     choices = [choose(own[0], own[1:], seed=seed) for own in samples]
-    coef, intercept = _coefficients(choices, prepared, basis)
+    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared, basis))
     low, high = _feature_range(prepared) if clamp and len(prepared.names) > 1 else (None, None)
     weights = _domain_weights(choices, prepared, heads, places)
-    single = state.single_output
     return Solved(
-        coef[:, 0] if single else coef,
-        intercept[0] if single else intercept,
-        _uncertainty(choices, prepared, basis),
+        coef,
+        intercept,
+        # Leave-one-out and posterior of the average, both made when first asked for.
+        Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices, basis)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
@@ -300,11 +300,6 @@ def _focal_errors(rows: Rows, heads: Heads) -> Floats:
     return found
 
 
-def _uncertainty(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> Uncertainty:
-    """Leave-one-out and posterior of the average, both made when first asked for."""
-    return Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices, basis))
-
-
 def _left_out(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
     residuals = np.column_stack([choice.left_out for choice in choices])
     inflation = float(np.mean([choice.inflation for choice in choices]))
@@ -383,19 +378,15 @@ def _error(choice: Choice, residuals: Floats) -> float:
 
 def candidates_of(choice: Choice, count: int, places: Integers) -> tuple[Candidate, ...]:
     """All candidates with a share worth naming, largest first, of ``count`` domains; ``places`` as elsewhere."""
-    order = [int(i) for i in np.argsort(-choice.shares, kind="stable") if choice.shares[i] >= SMALLEST]
-    return tuple(
-        Candidate(
-            choice.labels[i][0],
-            dict(choice.labels[i][1]),
-            float(choice.ridges[i]),
-            float(choice.errors[i]),
-            None if choice.play_errors is None else float(choice.play_errors[i]),
-            float(choice.shares[i]),
-            _weights_of(choice, [i], np.ones(1), count, places),
-        )
-        for i in order
-    )
+    found = []
+    for i in np.argsort(-choice.shares, kind="stable").tolist():
+        if choice.shares[i] >= SMALLEST:
+            family, settings = choice.labels[i]
+            play_error = None if choice.play_errors is None else float(choice.play_errors[i])
+            figures = (float(choice.ridges[i]), float(choice.errors[i]), play_error, float(choice.shares[i]))
+            weights = _weights_of(choice, [i], np.ones(1), count, places)
+            found.append(Candidate(family, dict(settings), *figures, weights))
+    return tuple(found)
 
 
 def path_of(choice: Choice) -> RidgePath:
@@ -419,23 +410,12 @@ def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution
     metric = roots_of(prior.covariance)
     moments = Moments.from_rows((rows.X @ metric) * root[:, None], root * (rows.y - rows.X @ (size * prior.mean)))
     start = np.zeros((1, metric.shape[1]))
-
-    def problem(strength: float) -> RegretProblem:
-        return RegretProblem(
-            moments=[moments],
-            weights=[1.0],
-            heads=start,
-            transfer=strength,
-            stability=strength,
-            horizon=HORIZON,
-            start=start,
-            reference=start,
-        )
-
+    held: dict[str, Any] = {"weights": [1.0], "horizon": HORIZON, "heads": start, "start": start, "reference": start}
     # The effective ridge grows in proportion to transfer = stability.
-    unit = solve(problem(1.0)).effective_ridge
+    unit = solve(RegretProblem(moments=[moments], transfer=1.0, stability=1.0, **held)).effective_ridge
     assert unit is not None
-    return solve(problem(prior.noise / prior.scale / unit))
+    strength = prior.noise / prior.scale / unit
+    return solve(RegretProblem(moments=[moments], transfer=strength, stability=strength, **held))
 
 
 def posterior_of(choices: Sequence[Choice], basis: Floats | None) -> Posterior | None:
