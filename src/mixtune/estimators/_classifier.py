@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -18,10 +18,11 @@ from mixtune._array import Array, Floats, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, sampled
+from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.moments import Rows
 
 #: Fitted attributes that a classifier takes from the regressor of its scores.
 SHARED_ATTRIBUTES = frozenset(
@@ -31,20 +32,6 @@ SHARED_ATTRIBUTES = frozenset(
         *("notes_", "removal_effects", "focal_loo_error_", "bound_gain_"),
     }
 )
-
-
-class _Focal(NamedTuple):
-    """Validated focal rows; ``known`` marks those of positive weight, the others may have any label."""
-
-    inputs: Any
-    y: Array
-    weight: Floats | None
-    known: Array
-
-    @property
-    def known_labels(self) -> Array:
-        """Labels of the rows of positive weight."""
-        return self.y[self.known]
 
 
 class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -114,15 +101,15 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         check_both(X, y)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
-        focal = None if X is None else self._read_focal(X, y, sample_weight, reset=False)
-        check_known(self.classes_, [*([] if focal is None else [focal.known_labels]), *labels.values()])
+        inputs, focal = (None, None) if X is None else self._read_focal(X, y, sample_weight, reset=False)
+        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values()])
         regressor: Any = self.regressor_.set_params(**self.get_params(deep=False))
         encoded = self._encoded(given, labels)
         if focal is None:
             regressor.partial_fit(sources=encoded)
         else:
-            regressor.partial_fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
-            self._places = np.concatenate([self._places, self._numbers(focal.known_labels)])
+            regressor.partial_fit(inputs, self._focal_signs(focal), focal.sample_weight, sources=encoded)
+            self._places = np.concatenate([self._places, self._numbers(trim(focal).y)])
         self._calibrate()
         return self
 
@@ -201,32 +188,32 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
         torch_device(self.device)  # raise for a missing device before a stream is read
-        focal = self._read_focal(X, y, sample_weight, reset=True)
+        inputs, focal = self._read_focal(X, y, sample_weight, reset=True)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
-        found = [focal.known_labels, *labels.values()]
+        found = [trim(focal).y, *labels.values()]
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
             raise DataError(
                 f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
                 "rows and sources together"
             )
-        regressor = self._make_regressor()
-        encoded = self._encoded(given, labels)
-        self.regressor_ = regressor.fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
-        self._places = self._numbers(focal.known_labels)
+        regressor, signs, encoded = self._make_regressor(), self._focal_signs(focal), self._encoded(given, labels)
+        self.regressor_ = regressor.fit(inputs, signs, focal.sample_weight, sources=encoded)
+        self._places = self._numbers(trim(focal).y)
         self._calibrate()
         return self
 
-    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
+    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Rows]:
+        """Inputs for the regressor, and validated rows with labels as targets; rows of weight 0 may have any label."""
         X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
         check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return _Focal(rows.X if column_names(self) is None else X, rows.y, rows.sample_weight, rows.weight > 0)
+        return (rows.X if column_names(self) is None else X), rows
 
-    def _focal_signs(self, focal: _Focal) -> Floats:
+    def _focal_signs(self, focal: Rows) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)
-        places[focal.known] = self._numbers(focal.known_labels)
+        places[focal.weight > 0] = self._numbers(trim(focal).y)
         return signs_of(places, len(self.classes_))
 
     def _encoded(self, given: Sources | None, labels: dict[str, Array]) -> Sources | None:
