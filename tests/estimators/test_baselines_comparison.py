@@ -18,7 +18,7 @@ from mixtune.estimators import (
     compare_nested,
     rivals,
 )
-from mixtune.estimators._baselines_comparison import _Record, _summary
+from mixtune.estimators._baselines import _Record, _summary
 
 
 @pytest.fixture(scope="module")

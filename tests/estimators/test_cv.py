@@ -9,7 +9,7 @@ import sklearn
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
 
-from estimators.transfer_data import make_transfer
+from estimators.transfer_data import make_transfer, modules_run
 from mixtune import RandomFeatures
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, Sources, load
@@ -265,7 +265,7 @@ def test_very_many_features_are_projected(monkeypatch):
     assert_no_nan(model, X)
     assert np.isfinite(model.predict(NEW, return_std=True)[1]).all()
     # All 37 rows fit into 37 directions: predictions of them are those without projection.
-    monkeypatch.setattr("mixtune.estimators._cv_adapter.WIDEST", 10**4)
+    monkeypatch.setattr("mixtune.estimators._tuned_fit.WIDEST", 10**4)
     whole = fit(X, y, sources, feature_map=phi)
     assert whole.notes_ == ()
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
@@ -276,7 +276,7 @@ def test_many_features_without_sources_lose_nothing(monkeypatch, intercept):
     X, y, _ = make_transfer(n=11, p=60)
     new = np.random.default_rng(1).standard_normal((5, 60))
     whole = fit(X, y, fit_intercept=intercept)
-    monkeypatch.setattr("mixtune.estimators._cv_adapter.WIDEST", 20)
+    monkeypatch.setattr("mixtune.estimators._tuned_fit.WIDEST", 20)
     model = fit(X, y, fit_intercept=intercept)
     assert model.notes_ == ()
     assert model.solution_.coef.shape == (11,)
@@ -542,3 +542,19 @@ def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
     np.testing.assert_allclose((high - low) / 2, choice.inflation * spread * np.sort(plain)[rank - 1], rtol=1e-9)
     _, std = model.predict(X, return_std=True)
     np.testing.assert_allclose(std, choice.inflation * spread * np.sqrt(np.mean(plain**2)), rtol=1e-9)
+
+
+def test_a_fit_runs_through_few_modules():
+    """A reader who follows one fit should not have to open more files than this."""
+    X, y, sources = make_transfer(n=30, sizes=(40,) * 5)
+    found = modules_run(lambda: RegretOptimalRegressorCV().fit(X, y, sources=sources))
+    assert len(found) <= 26, "\n".join(found)
+
+
+def test_the_solution_is_solved_for_on_first_access_and_follows_the_fit():
+    X, y, sources = make_transfer()
+    model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    first = model.solution_
+    assert model.solution_ is first
+    again = model.fit(X, 2 * y, sources={name: (U, 2 * v) for name, (U, v) in sources.items()}).solution_
+    np.testing.assert_allclose(again.coef, 2 * first.coef, rtol=1e-6)

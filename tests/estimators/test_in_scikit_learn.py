@@ -91,6 +91,26 @@ def test_a_dict_that_would_be_cut_up():
         cross_val_score(LocalRegressor(), X, y, cv=3, params={"sources": domains}, error_score="raise")
 
 
+def test_a_dict_of_as_many_sources_as_rows_needs_sources():
+    """scikit-learn slices such a dict by row numbers before it calls fit, so that an estimator can only document it."""
+    X, y, sources = make_transfer(n=3)
+    with pytest.raises(KeyError):
+        cross_val_score(LocalRegressor(), X, y, cv=3, params={"sources": sources}, error_score="raise")
+    for said in (Sources.__doc__, LocalRegressor.fit.__doc__, RegretOptimalClassifier.fit.__doc__):
+        assert "KeyError" in said
+    wrapped = Sources(sources)
+    assert (
+        len(
+            cross_val_score(JointRegressor(), X, y, cv=3, scoring="neg_mean_squared_error", params={"sources": wrapped})
+        )
+        == 3
+    )
+    search = GridSearchCV(JointRegressor(), {"ridge": [0.1, 1.0]}, cv=3, scoring="neg_mean_squared_error").fit(
+        X, y, sources=wrapped
+    )
+    np.testing.assert_array_equal(search.predict(X), search.best_estimator_.predict(X))
+
+
 def test_domains_are_sources():
     X, y, sources = make_transfer()
     domains = Domains.from_dict({"f": (X, y), **sources}, focal="f")

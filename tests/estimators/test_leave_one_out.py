@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mixtune.estimators._fixed_fit import State, focal_fit, judged, local_heads, regret_optimal, ridge_alone
-from mixtune.estimators._preparation import prepare
+from mixtune.estimators._fixed_fit import focal_fit, local_heads, regret_optimal, ridge_alone, solved
+from mixtune.estimators._preparation import Features, State, prepare
 from mixtune.moments import Rows, leave_one_out, posterior
 from mixtune.weights import DomainWeights
 
@@ -21,7 +21,7 @@ def make(seed=0, sizes=(7, 12, 9), p=3, outputs=None, weighted=False, fit_interc
         weight = rng.choice([0.4, 1.0, 2.5], n) if weighted else None
         parts.append(Rows(rng.standard_normal((n, p)) + rng.standard_normal(p), rng.standard_normal(shape) + 3, weight))
     names = ["focal", *map(str, range(1, len(sizes)))]
-    return prepare(names, parts, feature_map=None, columns=None, standardise=True, fit_intercept=fit_intercept)
+    return prepare(dict(zip(names, parts)), Features(), standardise=True, fit_intercept=fit_intercept)
 
 
 def without(prepared, index):
@@ -110,7 +110,7 @@ def test_blocks_change_nothing(monkeypatch):
 def test_uncertainty_is_lazy_and_calibrated():
     prepared = make(7, (40, 50), 3)
     state, fit, head = fit_ours(prepared, [0.6, 0.4])
-    uncertainty = judged(state, fit, head)
+    uncertainty = solved(state, fit, head).uncertainty
     assert "left_out" not in vars(uncertainty)
     left_out = uncertainty.left_out
     scaled = left_out.residuals**2 / (left_out.spreads[:, None] * left_out.noise)

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
+from mixtune.data import check_weight
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._preparation import check_map, check_weight, features_of, prepare, read_source, trim
-from mixtune.estimators._sources import Source
+from mixtune.estimators._inputs import Source, read_source, trim
+from mixtune.estimators._preparation import Features, check_map, prepare
 from mixtune.moments import Rows, pooled_scaling
 
-OPTIONS = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
+OPTIONS = {"features": Features(), "standardise": True, "fit_intercept": True}
 
 
 def test_pooled_standardisation_with_weights():
@@ -15,7 +16,7 @@ def test_pooled_standardisation_with_weights():
         Rows(rng.standard_normal((n, 2)) * [1.0, 1e6] + 3, rng.standard_normal(n), w)
         for n, w in ((4, None), (9, rng.uniform(size=9)))
     ]
-    ready = prepare(["focal", "b"], parts, **OPTIONS)
+    ready = prepare({"focal": parts[0], "b": parts[1]}, **OPTIONS)
     weight = np.concatenate([rows.weight for rows in parts])
     X = np.concatenate([rows.X for rows in ready.rows])
     np.testing.assert_allclose(np.average(X, axis=0, weights=weight), 0, atol=1e-12)
@@ -32,7 +33,7 @@ def test_constant_columns_and_huge_values():
 
 def test_without_intercept_the_origin_stays():
     rows = [Rows(np.array([[1.0], [3.0]]), np.array([1.0, 2.0]))]
-    scaling = prepare(["focal"], rows, **{**OPTIONS, "fit_intercept": False}).scaling
+    scaling = prepare({"focal": rows[0]}, **{**OPTIONS, "fit_intercept": False}).scaling
     assert scaling.shift.tolist() == [0.0]
     assert scaling.scale.tolist() == [1.0]
     assert scaling.target_shift == 0.0
@@ -41,7 +42,7 @@ def test_without_intercept_the_origin_stays():
 def test_back_to_units():
     rng = np.random.default_rng(0)
     rows = [Rows(rng.standard_normal((8, 3)) * 5 + 2, rng.standard_normal((8, 2)))]
-    ready = prepare(["focal"], rows, **OPTIONS)
+    ready = prepare({"focal": rows[0]}, **OPTIONS)
     coef, intercept = rng.standard_normal((3, 2)), rng.standard_normal(2)
     expected = ready.rows[0].X @ coef + intercept + ready.scaling.target_shift
     coef, intercept = ready.scaling.to_units(coef, intercept)
@@ -99,10 +100,10 @@ def test_feature_maps():
             return X * np.inf
 
     X = np.ones((2, 1))
-    assert features_of(None, X, None) is X
+    assert Features()(X) is X
     with pytest.raises(DataError, match="keep the rows"):
-        features_of(Wrong(), X, None)
+        Features(Wrong())(X)
     with pytest.raises(DataError, match="NaN or infinite"):
-        features_of(Bad(), X, None)
+        Features(Bad())(X)
     with pytest.raises(ParameterError, match="needs transform"):
         check_map(3)

@@ -7,7 +7,6 @@ from estimators.transfer_data import make_transfer
 from mixtune import EqualWeights, PredictiveWeights, RandomFeatures, RegretSolution, WassersteinWeights
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalRegressor, Sources
-from mixtune.estimators._weight_setting import needs_rows
 from mixtune.weights import DomainWeights, TransportWeights
 
 GIVEN = {"focal": 0.4, "s0": 0.3, "s1": 0.2, "s2": 0.1}
@@ -97,7 +96,7 @@ def test_weight_settings(weights):
     assert model.weights_.names == ("focal", "s0", "s1", "s2")
     if weights is GIVEN:
         assert model.weights_.as_dict() == pytest.approx(GIVEN)
-    assert not needs_rows(weights)
+    assert not model._compares_rows()
 
 
 def test_predictive_weights_see_levels():

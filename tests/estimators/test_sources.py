@@ -4,7 +4,7 @@ import pytest
 from mixtune import Domain, Domains
 from mixtune.errors import DataError
 from mixtune.estimators import Sources, split_sample_domain, split_table
-from mixtune.estimators._sources import MOST_SOURCES, as_sources
+from mixtune.estimators._inputs import MOST_SOURCES, as_sources
 
 
 def test_nothing_in_it_invites_slicing():

@@ -44,13 +44,13 @@ def test_the_scale_of_all_rows_comes_from_sums():
 
 
 def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
-    from mixtune.estimators._preparation import prepare
+    from mixtune.estimators._preparation import Features, prepare
     from mixtune.moments import Rows, augmented
 
     rng = np.random.default_rng(2)
     rows = [Rows(rng.standard_normal((n, 3)) + n / 10, rng.standard_normal(n)) for n in (40, 60)]
-    options = {"feature_map": None, "columns": None, "standardise": True, "fit_intercept": True}
-    expected = [augmented(part) for part in prepare(["a", "b"], rows, **options).rows]
+    ready = prepare(dict(zip("ab", rows)), Features(), standardise=True, fit_intercept=True)
+    expected = [augmented(part) for part in ready.rows]
     sums = [Moments.from_rows(with_constant(part.X), part.y) for part in rows]
     scale = pooled_scale(sums)
     for ours, other in zip(sums, expected):

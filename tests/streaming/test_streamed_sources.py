@@ -31,7 +31,7 @@ from mixtune.estimators import (
     load,
     split_stream,
 )
-from mixtune.estimators import _sources as sources_module
+from mixtune.estimators import _inputs as sources_module
 from mixtune.features import SklearnFeatures
 
 ESTIMATORS = [

@@ -1,20 +1,23 @@
 """scikit-learn estimators: check, call, store; the paper's baselines on the same surface."""
 
-from mixtune.estimators._baselines import JointRegressor, JointSubsetRegressor, LocalRegressor, MeanOfLocalsRegressor
-from mixtune.estimators._baselines_comparison import (
+from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
     Compared,
+    JointRegressor,
+    JointSubsetRegressor,
+    LocalRegressor,
+    MeanOfLocalsRegressor,
     compare_held_out,
     compare_nested,
     rivals,
 )
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import RegretOptimalRegressorCV
-from mixtune.estimators._cv_results import Candidate, Removal, RidgePath
+from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
-from mixtune.estimators._sources import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._tuned_fit import Candidate, Removal, RidgePath
 from mixtune.streaming import StreamedSources
 
 __all__ = [

@@ -7,46 +7,38 @@ standardised rows) or ``_solve_state`` (from moments).
 
 from __future__ import annotations
 
-import dataclasses
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, computed, device_or_cpu, torch_device
+from mixtune._array import Floats, device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._fixed_fit import Solved, State
+from mixtune.estimators._fixed_fit import Solved, Uncertainty
+from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._preparation import Prepared, check_map, check_weight, features_of, prepare, trim
-from mixtune.estimators._saving import Savable, write_bytes
-from mixtune.estimators._source_moments import (
+from mixtune.estimators._preparation import (
     Features,
-    check_names,
+    Prepared,
+    State,
+    check_map,
+    domains_of,
     gather_state,
-    has_sums,
-    moments_of,
-    read_sources,
+    prepare,
     sample_note,
     sampled_rows,
 )
-from mixtune.estimators._sources import Sources, as_sources
-from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.estimators._validation import check_frame, check_new, check_targets, within_bounds
-from mixtune.estimators._weight_setting import domains_of
-from mixtune.moments import Origin, Rows, Scaling, augmented, moved
+from mixtune.estimators._saving import Savable, write_bytes
+from mixtune.moments import Rows, Scaling
+from mixtune.weights import TransportWeights, WassersteinWeights
 
-
-class Learned(NamedTuple):
-    """The result of a fit: the domain names in order, the standardisation, and the solution in standardised units."""
-
-    names: tuple[str, ...]
-    scaling: Scaling
-    solved: Solved
+#: gamma of ``weights="wasserstein"``; distances are in units of the pooled diameter.
+TEMPERATURE = 10.0
 
 
 class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -94,16 +86,15 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             Of the focal rows; weight 0 means absent.
         sources : Sources, StreamedSources, mapping or Domains, optional
             The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
-            one. Wrap a mapping in Sources for cross-validation. Data larger than memory go into a StreamedSources;
-            Dask arrays and large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows,
-            those that tune themselves a sample.
+            one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
+            sources as there are focal rows, and raises a KeyError before this method is called. Data larger than
+            memory go into a StreamedSources; Dask arrays and large mapped arrays are recognised. Of these, estimators
+            at fixed parameters use all rows, those that tune themselves a sample.
         """
         check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
-        learned = self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
-        self._scaling = learned.scaling
-        self._store(learned.solved, learned.names)
+        self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -182,17 +173,9 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         """
         check_is_fitted(self, "coef_")
         low, high = self._feature_range()
-        head = linear_to_onnx(
-            self.coef_,
-            self.intercept_,
-            low=low,
-            high=high,
-            dtype=dtype,
-            input_name=input_name,
-            output_name=output_name,
-            opset=opset,
-        )
-        return write_bytes(path, head)
+        names: dict[str, Any] = {"input_name": input_name, "output_name": output_name}
+        graph = linear_to_onnx(self.coef_, self.intercept_, low=low, high=high, dtype=dtype, opset=opset, **names)
+        return write_bytes(path, graph)
 
     @property
     def loo_error_(self) -> float:
@@ -221,39 +204,30 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
         torch_device(self.device)
 
-    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> Rows:
-        y, sample_weight = computed(y, sample_weight)
-        X = check_frame(X)
-        check_targets(y)
-        with within_bounds("X or y"):
-            X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
-            y = np.asarray(y, dtype=np.float64)
-        return Rows(X, y, check_weight(sample_weight, len(X), ""))
+    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
+        return trim(read_focal(self, X, y, sample_weight, reset=reset)[1])
 
-    def _learn(self, focal: Rows, sources: Sources | None) -> Learned:
+    def _learn(self, focal: Rows, sources: Sources | None) -> None:
         """Learn from rows; streamed sources contribute a sample of their rows."""
-        prepared = self._prepare(focal, sources)
+        self._learn_prepared(self._prepare(focal, sources), sample_note(sources))
+
+    def _learn_prepared(self, prepared: Prepared, notes: tuple[str, ...] = ()) -> None:
         solved = self._solve(prepared)
         if "notes_" in solved.attributes:
-            solved.attributes["notes_"] += sample_note(sources)
-        return Learned(prepared.names, prepared.scaling, solved)
+            solved.attributes["notes_"] += notes
+        self._store(solved, prepared.names, prepared.scaling)
 
     def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
         """Standardised features of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
-        return self._prepare_rows({self.focal_name: trim(focal), **others})
+        return self._prepare_rows({self.focal_name: focal, **others})
 
     def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
         """Standardised features of validated rows, the focal ones first."""
-        return prepare(
-            list(rows),
-            list(rows.values()),
-            feature_map=self.feature_map,
-            columns=column_names(self),
-            standardise=self.standardise,
-            fit_intercept=self.fit_intercept,
-            device=self.device,
-        )
+        return prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
+
+    def _make_features(self, device: str | None = None) -> Features:
+        return Features(self.feature_map, column_names(self), device or self.device)
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
@@ -261,22 +235,19 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _map_rows(self, X: Floats) -> Floats:
         """Features of validated rows, clipped to the feature range."""
-        features = features_of(self.feature_map, X, column_names(self), device_or_cpu(self.device))
+        features = self._make_features(device_or_cpu(self.device))(X)
         low, high = self._feature_range()
         return features if low is None else np.clip(features, low, high)
 
-    def _predict_rows(self, X: Floats) -> Floats:
-        """Predictions for rows that have been validated already."""
-        return self._map_rows(X) @ self.coef_ + self.intercept_
-
-    def _store(self, solved: Solved, names: Sequence[str]) -> None:
-        self.coef_, self.intercept_ = self._scaling.to_units(solved.coef, solved.intercept)
+    def _store(self, solved: Solved, names: Sequence[str], scaling: Scaling) -> None:
+        self._scaling = scaling
+        self.coef_, self.intercept_ = scaling.to_units(solved.coef, solved.intercept)
         if self.coef_.ndim == 1:
             self.intercept_ = float(self.intercept_)
         self.domain_names_ = tuple(names)
         self._uncertainty = solved.uncertainty
         if solved.heads is not None:
-            self.heads_, self.head_intercepts_ = self._scaling.to_units(solved.heads.coef, solved.heads.intercept)
+            self.heads_, self.head_intercepts_ = scaling.to_units(solved.heads.coef, solved.heads.intercept)
         for name, value in solved.attributes.items():
             setattr(self, name, value)
 
@@ -298,122 +269,20 @@ class MomentRegressor(LinearTransferRegressor):
             State.of(prepared), domains_of(prepared, standardise=self.standardise) if compared else None
         )
 
-    def _learn(self, focal: Rows, sources: Sources | None) -> Learned:
+    def _learn(self, focal: Rows, sources: Sources | None) -> None:
         # On a device, moments are summed block by block as for streams: all features at once may not fit in its memory.
-        if not has_sums(sources) and torch_device(self.device) is None:
-            return super()._learn(focal, sources)
-        features, focal = self._feature_maker(), trim(focal)
-        state, scaling = gather_state(
-            focal,
-            sources,
-            features,
-            focal_name=self.focal_name,
-            standardise=self.standardise,
-            fit_intercept=self.fit_intercept,
-        )
+        summed = sources is not None and (sources.streams or sources.moments)
+        if not summed and torch_device(self.device) is None:
+            super()._learn(focal, sources)
+            return
+        features = self._make_features()
+        options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
+        state, scaling = gather_state(focal, self.focal_name, sources, features, **options)
         rows = None
         if self._compares_rows():
             prepared = sampled_rows(state, scaling, focal, sources, features)
             rows = domains_of(prepared, standardise=self.standardise)
-        return Learned(state.names, scaling, self._solve_state(state, rows))
-
-    def _feature_maker(self) -> Features:
-        return Features(self.feature_map, column_names(self), self.device)
-
-
-class UpdatableRegressor(MomentRegressor):
-    """A regressor that keeps the moments of its fit, so that data can be added and removed.
-
-    Its ``_solve_state`` returns the state among the attributes to store, as ``_state``.
-    """
-
-    weights: Any
-    _state: State
-
-    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
-        """Add focal rows, rows of known sources, or new sources, and solve again without reading earlier data.
-
-        The standardisation of the first fit is kept, so the result can differ slightly from a fit to all rows at once.
-        On an unfitted estimator this is ``fit``.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            Further focal rows, or None.
-        sources
-            As for ``fit``; rows of a known name are added to that source.
-        """
-        if not hasattr(self, "coef_"):
-            return self.fit(X, y, sample_weight, sources=sources)
-        check_map(self.feature_map)
-        self._check_parameters()
-        if self._compares_rows():
-            raise ParameterError(
-                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
-                "rows, or use weights='predictive' or 'equal'"
-            )
-        check_both(X, y)
-        state = self._state
-        moments = dict(zip(state.names, state.moments))
-        focal = state.focal
-        if X is not None:
-            added = self._prepared_rows(trim(self._read_focal(X, y, sample_weight, reset=False)), focal)
-            focal = focal.joined(added)
-            moments[state.names[0]] = moments[state.names[0]] + augmented(added)
-        like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
-        scaling = self._scaling
-        origin = Origin(scaling.shift, scaling.target_shift)
-        new = moments_of(as_sources(sources), like, origin, self._feature_maker())
-        check_names(list(new), state.names[0])
-        for name, part in new.items():
-            part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
-            moments[name] = moments[name] + part if name in moments else part
-        self._resolve(
-            dataclasses.replace(
-                state,
-                names=tuple(moments),
-                moments=tuple(moments.values()),
-                focal=focal,
-                gone=state.gone - set(moments),
-            )
-        )
-        return self
-
-    def forget(self, name: str) -> Self:
-        """Remove a source exactly: its moments are dropped and the problem is solved again without it.
-
-        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
-        """
-        check_is_fitted(self, "coef_")
-        state = self._state
-        check_source(name, state.names)
-        if self._compares_rows():
-            raise ParameterError(
-                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; fit without that source"
-            )
-        kept = [i for i, other in enumerate(state.names) if other != name]
-        self._resolve(
-            dataclasses.replace(
-                state,
-                names=tuple(state.names[i] for i in kept),
-                moments=tuple(state.moments[i] for i in kept),
-                gone=state.gone | {name},
-            )
-        )
-        return self
-
-    def _resolve(self, state: State) -> None:
-        self._store(self._solve_state(state, None), state.names)
-
-    def _prepared_rows(self, rows: Rows, like: Rows) -> Rows:
-        features = features_of(self.feature_map, rows.X, column_names(self), self.device)
-        y = rows.y.reshape(len(rows.X), -1)
-        if y.shape[1] != like.targets.shape[1]:
-            raise ParameterError(
-                f"y has {y.shape[1]} outputs, the fit had {like.targets.shape[1]}; pass the same outputs"
-            )
-        y = y.reshape(len(y), *like.y.shape[1:])
-        return self._scaling.apply(Rows(features, y, rows.sample_weight))
+        self._store(self._solve_state(state, rows), state.names, scaling)
 
 
 def check_both(X: Any, y: Any) -> None:
@@ -434,3 +303,13 @@ def check_source(name: str, names: Sequence[str]) -> None:
         raise ParameterError(f'"{name}" is the focal domain and cannot be forgotten; fit again with other rows')
     if name not in names:
         raise ParameterError(f'there is no source "{name}"; {nearest(str(name), names[1:])}')
+
+
+def transport_distances(
+    prepared: Prepared, *, standardise: bool, rule: WassersteinWeights | None = None
+) -> TransportWeights:
+    """Transport distances of the sources to the focal rows with the sampling floor."""
+    domains, feature_map = domains_of(prepared, standardise=standardise)
+    found = (rule or WassersteinWeights(TEMPERATURE)).weigh(domains=domains, feature_map=feature_map)
+    assert isinstance(found, TransportWeights)
+    return found

@@ -1,50 +1,56 @@
-"""The paper's baselines with the same interface, so that a comparison is a loop over estimators."""
+"""Plain alternatives as estimators, and the comparison of an estimator with them on focal rows that no fit has seen.
+
+The comparison is made either by nested cross-validation (every method chooses its settings inside the training folds),
+or on held-out rows. Sources take part in every fit and are never tested on. The errors of two methods on the same rows
+are correlated, so the interval of their ratio comes from the paired losses of the rows (delta method).
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from abc import abstractmethod
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import stdtrit
+from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 from mixtune._array import Floats
 from mixtune._checks import check_nonnegative
-from mixtune._messages import nearest, quoted
-from mixtune.errors import ParameterError
+from mixtune._messages import counted, nearest, quoted
+from mixtune.data import Domain, Domains
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fixed_fit import Solved, State, focal_fit, judged, local_heads, pooled_fit
+from mixtune.estimators._fixed_fit import Solved, mean_of_locals, pooled
+from mixtune.estimators._inputs import Sources
+from mixtune.estimators._preparation import State
 from mixtune.estimators._saving import savable
-from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.moments import Fit, LeaveOneOut, Rows, leave_one_out
-from mixtune.regret import joint_subset_head
 
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
+MINE, FOCAL_ONLY = "ours", "focal only"
+#: With fewer focal rows, the training part of a fold is too small to choose settings on.
+LEAST_ROWS = 5
 
+
+@dataclass(eq=False, repr=False)
 class _Baseline(MomentRegressor):
     """A ridge fit with one ridge, given or chosen by leave-one-out on the focal rows."""
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        ridge: Any = 1.0,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.ridge = ridge
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    ridge: Any = 1.0
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
 
     @abstractmethod
     def _at(self, state: State, ridge: float) -> Solved:
@@ -52,9 +58,9 @@ class _Baseline(MomentRegressor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if not (isinstance(self.ridge, str) and self.ridge == "loo"):
-            if isinstance(self.ridge, str):
-                raise ParameterError(f"ridge must be a number >= 0 or 'loo'; got {self.ridge!r}")
+        if isinstance(self.ridge, str) and self.ridge != "loo":
+            raise ParameterError(f"ridge must be a number >= 0 or 'loo'; got {self.ridge!r}")
+        if not isinstance(self.ridge, str):
             check_nonnegative("ridge", self.ridge)
 
     def _solve_state(self, state: State, rows: Any) -> Solved:
@@ -93,7 +99,7 @@ class LocalRegressor(_Baseline):
     """
 
     def _at(self, state: State, ridge: float) -> Solved:
-        return _pooled(state, [0], ridge)
+        return pooled(state, [0], ridge)
 
 
 @savable
@@ -113,10 +119,11 @@ class JointRegressor(_Baseline):
     """
 
     def _at(self, state: State, ridge: float) -> Solved:
-        return _pooled(state, range(len(state.names)), ridge)
+        return pooled(state, range(len(state.names)), ridge)
 
 
 @savable
+@dataclass(eq=False, repr=False)
 class JointSubsetRegressor(_Baseline):
     """JSO: ridge regression on the rows of some domains pooled.
 
@@ -136,23 +143,11 @@ class JointSubsetRegressor(_Baseline):
     array([4.])
     """
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        subset: Sequence[str] | None = None,
-        ridge: Any = 1.0,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        same = {"ridge": ridge, "standardise": standardise, "fit_intercept": fit_intercept, "focal_name": focal_name}
-        super().__init__(feature_map, device=device, **same)
-        self.subset = subset
+    _: KW_ONLY
+    subset: Sequence[str] | None = None
 
     def _at(self, state: State, ridge: float) -> Solved:
-        return _pooled(state, self._chosen(state.names), ridge)
+        return pooled(state, self._chosen(state.names), ridge)
 
     def _chosen(self, names: Sequence[str]) -> list[int]:
         if self.subset is None:
@@ -182,32 +177,221 @@ class MeanOfLocalsRegressor(_Baseline):
     """
 
     def _at(self, state: State, ridge: float) -> Solved:
-        heads = local_heads(state, ridge, self.device)
-        head = focal_fit(state, heads, ridge)
-        coef, intercept = heads.coef.mean(axis=0), heads.intercept.mean(axis=0)
-        mean = Fit(
-            coef.reshape(head.coef.shape), intercept.reshape(-1), head.system, head.center, ridge, 1 / len(heads.coef)
+        return mean_of_locals(state, ridge, self.device)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One method on focal rows that it has not seen.
+
+    Attributes
+    ----------
+    error
+        Root mean squared error, or the share of wrong classes; None where the method failed.
+    standard_error
+        Of the error, over the rows.
+    ratio, ratio_low, ratio_high
+        Error relative to that of the focal-only fit on the same rows, with a 95% interval; None where there is none.
+    seconds
+        Mean time of a fit.
+    failures
+        How many fits failed, and ``failure``, how the first one did.
+    """
+
+    method: str
+    error: float | None
+    standard_error: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    seconds: float
+    failures: int = 0
+    failure: str | None = None
+
+
+@dataclass
+class _Record:
+    """Losses of one method: one list for each row, with one loss for each repeat."""
+
+    losses: list[list[float]]
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
+    """Ours and the plain alternatives, unfitted: focal rows only, all rows pooled, the mean of all domains' heads.
+
+    Parameters
+    ----------
+    ours
+        The estimator to judge, unfitted.
+    classes
+        Whether targets are classes.
+    feature_map, focal
+        Of the alternatives, as for the estimators.
+
+    Examples
+    --------
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> list(rivals(RegretOptimalRegressor()))
+    ['ours', 'focal only', 'joint', 'mean of locals']
+    """
+    kinds = {FOCAL_ONLY: LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
+    made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
+    if not classes:
+        return {MINE: ours, **made}
+    from mixtune.estimators._classifier import ScoreClassifier
+
+    return {MINE: ours, **{name: ScoreClassifier(each) for name, each in made.items()}}
+
+
+def compare_nested(
+    domains: Domains,
+    methods: Mapping[str, Any],
+    *,
+    classes: bool = False,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Compared, ...]:
+    """Compare methods by cross-validation over the focal rows; each chooses its settings inside the training folds.
+
+    Parameters
+    ----------
+    domains
+        The data.
+    methods
+        Unfitted estimators by name, such as :func:`rivals` gives; the one named "focal only" is the yardstick.
+    classes
+        Whether targets are classes (whole numbers); the error is then the share of wrong ones.
+    folds
+        Number of folds, at most one for each row.
+    repeats
+        How often to draw new folds.
+    seed
+        Of the folds.
+    progress
+        Called with the name of the method after every fit.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than five focal rows.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
+    >>> found = compare_nested(domains, rivals(RegretOptimalRegressor(), focal=domains.focal))
+    >>> [(each.method, each.failures) for each in found]
+    [('ours', 0), ('focal only', 0), ('joint', 0), ('mean of locals', 0)]
+    """
+    if folds < 2 or repeats < 1:
+        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
+    focal = domains.focal_domain
+    if focal.n_rows < LEAST_ROWS:
+        raise DataError(
+            f'the focal domain "{focal.name}" has {counted((focal.n_rows, "row"))}, too few to hold some out; a '
+            f"comparison needs at least {LEAST_ROWS}"
         )
-        uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), _constant_spread)
-        return Solved(coef, intercept, uncertainty, {}, heads)
+    sources = Sources.from_domains(domains)
+    records = {name: _Record([[] for _ in range(focal.n_rows)]) for name in methods}
+    for repeat in range(repeats):
+        cuts = KFold(min(folds, focal.n_rows), shuffle=True, random_state=seed + repeat)
+        for train, test in cuts.split(focal.X):
+            for name, method in methods.items():
+                _measure(records[name], method, focal, train, test, sources, classes)
+                if progress is not None:
+                    progress(name)
+    return _judge(records, classes)
 
 
-def _pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
-    chosen = list(chosen)
-    fit = pooled_fit(state, chosen, ridge, partial(joint_subset_head, subset=chosen, ridge=ridge))
-    coef = fit.coef[:, 0] if state.single_output else fit.coef
-    intercept = fit.intercept[0] if state.single_output else fit.intercept
-    return Solved(coef, intercept, judged(state, fit, None), {})
+def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) -> tuple[Compared, ...]:
+    """Compare methods on held-out rows of the focal domain; those that are already fitted are used as they are.
+
+    Parameters
+    ----------
+    train
+        The data to learn from.
+    test
+        Rows of the focal domain that are not in ``train``.
+    models
+        Estimators by name, such as :func:`rivals` gives.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> from mixtune.estimators import RegretOptimalRegressor
+    >>> problem = make_domains(n_domains=4, n_rows=20, seed=0)
+    >>> found = compare_held_out(problem.domains, problem.test, rivals(RegretOptimalRegressor()))
+    >>> found[1].method, found[1].ratio
+    ('focal only', 1.0)
+    """
+    sources, focal = Sources.from_domains(train), train.focal_domain
+    records = {}
+    for name, model in models.items():
+        begin = time.perf_counter()
+        fitted = hasattr(model, "coef_")
+        model = model if fitted else clone(model).fit(focal.X, focal.y, sources=sources)
+        seconds = 0.0 if fitted else time.perf_counter() - begin
+        records[name] = _Record([[loss] for loss in _losses(model, test.X, test.y, False).tolist()], [seconds])
+    return _judge(records, False)
 
 
-def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
-    """Leaving a focal row out changes only the focal model, and so the mean by its share of that change."""
-    alone = leave_one_out(focal, head)
-    fitted: Floats = mean.predict(focal.X)
-    predictions = fitted + mean.share * (alone.predictions - head.predict(focal.X))
-    residuals = np.where(np.isfinite(alone.residuals), focal.targets - predictions, np.inf)
-    return LeaveOneOut(predictions, residuals, np.ones(len(fitted)), focal.weight)
+def _measure(
+    record: _Record, method: Any, focal: Domain, train: Any, test: Any, sources: Sources, classes: bool
+) -> None:
+    begin = time.perf_counter()
+    # A method that fails on a fold is recorded as failed, and the others go on.
+    try:
+        model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
+        losses = _losses(model, focal.X[test], focal.y[test], classes)
+    except (ArithmeticError, ValueError) as error:
+        record.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
+        return
+    record.seconds.append(time.perf_counter() - begin)
+    for row, loss in zip(test, losses.tolist()):
+        record.losses[row].append(loss)
 
 
-def _constant_spread() -> None:
-    """No posterior: the mean of local models has the same spread everywhere."""
+def _losses(model: Any, X: Floats, y: Floats, classes: bool) -> Floats:
+    predicted = np.asarray(model.predict(X), dtype=np.float64)
+    if not np.isfinite(predicted).all():
+        raise ValueError(f"{int((~np.isfinite(predicted)).sum())} of {len(y)} predictions are not finite")
+    return (predicted != y).astype(np.float64) if classes else (predicted - y) ** 2
+
+
+def _judge(records: Mapping[str, _Record], classes: bool) -> tuple[Compared, ...]:
+    base = records.get(FOCAL_ONLY)
+    yardstick = None if base is None or base.failures else _means(base)
+    return tuple(_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())
+
+
+def _means(record: _Record) -> Floats:
+    """Mean loss of each row over the repeats."""
+    return np.array([math.fsum(losses) / len(losses) for losses in record.losses])
+
+
+def _summary(name: str, record: _Record, yardstick: Floats | None, power: float) -> Compared:
+    seconds = math.fsum(record.seconds) / max(len(record.seconds), 1)
+    if record.failures:
+        return Compared(name, *(None,) * 5, seconds, len(record.failures), record.failures[0])
+    losses = _means(record)
+    mean, n = float(losses.mean()), len(losses)
+    error = mean**power
+    spread = float(losses.std(ddof=1)) / math.sqrt(n) if n > 1 else math.nan
+    # Delta method: the slope of mean**power at the mean.
+    standard_error = spread * power * error / mean if mean > 0 else 0.0
+    return Compared(name, error, standard_error, *_ratio(losses, yardstick, power), seconds)
+
+
+def _ratio(losses: Floats, yardstick: Floats | None, power: float) -> tuple[float | None, float | None, float | None]:
+    """Ratio of the errors with its interval, from the paired losses; None where an error is zero."""
+    if yardstick is None or not (mean := float(losses.mean())) or not (base := float(yardstick.mean())):
+        return None, None, None
+    ratio = (mean / base) ** power
+    paired = power * (losses / mean - yardstick / base)
+    half = float(stdtrit(len(paired) - 1, 0.975)) * float(paired.std(ddof=1)) / math.sqrt(len(paired))
+    return ratio, ratio * math.exp(-half), ratio * math.exp(half)

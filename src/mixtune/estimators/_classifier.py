@@ -5,26 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mixtune._array import Floats, computed, torch_device
+from mixtune._array import Array, Floats, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
+from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._preparation import check_weight
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, savable, write_bytes
-from mixtune.estimators._source_moments import sampled
-from mixtune.estimators._sources import Source, Sources, as_sources
-from mixtune.estimators._validation import check_frame, check_new, within_bounds
+from mixtune.moments import Rows
 
 #: Fitted attributes that a classifier takes from the regressor of its scores.
 SHARED_ATTRIBUTES = frozenset(
@@ -36,20 +34,6 @@ SHARED_ATTRIBUTES = frozenset(
 )
 
 
-class _Focal(NamedTuple):
-    """Validated focal rows; ``known`` marks those of positive weight, the others may have any label."""
-
-    inputs: Any
-    y: np.ndarray[Any, Any]
-    weight: Floats | None
-    known: np.ndarray[Any, Any]
-
-    @property
-    def known_labels(self) -> np.ndarray[Any, Any]:
-        """Labels of the rows of positive weight."""
-        return self.y[self.known]
-
-
 class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers: a regressor on targets +1 (this class) and -1 (another), then calibration.
 
@@ -59,20 +43,15 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        "classes_",
-        "regressor_",
-        "sharpness_",
-        "n_features_in_",
-        "feature_names_in_",
-        "_places",
+        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
     )
 
     device: str = "cpu"
-    classes_: np.ndarray[Any, Any]
+    classes_: Array
     regressor_: LinearTransferRegressor
     sharpness_: float
     #: Indices of the focal rows' classes, kept because calibration needs all of them when rows are added.
-    _places: np.ndarray[Any, Any]
+    _places: Array
 
     @abstractmethod
     def _make_regressor(self) -> LinearTransferRegressor:
@@ -87,7 +66,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
             The focal rows. A class may occur in sources only.
         sample_weight : array-like (n,), optional
         sources : Sources, mapping or Domains, optional
-            As for :meth:`RegretOptimalRegressor.fit`, with labels as targets.
+            As for :meth:`RegretOptimalRegressor.fit`, with labels as targets. Wrap a mapping in Sources for
+            cross-validation, where a dict of as many sources as rows ends in a KeyError.
         """
         return self._fit(X, y, sample_weight, sources, None)
 
@@ -121,15 +101,15 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         check_both(X, y)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
-        focal = None if X is None else self._read_focal(X, y, sample_weight, reset=False)
-        check_known(self.classes_, [*([] if focal is None else [focal.known_labels]), *labels.values()])
+        inputs, focal = (None, None) if X is None else self._read_focal(X, y, sample_weight, reset=False)
+        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values()])
         regressor: Any = self.regressor_.set_params(**self.get_params(deep=False))
         encoded = self._encoded(given, labels)
         if focal is None:
             regressor.partial_fit(sources=encoded)
         else:
-            regressor.partial_fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
-            self._places = np.concatenate([self._places, self._numbers(focal.known_labels)])
+            regressor.partial_fit(inputs, self._focal_signs(focal), focal.sample_weight, sources=encoded)
+            self._places = np.concatenate([self._places, self._numbers(trim(focal).y)])
         self._calibrate()
         return self
 
@@ -144,9 +124,9 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        return self.regressor_._predict_rows(check_new(self, X))
+        return self.regressor_._map_rows(check_new(self, X)) @ self.coef_ + self.intercept_
 
-    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+    def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""
         scores = self._all_scores(self.decision_function(X))
         return self.classes_[np.argmax(scores, axis=1)]
@@ -185,21 +165,10 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         """
         check_is_fitted(self, "regressor_")
         low, high = self.regressor_._feature_range()
-        head = linear_to_onnx(
-            self.coef_,
-            self.intercept_,
-            low=low,
-            high=high,
-            dtype=dtype,
-            softmax=True,
-            sharpness=self.sharpness_,
-            classes=plain_labels(self.classes_).tolist(),
-            input_name=input_name,
-            output_name=output_name,
-            label_name=label_name,
-            opset=opset,
-        )
-        return write_bytes(path, head)
+        head: dict[str, Any] = {"low": low, "high": high, "classes": self.classes_, "sharpness": self.sharpness_}
+        names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
+        graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **head, **names)
+        return write_bytes(path, graph)
 
     def __getattr__(self, name: str) -> Any:
         # Weights, comparisons and the like are those of the regressor of the scores.
@@ -219,47 +188,42 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
         torch_device(self.device)  # raise for a missing device before a stream is read
-        focal = self._read_focal(X, y, sample_weight, reset=True)
+        inputs, focal = self._read_focal(X, y, sample_weight, reset=True)
         given = sampled(as_sources(sources), column_names(self))
         labels = source_labels(given)
-        found = [focal.known_labels, *labels.values()]
+        found = [trim(focal).y, *labels.values()]
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
             raise DataError(
                 f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
                 "rows and sources together"
             )
-        regressor = self._make_regressor()
-        encoded = self._encoded(given, labels)
-        self.regressor_ = regressor.fit(focal.inputs, self._focal_signs(focal), focal.weight, sources=encoded)
-        self._places = self._numbers(focal.known_labels)
+        regressor, signs, encoded = self._make_regressor(), self._focal_signs(focal), self._encoded(given, labels)
+        self.regressor_ = regressor.fit(inputs, signs, focal.sample_weight, sources=encoded)
+        self._places = self._numbers(trim(focal).y)
         self._calibrate()
         return self
 
-    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> _Focal:
-        y, sample_weight = computed(y, sample_weight)
-        X = check_frame(X)
-        with within_bounds("X"):
-            rows, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        check_classification_targets(y)
-        weight = check_weight(sample_weight, len(rows), "")
-        known = np.ones(len(rows), dtype=bool) if weight is None else weight > 0
+    def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool) -> tuple[Any, Rows]:
+        """Inputs for the regressor, and validated rows with labels as targets; rows of weight 0 may have any label."""
+        X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
+        check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return _Focal(rows if column_names(self) is None else X, y, weight, known)
+        return (rows.X if column_names(self) is None else X), rows
 
-    def _focal_signs(self, focal: _Focal) -> Floats:
+    def _focal_signs(self, focal: Rows) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)
-        places[focal.known] = self._numbers(focal.known_labels)
+        places[focal.weight > 0] = self._numbers(trim(focal).y)
         return signs_of(places, len(self.classes_))
 
-    def _encoded(self, given: Sources | None, labels: dict[str, np.ndarray[Any, Any]]) -> Sources | None:
+    def _encoded(self, given: Sources | None, labels: dict[str, Array]) -> Sources | None:
         """The sources with signs as targets in place of labels."""
         if given is None:
             return None
         count = len(self.classes_)
         return Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
 
-    def _numbers(self, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def _numbers(self, labels: Array) -> Array:
         return np.searchsorted(self.classes_, labels)
 
     def _calibrate(self) -> None:
@@ -323,7 +287,18 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
         return RegretOptimalRegressorCV(**self.get_params(deep=False))
 
 
-def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
+class ScoreClassifier(LinearTransferClassifier):
+    """Classes from any regressor of this package, on targets +1 and -1; not saved."""
+
+    def __init__(self, regressor: Any = None) -> None:
+        self.regressor = regressor
+
+    def _make_regressor(self) -> LinearTransferRegressor:
+        made: LinearTransferRegressor = clone(self.regressor)
+        return made
+
+
+def signs_of(places: Array, count: int) -> Floats:
     """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
 
     Examples
@@ -335,7 +310,7 @@ def signs_of(places: np.ndarray[Any, Any], count: int) -> Floats:
     return signs[:, 1] if count == 2 else signs
 
 
-def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:
     """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
     declared = np.asarray(classes)
     if declared.ndim != 1 or len(declared) == 0:
@@ -346,7 +321,7 @@ def declared_classes(classes: Any, labels: Sequence[np.ndarray[Any, Any]]) -> np
     return declared
 
 
-def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, Any]]) -> None:
+def check_known(classes: Array, labels: Sequence[Array]) -> None:
     """Raise for labels that are none of the classes: a fitted model has no score for them."""
     found = classes_of([classes, *labels])
     if len(new := found[~np.isin(found, classes)]):
@@ -357,7 +332,7 @@ def check_known(classes: np.ndarray[Any, Any], labels: Sequence[np.ndarray[Any, 
         )
 
 
-def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
+def source_labels(given: Sources | None) -> dict[str, Array]:
     """The labels of each source, one per row."""
     if given is None:
         return {}
@@ -365,25 +340,17 @@ def source_labels(given: Sources | None) -> dict[str, np.ndarray[Any, Any]]:
         raise ParameterError(
             f'source "{next(iter(given.moments))}" came as Moments, which hold no labels; pass its rows to a classifier'
         )
-    return {name: _labels_of(name, source) for name, source in given.items()}
+    found = {}
+    for name, source in given.items():
+        try:
+            found[name] = column_or_1d(source.y)
+            check_classification_targets(found[name])
+        except ValueError as error:
+            raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
+    return found
 
 
-def _labels_of(name: str, source: Source) -> np.ndarray[Any, Any]:
-    try:
-        y = column_or_1d(source.y)
-        check_classification_targets(y)
-    except ValueError as error:
-        raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
-    return y
-
-
-def plain_labels(classes: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Labels as integers if all are whole numbers, such as 0.0 and 1.0; other labels unchanged."""
-    whole = classes.dtype.kind == "b" or (classes.dtype.kind == "f" and np.array_equal(classes, np.rint(classes)))
-    return classes.astype(np.int64) if whole else classes
-
-
-def classes_of(labels: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+def classes_of(labels: Sequence[Array]) -> Array:
     """All classes of all domains, sorted.
 
     Examples

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
-from mixtune._registry import storable
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_both, check_source, column_names
-from mixtune.estimators._cv_adapter import tuned_fit
-from mixtune.estimators._cv_results import Candidate, Removal, RidgePath, removals_of
+from mixtune.estimators._base import (
+    LinearTransferRegressor,
+    check_both,
+    check_source,
+    column_names,
+    transport_distances,
+)
 from mixtune.estimators._fixed_fit import Solved
-from mixtune.estimators._preparation import Prepared, trim
+from mixtune.estimators._inputs import as_sources, read_sources
+from mixtune.estimators._preparation import Prepared
 from mixtune.estimators._saving import savable
-from mixtune.estimators._source_moments import read_sources
-from mixtune.estimators._sources import as_sources
-from mixtune.estimators._weight_setting import TEMPERATURE, domains_of
+from mixtune.estimators._tuned_fit import Candidate, Removal, RidgePath, removals_of, solution_of, tuned_fit
 from mixtune.moments import Rows
 from mixtune.regret import RegretSolution
-from mixtune.selection import Choice, Comparison, TransferGain
-from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
+from mixtune.selection import Choice, Comparison, Sample, TransferGain
+from mixtune.weights import DomainWeights, TransportWeights
 
 #: Transport distances are computed only up to this many pairs of a focal row and any row; beyond, they take minutes.
 MAX_PAIRS = 10**8
 
 
-storable(Comparison)
-storable(TransferGain)
-
-
+@dataclass(eq=False, repr=False)
 class TunedSettings:
     """Parameters shared by the regressor and the classifier that tune themselves."""
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        clamp: bool = True,
-        focal_name: str = "focal",
-        seed: int = 0,
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.clamp = clamp
-        self.focal_name = focal_name
-        self.seed = seed
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    standardise: bool = True
+    fit_intercept: bool = True
+    clamp: bool = True
+    focal_name: str = "focal"
+    seed: int = 0
+    device: str = "cpu"
 
 
 @savable
@@ -132,30 +122,20 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        "weights_",
-        "effective_ridge_",
-        "candidates_",
-        "solution_",
-        "ridge_path_",
-        "compared_",
-        "transfer_gain_",
-        "n_plays_",
-        "notes_",
-        "_distances",
-        "_removals",
-        "_low",
-        "_high",
+        *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
+        *("n_plays_", "notes_", "_distances", "_removals", "_low", "_high"),
     )
 
     weights_: DomainWeights
     effective_ridge_: float
     candidates_: tuple[Candidate, ...]
-    solution_: RegretSolution
     ridge_path_: RidgePath
     compared_: tuple[Comparison, ...]
     transfer_gain_: TransferGain
     n_plays_: int
     notes_: tuple[str, ...]
+    _solution: RegretSolution | None
+    _focal_sample: Sample
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
@@ -166,16 +146,23 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     _high: Floats | None
 
     @property
+    def solution_(self) -> RegretSolution:
+        """Regret-optimal fine-tuning of the candidate with the largest share (first output); solved on first access."""
+        check_is_fitted(self, "coef_")
+        if self._solution is None:
+            assert self._choices is not None
+            first = self._choices[0]
+            self._solution = solution_of(first.prior, self._focal_sample, first.size)
+        return self._solution
+
+    @property
     def distances_(self) -> TransportWeights | None:
         """Transport distances to the focal rows with the sampling floor; None without sources or with too many rows."""
         check_is_fitted(self, "coef_")
         if self._distances is None and self._comparable is not None:
             rows = [len(part.X) for part in self._comparable.rows]
             if len(rows) > 1 and rows[0] * sum(rows) <= MAX_PAIRS:
-                domains, feature_map = domains_of(self._comparable, standardise=self.standardise)
-                found = WassersteinWeights(TEMPERATURE).weigh(domains=domains, feature_map=feature_map)
-                assert isinstance(found, TransportWeights)
-                self._distances = found
+                self._distances = transport_distances(self._comparable, standardise=self.standardise)
             self._comparable = None
         return self._distances
 
@@ -191,7 +178,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         check_both(X, y)
         rows, focal = self._kept_rows(), self.domain_names_[0]
         if X is not None:
-            added = trim(self._read_focal(X, y, sample_weight, reset=False))
+            added = self._read_focal(X, y, sample_weight)
             if added.y.shape[1:] != rows[focal].y.shape[1:]:
                 raise ParameterError(
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
@@ -215,10 +202,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return dict(self._inputs)
 
     def _refit(self, rows: dict[str, Rows]) -> Self:
-        prepared = self._prepare_rows(rows)
-        solved = self._solve(prepared)
-        self._scaling = prepared.scaling
-        self._store(solved, prepared.names)
+        self._learn_prepared(self._prepare_rows(rows))
         return self
 
     def removal_effects(self) -> tuple[Removal, ...]:
@@ -252,6 +236,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return super()._get_stored()
 
     def _set_stored(self, values: dict[str, Any]) -> None:
+        self._solution = values.pop("solution_")
         super()._set_stored(values)
         self._comparable = self._choices = self._inputs = None
 

@@ -1,79 +1,127 @@
-"""One fit at fixed parameters, over moments: local heads, weights, the regret-optimal solution, its intercept."""
+"""Fits at fixed parameters, over moments: local heads, the regret-optimal solution, pooled fits, their uncertainty."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from mixtune._array import Floats, device_or_cpu, to_numpy, torch_device
-from mixtune.estimators._preparation import Prepared
-from mixtune.estimators._uncertainty import Uncertainty
+from mixtune._checks import check_positive
+from mixtune._messages import Wording
+from mixtune._registry import field_values, storable
+from mixtune.errors import ParameterError
+from mixtune.estimators._preparation import State
 from mixtune.moments import (
     MANY,
     Center,
     Fit,
+    LeaveOneOut,
     Moments,
+    Posterior,
     Rows,
-    augmented,
-    common_center,
     leave_one_out,
-    no_center,
-    own_center,
     posterior,
     recentred,
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
-from mixtune.regret import RegretProblem, RegretSolution, solve
+from mixtune.regret import RegretProblem, RegretSolution, joint_subset_head, solve
+from mixtune.selection import Comparison, compare
 from mixtune.weights import DomainWeights
+
+#: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What a fit keeps: augmented moments of every domain (focal first) and the focal rows, in prepared units."""
+class Uncertainty:
+    """Leave-one-out residuals of the focal rows, and how the spread varies with the inputs.
 
-    names: tuple[str, ...]
-    moments: tuple[Moments, ...]
-    focal: Rows
-    fit_intercept: bool
-    gone: frozenset[str] = frozenset()
+    Parameters
+    ----------
+    make_left_out : callable
+        Returns the :class:`LeaveOneOut`; called on first use.
+    make_posterior : callable
+        Returns the :class:`Posterior`, or None for the same spread everywhere.
+    """
 
-    @classmethod
-    def of(cls, prepared: Prepared) -> State:
-        """The moments of prepared rows."""
-        moments = tuple(augmented(rows, prepared.scaling) for rows in prepared.mapped)
-        return cls(prepared.names, moments, prepared.focal, prepared.fit_intercept)
-
-    @property
-    def single_output(self) -> bool:
-        return self.moments[0].single_output
+    make_left_out: Callable[[], LeaveOneOut]
+    make_posterior: Callable[[], Posterior | None]
 
     @cached_property
-    def centers(self) -> tuple[Center, ...]:
-        """Each domain's own mean (the origin without an intercept)."""
-        return tuple((own_center if self.fit_intercept else no_center)(m) for m in self.moments)
+    def left_out(self) -> LeaveOneOut:
+        """Leave-one-out predictions, residuals and spreads."""
+        return self.make_left_out()
 
     @cached_property
-    def centred(self) -> Moments:
-        """The focal domain's moments about its own mean."""
-        return recentred(self.moments[0], self.centers[0])
+    def posterior(self) -> Posterior | None:
+        """The spread for any row."""
+        return self.make_posterior()
 
-    def common(self, weights: Floats) -> Center:
-        """The common mean under domain weights (the origin without an intercept)."""
-        return common_center(self.moments, weights) if self.fit_intercept else no_center(self.moments[0])
+    def std(self, U: Floats) -> Floats:
+        """Predictive standard deviation (n, D), scaled so that leave-one-out residuals have unit mean square."""
+        self._check()
+        return np.sqrt(self._spread(U)[:, None] * self.left_out.noise)
 
-    @cached_property
-    def target_variance(self) -> float:
-        """Mean square of all targets about their common mean, over rows and outputs."""
-        ones = np.ones(len(self.moments))
-        center = common_center(self.moments, ones)
-        square = sum(float(np.sum(recentred(m, center, keep=False).square)) for m in self.moments)
-        return square / (center.total * self.moments[0].n_outputs)
+    def half_width(self, U: Floats, coverage: float) -> Floats:
+        """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread."""
+        coverage = check_positive("coverage", coverage)
+        if coverage >= 1:
+            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        self._check()
+        scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
+        count = float(np.sum(self.left_out.copies))
+        # Subtract a little, so that 0.9 * 10 = 9.000000000000002 is still rank 9.
+        rank = math.ceil((count + 1) * coverage - 1e-9)
+        if rank > count:
+            needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+            are = "is" if count == 1 else "are"
+            raise ParameterError(
+                "intervals of coverage {coverage:g} need at least {needed} focal rows, there {are} {count:g}; {fix}",
+                code="few-rows",
+                coverage=coverage,
+                needed=needed,
+                are=are,
+                count=count,
+                fix=Wording(
+                    "lower coverage or use predict(X, return_std=True)", "give --interval a lower value or use --std"
+                ),
+            )
+        quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])
+        return np.sqrt(self._spread(U))[:, None] * quantiles
+
+    def _spread(self, U: Floats) -> Floats:
+        return np.ones(len(U)) if self.posterior is None else self.posterior.spread(U)
+
+    def _check(self) -> None:
+        if not np.all(np.isfinite(self.left_out.residuals)):
+            raise ParameterError(
+                "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "
+                "row from; pass more focal rows or a positive ridge, transfer or stability"
+            )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+storable(
+    Uncertainty,
+    write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
+    read=lambda parts: Uncertainty(partial(_same, parts["left_out"]), partial(_same, parts["posterior"])),
+)
+
+
+def _ranked(scores: Floats, copies: Floats, rank: int) -> float:
+    """The score of the given rank, counting from 1 from the smallest, each score ``copies`` times."""
+    order = np.argsort(scores, kind="stable")
+    place = int(np.searchsorted(np.cumsum(copies[order]), rank - 1e-9))
+    return float(scores[order][min(place, len(scores) - 1)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +130,6 @@ class Heads:
 
     coef: Floats
     intercept: Floats
-
-    @property
-    def augmented(self) -> Floats:
-        """Heads on ``[U, 1]``: intercepts as the last coefficient."""
-        return np.concatenate([self.coef, self.intercept[:, None]], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,10 +150,11 @@ class Solved:
     coef: Floats
     intercept: Any
     uncertainty: Uncertainty
-    attributes: dict[str, Any]
+    attributes: dict[str, Any] = field(default_factory=dict)
     heads: Heads | None = None
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Held:
     """What a regret problem holds beside moments and weights; start and reference are None where they are the heads."""
@@ -132,6 +176,16 @@ class Held:
         """The solution again, from the state and the weights of its fit."""
         moments, _ = _problem_moments(state, weights)
         return solve(RegretProblem(moments=moments, weights=weights.values, **vars(self)))
+
+
+def _write_solution(solution: RegretSolution) -> dict[str, Any]:
+    if solution.method != "closed-form":
+        raise ParameterError(f"a solution by {solution.method} cannot be saved; solve in closed form")
+    problem = solution.problem
+    return {"moments": list(problem.moments), "weights": problem.weights, **field_values(Held.of(problem))}
+
+
+storable(RegretSolution, write=_write_solution, read=lambda parts: solve(RegretProblem(**parts)))
 
 
 def _problem_moments(state: State, weights: DomainWeights) -> tuple[Sequence[Moments], Center]:
@@ -165,21 +219,10 @@ def focal_fit(state: State, heads: Heads, ridge: float) -> Fit:
 
 def ridge_alone(state: State, ridge: float) -> tuple[RegretSolution, Fit]:
     """Plain ridge regression on the focal rows: the problem of one domain whose heads are held to zero."""
-    moments = [state.centred]
-    nothing = np.zeros_like(moments[0].cross)
-    problem = RegretProblem(
-        moments=moments,
-        weights=[1.0],
-        ridge=ridge,
-        transfer=ridge,
-        stability=0.0,
-        horizon=1,
-        start=nothing,
-        reference=nothing,
-    )
-    solution = solve(problem)
-    center = state.centers[0]
-    return solution, _fit(solution.coef, center.intercept(solution.coef), problem.system, center, ridge, 1.0)
+    zero = np.zeros_like(state.centred.cross)
+    held = {"ridge": ridge, "transfer": ridge, "stability": 0.0, "horizon": 1, "start": zero, "reference": zero}
+    solution = solve(RegretProblem(moments=[state.centred], weights=[1.0], **held))
+    return solution, _solution_fit(solution, state.centers[0], ridge, 1.0)
 
 
 def regret_optimal(
@@ -187,34 +230,70 @@ def regret_optimal(
 ) -> tuple[RegretSolution, Fit]:
     """The regret-optimal solution with all domains about their common mean."""
     moments, center = _problem_moments(state, weights)
-    problem = RegretProblem(
-        moments=moments,
-        weights=weights.values,
-        heads=heads.coef,
-        transfer=transfer,
-        stability=stability,
-        horizon=horizon,
-    )
-    solution = solve(problem)
+    held: dict[str, Any] = {"transfer": transfer, "stability": stability, "horizon": horizon}
+    solution = solve(RegretProblem(moments=moments, weights=weights.values, heads=heads.coef, **held))
     ridge = math.inf if solution.effective_ridge is None else solution.effective_ridge
-    share = float(weights.values[0])
-    return solution, _fit(solution.coef, center.intercept(solution.coef), problem.system, center, ridge, share)
+    return solution, _solution_fit(solution, center, ridge, float(weights.values[0]))
 
 
-def pooled_fit(state: State, chosen: Sequence[int], ridge: float, head: Callable[[Sequence[Moments]], Floats]) -> Fit:
-    """A ridge fit of the chosen domains' rows pooled; ``head`` makes the coefficients from all centred moments."""
-    counted = np.zeros(len(state.moments))
-    counted[list(chosen)] = 1.0
+def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
+    """Ridge regression on the rows of the chosen domains pooled."""
+    chosen, counted = list(chosen), np.zeros(len(state.moments))
+    counted[chosen] = 1.0
     center = state.common(counted)
     moments = [recentred(m, center) if used else m for m, used in zip(state.moments, counted)]
-    coef = head(moments)
+    coef = joint_subset_head(moments, subset=chosen, ridge=ridge)
     system = weighted_system([moments[i] for i in chosen], np.ones(len(chosen)))
-    return _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen))
+    return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
 
 
-def judged(state: State, fit: Fit, head: Fit | None) -> Uncertainty:
-    """Leave-one-out and posterior of a fit, both computed when first asked for."""
-    return Uncertainty(partial(leave_one_out, state.focal, fit, head), partial(posterior, fit))
+def mean_of_locals(state: State, ridge: float, device: str = "cpu") -> Solved:
+    """The plain mean of all domains' ridge heads, intercepts included."""
+    heads = local_heads(state, ridge, device)
+    head = focal_fit(state, heads, ridge)
+    coef, intercept = heads.coef.mean(axis=0), heads.intercept.mean(axis=0)
+    mean = _fit(coef, intercept, head.system, head.center, ridge, 1 / len(heads.coef))
+    # No posterior: the mean of local models has the same spread everywhere.
+    uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), partial(_same, None))
+    return Solved(coef, intercept, uncertainty, heads=heads)
+
+
+def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
+    """Leaving a focal row out changes only the focal model, and so the mean by its share of that change."""
+    alone = leave_one_out(focal, head)
+    fitted: Floats = mean.predict(focal.X)
+    predictions = fitted + mean.share * (alone.predictions - head.predict(focal.X))
+    residuals = np.where(np.isfinite(alone.residuals), focal.targets - predictions, np.inf)
+    return LeaveOneOut(predictions, residuals, np.ones(len(fitted)), focal.weight)
+
+
+def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats | float) -> dict[str, Comparison]:
+    """Compare leave-one-out residuals of all methods with "ours"; residuals of at most ``least`` count as zero.
+
+    Examples
+    --------
+    >>> found = compared_of({"ours": np.array([1.0, 1.0]), "other": np.array([2.0, 2.0])}, np.ones(2), 1e-12)
+    >>> found["other"].ratio
+    0.5
+    """
+    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in residuals.items()}
+    return {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
+
+
+def solved(state: State, fit: Fit, head: Fit | None = None) -> Solved:
+    """A fit with its leave-one-out and posterior, both computed when first asked for; ``head`` as they need it."""
+    coef, intercept = like_targets(state.focal, fit.coef, fit.intercept)
+    uncertainty = Uncertainty(partial(leave_one_out, state.focal, fit, head), partial(posterior, fit))
+    return Solved(coef, intercept, uncertainty)
+
+
+def like_targets(focal: Rows, coef: Floats, intercept: Floats) -> tuple[Floats, Any]:
+    """Coefficients (p, D) and intercepts (D,), as (p,) and a scalar if the targets are a vector."""
+    return (coef[:, 0], intercept[0]) if focal.y.ndim == 1 else (coef, intercept)
+
+
+def _solution_fit(solution: RegretSolution, center: Center, ridge: float, share: float) -> Fit:
+    return _fit(solution.coef, center.intercept(solution.coef), solution.problem.system, center, ridge, share)
 
 
 def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float, share: float) -> Fit:

@@ -6,17 +6,15 @@ computes is compared with NumPy before it is returned.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.special
 
-from mixtune._checks import check_choice, check_positive, check_whole
+from mixtune._array import Array
+from mixtune._checks import check_choice, check_whole
 from mixtune._version import __version__
 from mixtune.errors import DataError, MissingExtraError, ParameterError
-
-Numbers = np.ndarray[Any, Any]
 
 #: The first version in which every operator used here has its present meaning.
 OLDEST_OPSET = 13
@@ -43,15 +41,14 @@ def linear_to_onnx(
     low: Any = None,
     high: Any = None,
     dtype: str = "float64",
-    softmax: bool = False,
+    classes: Any = None,
     sharpness: float = 1.0,
-    classes: Sequence[Any] | None = None,
     input_name: str = "features",
     output_name: str = "prediction",
     label_name: str = "label",
     opset: int = DEFAULT_OPSET,
 ) -> bytes:
-    """Write ``features @ coef + intercept`` as an ONNX model, with a softmax on top if wanted.
+    """Write ``features @ coef + intercept`` as an ONNX model, with probabilities and labels if there are classes.
 
     Where ``low`` or ``high`` are given, features are moved into that range first.
 
@@ -66,14 +63,12 @@ def linear_to_onnx(
         is free; left out of the graph if None.
     dtype
         "float64" or "float32": what the graph takes, computes in and gives. Some runtimes know only float32.
-    softmax
-        Give the probabilities ``softmax(sharpness * scores)``, shape (n, D), instead of the scores. A ``coef``
-        of shape (p,) then scores the second of two classes, and its opposite the first.
-    sharpness
-        A positive number, for ``softmax`` only.
     classes
-        Whole numbers or text, one per class: adds a second output, the likeliest class of each row. For ``softmax``
-        only.
+        Labels, one per class: whole numbers (booleans and floats too) or text. The outputs are then the probabilities
+        ``softmax(sharpness * scores)``, shape (n, D), and the likeliest class of each row. A ``coef`` of shape (p,)
+        scores the second of two classes, and its opposite the first.
+    sharpness
+        A positive number.
     input_name, output_name, label_name
         Names of the inputs and outputs of the graph.
     opset
@@ -87,7 +82,7 @@ def linear_to_onnx(
     Raises
     ------
     DataError
-        If the numbers do not fit together, are not finite, or too large for float32.
+        If the numbers are not finite, or too large for float32.
     MissingExtraError
         If onnx is not installed.
 
@@ -102,8 +97,6 @@ def linear_to_onnx(
     names = (input_name, output_name, label_name)
     if any(not isinstance(name, str) or not name or name.startswith("_") for name in names) or len(set(names)) < 3:
         raise ParameterError(f"the names {', '.join(map(repr, names))} must differ, and not be empty or start with '_'")
-    if not softmax and (classes is not None or sharpness != 1.0):
-        raise ParameterError("sharpness and classes are for probabilities; pass softmax=True too")
     try:
         import onnx
         import onnx.reference
@@ -112,22 +105,15 @@ def linear_to_onnx(
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= check_whole("opset", opset) <= newest:
         raise ParameterError(f"opset={opset} is not between {OLDEST_OPSET} and {newest}, what this onnx knows")
-    W = _numbers("coef", coef, None, dtype)
-    if W.ndim not in (1, 2) or 0 in W.shape:
-        raise DataError(f"coef has shape {W.shape}; pass (features,) or (features, outputs)")
-    b = _numbers("intercept", intercept, W.shape[1:], dtype)
-    if softmax and W.ndim == 1:
+    W = np.asarray(coef, dtype=np.float64)
+    b = np.broadcast_to(intercept, W.shape[1:])
+    if classes is not None and W.ndim == 1:
         W, b = np.stack([-W, W], axis=1), np.stack([-b, b])
-    if softmax and W.shape[1] < 2:
-        raise DataError("coef has one column; probabilities need one per class, or coef of shape (features,) for two")
     bounds = {"low": low, "high": high}
-    held = {name: _numbers(name, value, W.shape[:1], dtype) for name, value in bounds.items() if value is not None}
-    if np.any(held.get("low", -np.inf) > held.get("high", np.inf)):
-        raise DataError("low is above high for some features; pass bounds in order")
-    held |= {"coef": W, "intercept": b}
-    if softmax:
-        held["sharpness"] = _numbers("sharpness", check_positive("sharpness", sharpness), (), dtype)
-    model = _build(onnx, held, None if classes is None else _labels(classes, W.shape[1]), names, opset)
+    parts = {name: np.broadcast_to(value, W.shape[:1]) for name, value in bounds.items() if value is not None}
+    parts |= {"coef": W, "intercept": b} | ({} if classes is None else {"sharpness": np.asarray(sharpness)})
+    held = {name: _rounded(name, values, dtype) for name, values in parts.items()}
+    model = _build(onnx, held, None if classes is None else _labels(classes), names, opset)
     onnx.checker.check_model(model, full_check=True)
     content = bytes(model.SerializeToString())
     rows, expected, tolerance = _trial(held)
@@ -137,33 +123,28 @@ def linear_to_onnx(
     return content
 
 
-def _labels(classes: Sequence[Any], count: int) -> Numbers:
+def _labels(classes: Any) -> Array:
     labels = np.asarray(classes)
-    if labels.shape != (count,):
-        raise DataError(f"classes has shape {labels.shape}, the model scores {count} classes; pass one label for each")
     if labels.dtype.kind in "OT" and all(isinstance(label, str) for label in labels):
-        labels = labels.astype(str)
-    if labels.dtype.kind not in "iuU":
-        raise DataError(f"classes holds {labels.dtype}; ONNX labels are whole numbers or text")
-    if labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max:
-        raise DataError("classes holds whole numbers beyond int64, the labels of ONNX; pass text")
+        return labels.astype(object)
+    if labels.dtype.kind == "b" or (labels.dtype.kind == "f" and np.array_equal(labels, np.rint(labels))):
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "iuU" or (labels.dtype.kind == "u" and labels.max() > np.iinfo(np.int64).max):
+        raise DataError(f"classes holds {labels.dtype}; ONNX labels are text, or whole numbers within int64")
     return labels.astype(object if labels.dtype.kind == "U" else np.int64)
 
 
-def _numbers(name: str, values: Any, shape: tuple[int, ...] | None, dtype: str) -> Numbers:
-    """Read finite numbers of a shape, or one number for all, in the precision of the graph."""
-    exact = np.asarray(values, dtype=np.float64)
-    if shape is not None and exact.shape not in ((), shape):
-        raise DataError(f"{name} has shape {exact.shape}; pass one number{f' or shape {shape}' if shape else ''}")
+def _rounded(name: str, exact: Array, dtype: str) -> Array:
+    """Finite numbers in the precision of the graph."""
     with np.errstate(over="ignore"):
-        rounded = exact.astype(dtype)
+        rounded = np.array(exact, dtype=dtype, order="C")
     if not np.all(np.isfinite(rounded) | (rounded == _FREE.get(name, 0.0))):
         why = "NaN or infinite values" if not np.isfinite(exact).all() else f"values too large for {dtype}"
         raise DataError(f"{name} has {why}; the model cannot be exported so")
-    return rounded if shape is None else np.ascontiguousarray(np.broadcast_to(rounded, shape)).reshape(shape)
+    return rounded
 
 
-def _build(onnx: Any, held: dict[str, Numbers], labels: Numbers | None, names: tuple[str, str, str], opset: int) -> Any:
+def _build(onnx: Any, held: dict[str, Array], labels: Array | None, names: tuple[str, str, str], opset: int) -> Any:
     """Chain the operators: each takes the result of the one before and a constant."""
     helper = onnx.helper
     input_name, output_name, label_name = names
@@ -192,7 +173,7 @@ def _build(onnx: Any, held: dict[str, Numbers], labels: Numbers | None, names: t
     return helper.make_model(graph, producer_name="mixtune", producer_version=__version__, **made)
 
 
-def _trial(held: dict[str, Numbers]) -> tuple[Numbers, Numbers, float]:
+def _trial(held: dict[str, Array]) -> tuple[Array, Array, float]:
     """Made-up rows, what NumPy gives for them, and how far the graph may be off by rounding."""
     coef = held["coef"]
     waves = np.sin(np.arange(4.0 * len(coef))).reshape(4, -1)

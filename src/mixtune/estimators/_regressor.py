@@ -3,129 +3,69 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Floats
-from mixtune._checks import check_nonnegative, check_whole
-from mixtune.estimators._base import UpdatableRegressor
-from mixtune.estimators._baselines import JointRegressor, LocalRegressor, MeanOfLocalsRegressor
+from mixtune._checks import check_choice, check_nonnegative, check_whole
+from mixtune._messages import nearest, quoted
+from mixtune.errors import ParameterError
+from mixtune.estimators._base import TEMPERATURE, MomentRegressor, check_both, check_source, transport_distances
 from mixtune.estimators._fixed_fit import (
+    ROUNDING,
     Heads,
     Held,
     Solved,
-    State,
+    compared_of,
     focal_fit,
-    judged,
     local_heads,
+    mean_of_locals,
+    pooled,
     regret_optimal,
     ridge_alone,
+    solved,
 )
+from mixtune.estimators._inputs import as_sources, check_focal_name
+from mixtune.estimators._preparation import State, check_map, moments_of
 from mixtune.estimators._saving import savable
-from mixtune.estimators._sources import as_sources
-from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.estimators._weight_setting import TEMPERATURE, domains_of, needs_rows, rule_of, weigh
-from mixtune.moments import Fit, leave_one_out
+from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
-from mixtune.selection import Comparison, TransferGain, compare, transfer_gain
-from mixtune.weights import DomainWeights, TransportWeights, WassersteinWeights
-
-#: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
-ROUNDING = 1e-12
-
-
-class ComparedFit:
-    """Adds ``compared_`` and ``transfer_gain_`` to an estimator at fixed parameters.
-
-    Both are computed on first access from the moments that the fit keeps, so that fitting costs nothing more.
-    """
-
-    ridge: float
-    _state: State
-    _uncertainty: Uncertainty
-    _found: tuple[State, dict[str, Comparison]] | None = None
-
-    @property
-    def compared_(self) -> tuple[Comparison, ...]:
-        """Leave-one-out error of this fit, of the focal rows alone, all rows pooled and the mean of local models.
-
-        All use the ridge of this fit. Without sources only the first two are included.
-        """
-        return tuple(self._comparisons().values())
-
-    @property
-    def transfer_gain_(self) -> TransferGain:
-        """The relative reduction of the error against the focal rows alone, by leave-one-out."""
-        return transfer_gain(self._comparisons()["focal only"], np.empty(0), float(self._state.focal.weight.sum()))
-
-    def _comparisons(self) -> dict[str, Comparison]:
-        check_is_fitted(self, "coef_")
-        if self._found is None or self._found[0] is not self._state:  # partial_fit and forget replace the state
-            self._found = self._state, self._compare(self._state)
-        return self._found[1]
-
-    def _compare(self, state: State) -> dict[str, Comparison]:
-        ridge = float(self.ridge)
-        others: dict[str, Any] = {"focal only": LocalRegressor}
-        if len(state.names) > 1:
-            others |= {"joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
-        residuals = {"ours": self._uncertainty.left_out.residuals}
-        for name, kind in others.items():
-            residuals[name] = kind(ridge=ridge)._at(state, ridge).uncertainty.left_out.residuals
-        weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
-        joined = {name: parts.T.ravel() for name, parts in residuals.items()}
-        return compared_of(joined, weight, ROUNDING * state.target_variance**0.5)
+from mixtune.selection import Comparison, TransferGain, transfer_gain
+from mixtune.weights import (
+    DomainWeights,
+    EqualWeights,
+    GivenWeights,
+    PredictiveWeights,
+    TransportWeights,
+    WassersteinWeights,
+    WeightRule,
+)
 
 
-def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats | float) -> dict[str, Comparison]:
-    """Compare leave-one-out residuals of all methods with "ours"; residuals of at most ``least`` count as zero.
-
-    Examples
-    --------
-    >>> found = compared_of({"ours": np.array([1.0, 1.0]), "other": np.array([2.0, 2.0])}, np.ones(2), 1e-12)
-    >>> found["other"].ratio
-    0.5
-    """
-    counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in residuals.items()}
-    return {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
-
-
+@dataclass(eq=False, repr=False)
 class FixedSettings:
     """Parameters shared by the regressor and the classifier at fixed parameters."""
 
-    def __init__(
-        self,
-        feature_map: Any = None,
-        *,
-        weights: Any = "predictive",
-        sharing: float | None = None,
-        ridge: float = 1.0,
-        transfer: float = 1.0,
-        stability: float = 1.0,
-        horizon: int = 10,
-        standardise: bool = True,
-        fit_intercept: bool = True,
-        focal_name: str = "focal",
-        device: str = "cpu",
-    ) -> None:
-        self.feature_map = feature_map
-        self.weights = weights
-        self.sharing = sharing
-        self.ridge = ridge
-        self.transfer = transfer
-        self.stability = stability
-        self.horizon = horizon
-        self.standardise = standardise
-        self.fit_intercept = fit_intercept
-        self.focal_name = focal_name
-        self.device = device
+    feature_map: Any = None
+    _: KW_ONLY
+    weights: Any = "predictive"
+    sharing: float | None = None
+    ridge: float = 1.0
+    transfer: float = 1.0
+    stability: float = 1.0
+    horizon: int = 10
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
 
 
 @savable
-class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
+class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     """Linear model on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain has a local ridge model and a weight. The regret-optimal algorithm moves the local models to fit the
@@ -204,12 +144,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        "weights_",
-        "distances_",
-        "effective_ridge_",
-        "bound_gain_",
-        "_state",
-        "_held",
+        *("weights_", "distances_", "effective_ridge_", "bound_gain_", "_state", "_held"),
     )
 
     weights_: DomainWeights
@@ -221,6 +156,7 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     _state: State
     _solution: RegretSolution | None
     _held: Held
+    _found: tuple[State, dict[str, Comparison]] | None = None
 
     @property
     def solution_(self) -> RegretSolution:
@@ -234,9 +170,37 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
     def focal_loo_error_(self) -> float:
         """Leave-one-out mean squared error of the focal rows alone, for comparison with ``loo_error_``."""
         check_is_fitted(self, "coef_")
-        state = self._state
-        ridge = float(self.ridge)
-        return leave_one_out(state.focal, focal_fit(state, local_heads(_focal_only(state), ridge), ridge)).error
+        state, ridge = self._state, float(self.ridge)
+        alone = dataclasses.replace(state, names=state.names[:1], moments=state.moments[:1])
+        return leave_one_out(state.focal, focal_fit(state, local_heads(alone, ridge), ridge)).error
+
+    @property
+    def compared_(self) -> tuple[Comparison, ...]:
+        """Leave-one-out error of this fit, of the focal rows alone, all rows pooled and the mean of local models.
+
+        All use the ridge of this fit. Without sources only the first two are included.
+        """
+        return tuple(self._comparisons().values())
+
+    @property
+    def transfer_gain_(self) -> TransferGain:
+        """The relative reduction of the error against the focal rows alone, by leave-one-out."""
+        return transfer_gain(self._comparisons()["focal only"], np.empty(0), float(self._state.focal.weight.sum()))
+
+    def _comparisons(self) -> dict[str, Comparison]:
+        """Computed on first access from the moments that the fit keeps, so that fitting costs nothing more."""
+        check_is_fitted(self, "coef_")
+        state, ridge = self._state, float(self.ridge)
+        if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
+            fits = {"focal only": pooled(state, [0], ridge)}
+            if len(state.names) > 1:
+                fits["joint"] = pooled(state, range(len(state.names)), ridge)
+                fits["mean of locals"] = mean_of_locals(state, ridge)
+            found = {"ours": self._uncertainty, **{name: fit.uncertainty for name, fit in fits.items()}}
+            residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
+            weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
+            self._found = state, compared_of(residuals, weight, ROUNDING * state.target_variance**0.5)
+        return self._found[1]
 
     def distances(
         self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any, rule: WassersteinWeights | None = None
@@ -246,12 +210,78 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
         Rows are not kept by a fit, so they are passed again; ``rule`` sets how to compare them.
         """
         check_is_fitted(self, "coef_")
-        prepared = self._prepare(self._read_focal(X, y, sample_weight, reset=False), as_sources(sources))
-        domains, feature_map = domains_of(prepared, standardise=self.standardise)
-        rule = WassersteinWeights(TEMPERATURE) if rule is None else rule
-        found = rule.weigh(domains=domains, feature_map=feature_map)
-        assert isinstance(found, TransportWeights)
-        return found
+        prepared = self._prepare(self._read_focal(X, y, sample_weight), as_sources(sources))
+        return transport_distances(prepared, standardise=self.standardise, rule=rule)
+
+    def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Add focal rows, rows of known sources, or new sources, and solve again without reading earlier data.
+
+        The standardisation of the first fit is kept, so the result can differ slightly from a fit to all rows at once.
+        On an unfitted estimator this is ``fit``.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Further focal rows, or None.
+        sources
+            As for ``fit``; rows of a known name are added to that source.
+        """
+        if not hasattr(self, "coef_"):
+            return self.fit(X, y, sample_weight, sources=sources)
+        check_map(self.feature_map)
+        self._check_parameters()
+        self._check_moments_suffice()
+        check_both(X, y)
+        state, scaling = self._state, self._scaling
+        name, focal = state.names[0], state.focal
+        moments = dict(zip(state.names, state.moments))
+        if X is not None:
+            added = self._focal_features(self._read_focal(X, y, sample_weight))
+            focal = focal.joined(added)
+            moments[name] = moments[name] + augmented(added)
+        like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
+        origin = Origin(scaling.shift, scaling.target_shift)
+        new = moments_of(as_sources(sources), like, origin, self._make_features())
+        check_focal_name(new, name)
+        for name, part in new.items():
+            part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
+            moments[name] = moments[name] + part if name in moments else part
+        return self._solve_again(moments, focal, state.gone - set(moments))
+
+    def forget(self, name: str) -> Self:
+        """Remove a source exactly: its moments are dropped and the problem is solved again without it.
+
+        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
+        """
+        check_is_fitted(self, "coef_")
+        state = self._state
+        check_source(name, state.names)
+        self._check_moments_suffice()
+        moments = dict(zip(state.names, state.moments))
+        del moments[name]
+        return self._solve_again(moments, state.focal, state.gone | {name})
+
+    def _solve_again(self, moments: dict[str, Moments], focal: Rows, gone: frozenset[str]) -> Self:
+        state = State(tuple(moments), tuple(moments.values()), focal, self._state.fit_intercept, gone)
+        self._store(self._solve_state(state, None), state.names, self._scaling)
+        return self
+
+    def _focal_features(self, rows: Rows) -> Rows:
+        """Further focal rows in prepared units, their targets shaped like those of the fit."""
+        outputs, fitted = rows.targets.shape[1], self._state.focal
+        if outputs != fitted.targets.shape[1]:
+            raise ParameterError(
+                f"y has {outputs} outputs, the fit had {fitted.targets.shape[1]}; pass the same outputs"
+            )
+        y = rows.y.reshape(len(rows.y), *fitted.y.shape[1:])
+        return self._scaling.apply(Rows(self._make_features()(rows.X), y, rows.sample_weight))
+
+    def _check_moments_suffice(self) -> None:
+        if self._compares_rows():
+            raise ParameterError(
+                f"weights={self.weights!r} compares rows, which a fitted model no longer holds; call fit with all "
+                "rows that are to be used, or set weights to 'predictive' or 'equal'"
+            )
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
@@ -266,7 +296,9 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
             check_nonnegative("sharing", self.sharing)
 
     def _compares_rows(self) -> bool:
-        return needs_rows(self.weights)
+        if isinstance(self.weights, WeightRule):
+            return "domains" in self.weights.needs
+        return isinstance(self.weights, str) and self.weights == "wasserstein"
 
     def _solve_state(self, state: State, rows: Any) -> Solved:
         ridge = float(self.ridge)
@@ -275,13 +307,15 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
         weights = self._weigh(state, heads, head, rows)
         if len(state.names) == 1:
             solution, fit = ridge_alone(state, ridge)
-            uncertainty = judged(state, fit, None)
         else:
-            solution, fit = regret_optimal(
-                state, heads, weights, transfer=self.transfer, stability=self.stability, horizon=self.horizon
-            )
-            uncertainty = judged(state, fit, head)
+            penalties: dict[str, Any] = {
+                "transfer": self.transfer,
+                "stability": self.stability,
+                "horizon": self.horizon,
+            }
+            solution, fit = regret_optimal(state, heads, weights, **penalties)
         distances = weights if isinstance(weights, TransportWeights) else None
+        found = solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
@@ -291,31 +325,60 @@ class RegretOptimalRegressor(FixedSettings, ComparedFit, UpdatableRegressor):
             "effective_ridge_": solution.effective_ridge,
             "bound_gain_": None if distances is None else t_gain(distances),
         }
-        coef = fit.coef[:, 0] if state.single_output else fit.coef
-        intercept = fit.intercept[0] if state.single_output else fit.intercept
-        return Solved(coef, intercept, uncertainty, attributes, heads)
+        return dataclasses.replace(found, attributes=attributes, heads=heads)
 
     def _weigh(self, state: State, heads: Heads, head: Fit, rows: Any) -> DomainWeights:
+        """Weights of the domains by the rule that the ``weights`` parameter stands for."""
         if len(state.names) == 1:
             if not isinstance(self.weights, Mapping):  # a mapping may name sources that are absent
-                rule_of(self.weights, self.sharing, default_sharing=float, names=state.names)
+                self._rule(state, float)
             return DomainWeights(np.ones(1), state.names, 0, "focal only")
 
         def default_sharing() -> float:
             error = leave_one_out(state.focal, head).error
             return error if np.isfinite(error) else state.target_variance
 
-        rule = rule_of(self.weights, self.sharing, default_sharing=default_sharing, names=state.names, gone=state.gone)
+        rule = self._rule(state, default_sharing)
+        # Rules divide by the number of rows; with sample weights the divisor is their sum.
+        repeat = state.focal.total / len(state.focal.y)
+        if isinstance(rule, PredictiveWeights):
+            rule = dataclasses.replace(rule, sharing=rule.sharing * repeat)
         domains, feature_map = rows or (None, None)
-        return weigh(
-            rule,
-            names=state.names,
-            moments=state.moments,
-            heads=heads.augmented,
-            domains=domains,
-            feature_map=feature_map,
-        )
+        # Heads on ``[U, 1]``: intercepts as the last coefficient.
+        local = np.concatenate([heads.coef, heads.intercept[:, None]], axis=1)
+        found = rule.weigh(moments=state.moments, heads=local, domains=domains, feature_map=feature_map, focal=0)
+        if isinstance(rule, PredictiveWeights) and found.scores is not None:
+            found = dataclasses.replace(found, scores=found.scores / repeat)
+        return dataclasses.replace(found, names=state.names)
+
+    def _rule(self, state: State, default_sharing: Callable[[], float]) -> WeightRule:
+        weights = self.weights
+        if isinstance(weights, WeightRule):
+            return weights
+        if isinstance(weights, Mapping):
+            named = {str(name): weight for name, weight in weights.items()}
+            return GivenWeights(_given(named, state.names, state.gone))
+        if not isinstance(weights, str):
+            raise ParameterError(
+                "weights must be 'predictive', 'equal', 'wasserstein', a weight rule or a mapping name -> weight; "
+                f"got {weights!r}"
+            )
+        check_choice("weights", weights, ("predictive", "equal", "wasserstein"))
+        if weights == "equal":
+            return EqualWeights()
+        if weights == "wasserstein":
+            return WassersteinWeights(TEMPERATURE)
+        return PredictiveWeights(default_sharing() if self.sharing is None else self.sharing)
 
 
-def _focal_only(state: State) -> State:
-    return dataclasses.replace(state, names=state.names[:1], moments=state.moments[:1])
+def _given(weights: dict[str, float], names: Sequence[str], gone: frozenset[str]) -> list[float]:
+    """Weights in the order of the domains, divided by their sum if sources were forgotten."""
+    unknown = [name for name in weights if name not in names and name not in gone]
+    if unknown:
+        raise ParameterError(f'weights names "{unknown[0]}", which is no domain; {nearest(unknown[0], list(names))}')
+    missing = [name for name in names if name not in weights]
+    if missing:
+        raise ParameterError(f"weights has no entry for {quoted(missing)}; give every domain a weight, 0 leaves it out")
+    values = [weights[name] for name in names]
+    total = sum(values) if gone else 0.0
+    return [value / total for value in values] if total > 0 else values

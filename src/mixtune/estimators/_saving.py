@@ -17,16 +17,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._files import check_place, read_model, write_atomically, write_model
 from mixtune._messages import quoted
-from mixtune._registry import KIND, Reader, Writer, entry_named, field_values, name_of, register, storable
+from mixtune._registry import KIND, Reader, Writer, entry_named, name_of, register, storable
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._fixed_fit import Held, State
-from mixtune.estimators._uncertainty import Uncertainty
 from mixtune.features import from_spec, given_spec, to_spec
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, Scaling
-from mixtune.regret import RegretProblem, RegretSolution, solve
-from mixtune.weights import DomainWeights, EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights
-from mixtune.weights import TransportWeights as Transport
+from mixtune.weights import (
+    DomainWeights,
+    EqualWeights,
+    GivenWeights,
+    PredictiveWeights,
+    TransportWeights,
+    WassersteinWeights,
+)
 from mixtune.weights.transport import Diameter, TransportDistance
 
 SPEC_VERSION = 1
@@ -328,22 +331,10 @@ def _read_moments(parts: dict[str, Any]) -> Moments:
     return Moments._make(**parts)
 
 
-def _write_solution(solution: RegretSolution) -> dict[str, Any]:
-    if solution.method != "closed-form":
-        raise ParameterError(f"a solution by {solution.method} cannot be saved; solve in closed form")
-    problem = solution.problem
-    return {"moments": list(problem.moments), "weights": problem.weights, **field_values(Held.of(problem))}
-
-
-# A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName").
-for _cls in (Rows, Scaling, State, Held, LeaveOneOut, Posterior, DomainWeights, Transport, TransportDistance, Diameter):
+# A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName"). Classes of
+# the estimators themselves are registered where they are defined.
+for _cls in (Rows, Scaling, LeaveOneOut, Posterior, DomainWeights, TransportWeights, TransportDistance, Diameter):
     storable(_cls)
 for _rule in (EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights):
     storable(_rule)
 storable(Moments, write=_write_moments, read=_read_moments)
-storable(
-    Uncertainty,
-    write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
-    read=lambda parts: Uncertainty.known(**parts),
-)
-storable(RegretSolution, write=_write_solution, read=lambda parts: solve(RegretProblem(**parts)))

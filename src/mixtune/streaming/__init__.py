@@ -6,9 +6,8 @@ cluster (``gather_moments``, ``gather_samples``); Dask is imported when a cluste
 
 from mixtune.streaming._dask import Cluster, run_tasks
 from mixtune.streaming._moments import DEFAULT_LIMIT, StreamFeatures, gather_moments, stream_moments
-from mixtune.streaming._samples import gather_samples, stream_samples
 from mixtune.streaming._stream import dask_module, open_stream
-from mixtune.streaming._streamed_sources import StreamedSources
+from mixtune.streaming._streamed_sources import StreamedSources, gather_samples, stream_samples
 
 __all__ = [
     "DEFAULT_LIMIT",

@@ -27,7 +27,7 @@ from mixtune._checks import check_whole
 from mixtune._files import read_model, write_model
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._blocks import ArrayChunk, Chunk, DelayedChunk, TableChunk
+from mixtune.streaming._blocks import Chunk, DelayedChunk, TableChunk
 from mixtune.streaming._stream import Progress, Stream, dask_module, reported
 
 #: Seconds to wait for a scheduler to answer.
@@ -84,7 +84,12 @@ class Cluster:
         delayed = dask_module("dask").delayed
         chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows)]
         parts = [(number, *part) for number, part in enumerate(chunks)]
-        folder = None if settings is None else _made(self.folder)
+        folder = None if settings is None or self.folder is None else Path(self.folder).resolve()
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
         task = _Task(job, f"mixtune-{uuid.uuid4().hex}", folder, digest(settings))
         # One node of the graph, so that the feature map is sent to a worker once and not with every chunk.
         shared = delayed(task, traverse=False, pure=False)
@@ -172,7 +177,7 @@ class _Task:
 
     job: Any
     topic: str
-    folder: str | None
+    folder: Path | None
     settings: str
 
     def fold(self, number: int, chunk: Any, identity: Any) -> tuple[Any, int]:
@@ -181,7 +186,7 @@ class _Task:
         if self.folder is not None:
             # Equal partitions of a collection are still two partitions, hence the number.
             key = digest([self.settings, identity or [number, chunk.identity()]])
-            path = Path(self.folder, f"{key}.moments")
+            path = self.folder / f"{key}.moments"
             if (found := read_partial(path)) is not None:
                 return found, sum(moments.count for moments in found.values())
         seen = [0]
@@ -229,33 +234,23 @@ def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     return parts[0]
 
 
-def _made(folder: str | Path | None) -> str | None:
-    if folder is None:
-        return None
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"the folder {folder} cannot be made: {error.strerror}; pass another one") from error
-    return str(Path(folder).resolve())
-
-
 def _parts(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
-    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet."""
+    """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet.
+
+    Files have their full names, for processes that run in another folder.
+    """
     if isinstance(chunk, DelayedChunk):
         return [(chunk.block, None)]
-    return [(part, part.identity()) for part in _portable(chunk).split(rows)]
-
-
-def _portable(chunk: TableChunk | ArrayChunk) -> TableChunk | ArrayChunk:
-    """The same with full names of files, for processes that run in another folder."""
     if isinstance(chunk, TableChunk):
-        return replace(chunk, path=os.path.abspath(chunk.path))
-    if chunk.identity() is None:
+        chunk = replace(chunk, path=os.path.abspath(chunk.path))
+    elif chunk.identity() is None:
         raise ParameterError(
             "arrays and labels in this process cannot be read by the workers of a cluster; pass {name: (X, y)} with "
             "names of .npy files, or Dask arrays, or use stream_moments here"
         )
-    return replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
+    else:
+        chunk = replace(chunk, X=os.path.abspath(chunk.X), y=os.path.abspath(chunk.y))
+    return [(part, part.identity()) for part in chunk.split(rows)]
 
 
 # --- sums of finished chunks ----------------------------------------------------------------------------------------

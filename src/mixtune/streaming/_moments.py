@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -30,7 +30,7 @@ from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, pla
 from mixtune.moments import Moments, Origin
 from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._stream import Progress, Reading, Stream, open_stream, reported
+from mixtune.streaming._stream import Progress, Stream, open_stream, reported
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -327,7 +327,7 @@ def stream_moments(
     threads: int | None = None,
     progress: Progress | None = None,
     cluster: Cluster | None = None,
-    **reading: Unpack[Reading],
+    **reading: Any,
 ) -> dict[str, Moments]:
     """Moments of every domain of a source on disk, within a memory limit however many rows there are.
 
@@ -401,7 +401,13 @@ def stream_moments(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = cores if threads is None else check_whole("threads", threads, least=1)
     budget = features.budget(stream.n_outputs, memory_limit, lanes=1 if there else min(threads, _MOST_LANES))
-    _check_known_sizes(stream, budget)
+    # Where every chunk is one domain, too many of them are refused before reading.
+    sizes: Counter[str] = Counter()
+    for chunk in stream.chunks:
+        if chunk.name is not None and getattr(chunk, "labels", None) is None:
+            sizes[chunk.name] += chunk.rows or 0
+    p = budget.n_features
+    budget.check_sums(sum(8 * p * min(rows, p) for rows in sizes.values()), len(sizes))
     job = MomentJob(features, budget)
     with threadpool_limits(limits=max(1, threads // budget.lanes)):
         return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
@@ -453,13 +459,3 @@ def gather_moments(
 
 def _bytes(moments: Moments) -> int:
     return 8 * moments.n_features * (moments.count if moments.keeps_rows else moments.n_features)
-
-
-def _check_known_sizes(stream: Stream, budget: Budget) -> None:
-    """Refuse too many domains before reading them, where every chunk is one."""
-    p = budget.n_features
-    sizes: Counter[str] = Counter()
-    for chunk in stream.chunks:
-        if chunk.name is not None and getattr(chunk, "labels", None) is None:
-            sizes[chunk.name] += chunk.rows or 0
-    budget.check_sums(sum(8 * p * min(rows, p) for rows in sizes.values()), len(sizes))

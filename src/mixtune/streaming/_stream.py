@@ -1,4 +1,4 @@
-"""Sources larger than memory: files, folders and blocks.mapped arrays as a stream of blocks.
+"""Sources larger than memory: files, folders and mapped arrays as a stream of blocks.
 
 For data that do not fit this takes the place of :class:`mixtune.Domains`: rows with the name of their domain, checked
 before long work begins, in chunks that may also be read on other machines.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
@@ -25,17 +25,6 @@ from mixtune.streaming import _blocks as blocks
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
-
-
-class Reading(TypedDict, total=False):
-    """How a source is read: the arguments of :func:`open_stream`, which other functions pass on."""
-
-    target: str | Sequence[str] | None
-    domain: Any
-    columns: str | Sequence[str] | None
-    encoding: str
-    separator: str | None
-    decimal: str
 
 
 _KINDS = ".parquet, .pq, .arrow, .feather, .ipc, .csv, .tsv (also with .gz) or a pair of .npy files"
@@ -167,8 +156,10 @@ def _files(source: Any) -> list[Path]:
     found = []
     for path in as_paths(source):
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file, path))
-            tables = [file for file in inside if blocks.file_kind(file) not in ("", "npy")]
+            inside = sorted(file for file in path.rglob("*") if file.is_file())
+            # Names such as _SUCCESS and .part.crc are markers rather than data.
+            data = [f for f in inside if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
+            tables = [file for file in data if blocks.file_kind(file) not in ("", "npy")]
             if not tables:
                 raise DataError(f'the folder "{path}" holds no tables; files must end in {_KINDS}')
             found.extend(tables)
@@ -179,11 +170,6 @@ def _files(source: Any) -> list[Path]:
         else:
             found.append(path)
     return found
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    """Whether a file is a marker rather than data, such as _SUCCESS or .part.crc."""
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
 def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:

@@ -1,4 +1,4 @@
-"""From prepared rows to the choice, and from choices to an estimator's coefficients, weights and figures."""
+"""The tuned fit: from prepared rows to the choice, and from choices to coefficients, weights and candidates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ from sklearn.utils.extmath import randomized_svd
 
 from mixtune._array import Floats, Integers
 from mixtune._messages import Note
-from mixtune.estimators._cv_results import candidates_of, path_of, posterior_of, solution_of
-from mixtune.estimators._fixed_fit import Heads, Solved, State, local_heads
-from mixtune.estimators._preparation import Prepared
-from mixtune.estimators._regressor import ROUNDING, compared_of
-from mixtune.estimators._uncertainty import Uncertainty
-from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, weighted_system
-from mixtune.selection import Choice, Sample, choose, joint_left_out, mean_left_out, sample_sources, transfer_gain
+from mixtune._registry import storable
+from mixtune.estimators._fixed_fit import ROUNDING, Heads, Solved, Uncertainty, compared_of, like_targets, local_heads
+from mixtune.estimators._preparation import Prepared, State
+from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
+from mixtune.regret import RegretProblem, RegretSolution, solve
+from mixtune.selection import (
+    Choice,
+    Comparison,
+    Prior,
+    Sample,
+    TransferGain,
+    choose,
+    joint_left_out,
+    mean_left_out,
+    sample_sources,
+    transfer_gain,
+)
 from mixtune.weights import DomainWeights
 
 #: Ridge of the local heads, on standardised features.
@@ -32,6 +42,75 @@ WIDEST = 512
 MARGIN = (0.25, 20.0)
 #: Fewer focal rows than this are stated.
 FEW = 5
+HORIZON = 10
+#: Most sources whose removal is worked out: the heaviest.
+MOST_REMOVALS = 100
+#: Candidates with a smaller share are left out of the list.
+SMALLEST = 1e-4
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """One of the fits that went into the average.
+
+    Attributes
+    ----------
+    family : str
+        "focal only", "alike", "nearest", "similar", "groups", "context", "stacked" or "pooled";
+        "similar" and "pooled" also with ", one level": one intercept for all sources.
+    settings : dict
+        What tells it from others of its family.
+    effective_ridge, loo_error, share : float
+    play_error : float or None
+        Mean squared error over the plays relative to the best candidate of each play.
+    weights : array (N,)
+        Weights of the domains, the focal one first.
+    """
+
+    family: str
+    settings: dict[str, Any]
+    effective_ridge: float
+    loo_error: float
+    play_error: float | None
+    share: float
+    weights: Floats
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """Leave-one-out error along effective ridges for one prior, and the place of the largest share."""
+
+    ridges: Floats
+    loo_errors: Floats
+    chosen: int
+
+
+@storable
+@dataclass(frozen=True)
+class Removal:
+    """What leaving one source out would change.
+
+    Attributes
+    ----------
+    name : str
+    loo_error : float
+        Leave-one-out mean squared error without it.
+    change : float
+        Relative change of its root; positive means that the source helps.
+    shift : float
+        Root mean square change of the predictions of the focal rows.
+    """
+
+    name: str
+    loo_error: float
+    change: float
+    shift: float
+
+
+storable(Comparison)
+storable(TransferGain)
 
 
 def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool = True) -> Solved:
@@ -47,30 +126,31 @@ def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool
     data = _Data(prepared, _projected(state.moments, basis), basis, places)
     samples = [data.samples(output) for output in range(prepared.focal.targets.shape[1])]
     choices = [choose(own[0], own[1:], seed=seed) for own in samples]
-    coef, intercept = _coefficients(choices, prepared, basis)
+    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared, basis))
     low, high = _feature_range(prepared) if clamp and len(prepared.names) > 1 else (None, None)
     weights = _domain_weights(choices, prepared, heads, places)
-    single = prepared.single_output
     return Solved(
-        coef[:, 0] if single else coef,
-        intercept[0] if single else intercept,
-        _uncertainty(choices, prepared, basis),
+        coef,
+        intercept,
+        # Leave-one-out and posterior of the average, both made when first asked for.
+        Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices, basis)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
             "candidates_": candidates_of(choices[0], len(weights.names), places),
-            "solution_": solution_of(choices[0].prior, samples[0][0], choices[0].size),
             "ridge_path_": path_of(choices[0]),
             **_comparisons(choices, [own[0] for own in samples], data, heads),
             "n_plays_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
             "_high": high,
+            "_solution": None,
             "_distances": None,
             "_removals": None,
             "_comparable": prepared,
             "_inputs": dict(zip(prepared.names, prepared.inputs)),
             "_choices": tuple(choices),
+            "_focal_sample": samples[0][0],
             "_places": places,
         },
         heads,
@@ -121,7 +201,7 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
             f"{apart} of {focal.shape[1]} columns of the sources lie far from the focal rows; were they prepared in "
             "the same way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
         )
-        warnings.warn(told, UserWarning, stacklevel=5)
+        warnings.warn(told, UserWarning, stacklevel=7)
         found.append(told)
     single = [name for name, rows in zip(prepared.names[1:], prepared.inputs[1:]) if len(rows.X) == 1]
     if single:
@@ -193,13 +273,20 @@ def _coefficients(choices: Sequence[Choice], prepared: Prepared, basis: Floats |
 
 def _domain_weights(choices: Sequence[Choice], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
-    values = np.zeros(len(prepared.names))
-    for choice in choices:
-        own = np.where(choice.weights.sum(axis=1) > 0, choice.own, 1.0)
-        values[0] += choice.shares @ own
-        values[1 + places] += (choice.shares * (1 - own)) @ choice.weights
+    count = len(prepared.names)
+    values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
     errors = _focal_errors(prepared.focal, heads)
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
+
+
+def _weights_of(choice: Choice, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
+    """Weights of ``count`` domains in candidates, averaged by their shares."""
+    sources = choice.weights[index]
+    own = np.where(sources.sum(axis=1) > 0, choice.own[index], 1.0)
+    weights = np.zeros(count)
+    weights[0] = shares @ own
+    weights[1 + places] = (shares * (1 - own)) @ sources
+    return weights
 
 
 def _focal_errors(rows: Rows, heads: Heads) -> Floats:
@@ -213,23 +300,11 @@ def _focal_errors(rows: Rows, heads: Heads) -> Floats:
     return found
 
 
-def _uncertainty(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> Uncertainty:
-    """Leave-one-out and posterior of the average, both made when first asked for."""
-    # Several outputs have a posterior each; they are taken to be equally uncertain everywhere.
-    single = len(choices) == 1
-    posterior = partial(posterior_of, choices[0], basis) if single else _nothing
-    return Uncertainty(partial(_left_out, choices, prepared.focal), posterior)
-
-
 def _left_out(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
     residuals = np.column_stack([choice.left_out for choice in choices])
     inflation = float(np.mean([choice.inflation for choice in choices]))
     spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))
     return LeaveOneOut(rows.targets - residuals, residuals, spreads / inflation**2, rows.weight)
-
-
-def _nothing() -> None:
-    return None
 
 
 def _comparisons(choices: Sequence[Choice], focal: Sequence[Sample], data: _Data, heads: Heads) -> dict[str, Any]:
@@ -263,3 +338,118 @@ def _feature_range(prepared: Prepared) -> tuple[Floats, Floats]:
     high = np.max([rows.X.max(axis=0) for rows in prepared.mapped], axis=0)
     margin = (MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.mapped)) * (high - low)
     return low - margin, high + margin
+
+
+def removals_of(
+    choices: Sequence[Choice], names: Sequence[str], places: Integers, weights: Floats
+) -> tuple[Removal, ...]:
+    """Effects of leaving out each of the heaviest 100 sources that priors were learned from, in order.
+
+    Sources that no prior was learned from change nothing, and are listed so. ``weights`` are those of all sources.
+    """
+    index = {int(place): k for k, place in enumerate(places)}
+    heaviest = set(places[np.argsort(-weights[places], kind="stable")[:MOST_REMOVALS]].tolist())
+    error = sum(_error(choice, choice.without(None)[1]) for choice in choices) / len(choices)
+    found = []
+    for place, name in enumerate(names):
+        if place in heaviest:
+            found.append(_removal_of(choices, index[place], name))
+        elif place not in index:
+            found.append(Removal(name, error, 0.0, 0.0))
+    return tuple(found)
+
+
+def _removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
+    """The effect of leaving one source out, over all outputs."""
+    before, after, moved = 0.0, 0.0, 0.0
+    for choice in choices:
+        head, left_out = choice.without(index)
+        after += _error(choice, left_out)
+        before += _error(choice, choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1])
+        moved += _error(choice, choice.task.predict(head - choice.head))
+    change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
+    return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
+
+
+def _error(choice: Choice, residuals: Floats) -> float:
+    """Weighted mean square over the rows that candidates were judged on."""
+    return float(choice.task.free.error(residuals))
+
+
+def candidates_of(choice: Choice, count: int, places: Integers) -> tuple[Candidate, ...]:
+    """All candidates with a share worth naming, largest first, of ``count`` domains; ``places`` as elsewhere."""
+    found = []
+    for i in np.argsort(-choice.shares, kind="stable").tolist():
+        if choice.shares[i] >= SMALLEST:
+            family, settings = choice.labels[i]
+            play_error = None if choice.play_errors is None else float(choice.play_errors[i])
+            figures = (float(choice.ridges[i]), float(choice.errors[i]), play_error, float(choice.shares[i]))
+            weights = _weights_of(choice, [i], np.ones(1), count, places)
+            found.append(Candidate(family, dict(settings), *figures, weights))
+    return tuple(found)
+
+
+def path_of(choice: Choice) -> RidgePath:
+    """The candidates that share everything but the scale with the largest share, by effective ridge."""
+    top = int(np.argmax(choice.shares))
+    kind = _kind(choice.labels[top])
+    alike = [i for i, label in enumerate(choice.labels) if _kind(label) == kind]
+    alike.sort(key=lambda i: float(choice.ridges[i]))
+    return RidgePath(choice.ridges[alike], choice.errors[alike], alike.index(top))
+
+
+def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution:
+    """The regret-optimal fine-tuning that a prior stands for: from its mean, in its metric, to its effective ridge.
+
+    With S = L L' the features are ``U L``, targets are residuals of the prior mean, and transfer = stability are such
+    that together with the horizon they amount to noise/scale. The prior is one for targets divided by ``size``; the
+    solution is in the targets' own units.
+    """
+    rows = (task.free if prior.free_intercept else task.full).rows
+    root = np.sqrt(rows.weight)
+    metric = roots_of(prior.covariance)
+    moments = Moments.from_rows((rows.X @ metric) * root[:, None], root * (rows.y - rows.X @ (size * prior.mean)))
+    start = np.zeros((1, metric.shape[1]))
+    held: dict[str, Any] = {"weights": [1.0], "horizon": HORIZON, "heads": start, "start": start, "reference": start}
+    # The effective ridge grows in proportion to transfer = stability.
+    unit = solve(RegretProblem(moments=[moments], transfer=1.0, stability=1.0, **held)).effective_ridge
+    assert unit is not None
+    strength = prior.noise / prior.scale / unit
+    return solve(RegretProblem(moments=[moments], transfer=strength, stability=strength, **held))
+
+
+def posterior_of(choices: Sequence[Choice], basis: Floats | None) -> Posterior | None:
+    """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise.
+
+    Several outputs have a posterior each; they are taken to be equally uncertain everywhere (None).
+    """
+    if len(choices) > 1:
+        return None
+    (choice,) = choices
+    prior, task = choice.prior, choice.task
+    regression = task.free if prior.free_intercept else task.full
+    covariance = prior.scale * prior.covariance
+    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
+    posterior = np.linalg.solve(inside, covariance) / prior.noise
+    posterior = (posterior + posterior.T) / 2
+    if prior.free_intercept or not task.intercept:
+        center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))
+        constant = 1.0 / task.total if task.intercept else 0.0
+        slopes = posterior
+    else:
+        # Complete the square: z'Vz with z = (u, 1) is least at the center, where it is the constant.
+        slopes, edge = posterior[:-1, :-1], posterior[:-1, -1]
+        center = np.asarray(-np.linalg.lstsq(slopes, edge, rcond=1e-12)[0])
+        constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
+    factor = roots_of(slopes)
+    if basis is None:
+        return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
+    # Without sources the prior N(0, scale I) remains outside the span of the rows.
+    rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
+    return Posterior(basis @ center, constant, 1.0, basis @ factor, basis, rest)
+
+
+def _kind(label: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:
+    family, settings = label
+    varying = ("scale", "relative ridge")
+    return (family, *((key, value) for key, value in settings.items() if key not in varying))

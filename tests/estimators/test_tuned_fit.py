@@ -5,7 +5,7 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.estimators._cv_results import candidates_of, path_of, posterior_of, solution_of
+from mixtune.estimators._tuned_fit import candidates_of, path_of, posterior_of, solution_of
 from mixtune.selection import Prior
 from selection.tasks import changed, posterior_mean, sample_of
 
@@ -113,4 +113,4 @@ def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     U = np.random.default_rng(0).standard_normal((6, 4))
     Z = np.column_stack([U, np.ones(6)]) if intercept else U
     expected = 1 + np.sum((Z @ covariance) * Z, axis=1)
-    np.testing.assert_allclose(posterior_of(choice, None).spread(U), expected, rtol=1e-6)
+    np.testing.assert_allclose(posterior_of([choice], None).spread(U), expected, rtol=1e-6)

@@ -1,0 +1,479 @@
+"""What users pass to ``fit`` and ``predict``: focal rows and the other datasets, checked and read as numbers.
+
+Cross-validation and grid search slice every fit argument whose length equals the number of focal rows. A dict or list
+of as many sources as there are rows would be sliced too, so :class:`Sources` has no length. Rows are checked here where
+scikit-learn's own checks would not name the column or would let it through.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import validate_data
+
+from mixtune._array import MOST_FOCAL, Floats, check_unmasked, computed, is_collection, to_numpy
+from mixtune.data import (
+    Domain,
+    Domains,
+    as_floats,
+    as_table,
+    check_finite,
+    check_names,
+    check_pair,
+    check_weight,
+    column_difference,
+    is_table,
+    known_frame,
+    rows_by_label,
+)
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments import Moments, Rows
+
+if TYPE_CHECKING:
+    from mixtune.streaming import StreamedSources
+
+#: A domain column with more values than this is almost certainly an identifier of rows.
+MOST_SOURCES = 100_000
+#: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
+#: creates when it passes arguments to its workers, are read like any other array.
+MAPPED_BYTES = 2**26
+
+
+class Source(NamedTuple):
+    """One source as the user passed it; ``columns`` names the columns of ``X`` if ``X`` has no names itself."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    columns: tuple[str, ...] | None = None
+
+
+class Sources:
+    """Named source datasets for ``fit(X, y, sources=...)``.
+
+    Parameters
+    ----------
+    data : mapping
+        ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``. Values may also be :class:`mixtune.Domain`, a pair of
+        Dask arrays, or ready :class:`mixtune.Moments` over the features and a constant 1 as the last one. Dask arrays,
+        and mapped arrays (:class:`numpy.memmap`) of more than 64 MB in all, are streamed as by
+        :class:`StreamedSources`.
+
+    Notes
+    -----
+    Use this class, rather than a plain dict, in cross-validation and grid search. scikit-learn slices a dict of as many
+    sources as there are focal rows, and raises a bare ``KeyError`` before any estimator is called.
+
+    Examples
+    --------
+    >>> sources = Sources({"north": ([[1.0], [2.0]], [1.0, 2.0]), "south": ([[3.0]], [1.5])})
+    >>> sources
+    Sources('north', 'south')
+    >>> [name for name, source in sources.items()]
+    ['north', 'south']
+    """
+
+    def __init__(self, data: Mapping[Any, Any]) -> None:
+        if not isinstance(data, Mapping):
+            raise DataError(
+                f"sources must be a mapping name -> (X, y) or (X, y, sample_weight); got a {type(data).__name__}"
+            )
+        _check_number(len(data))
+        check_once(map(str, data))
+        members = {str(name): value for name, value in data.items()}
+        self.moments = {name: value for name, value in members.items() if isinstance(value, Moments)}
+        rows = {name: _as_source(name, value) for name, value in members.items() if name not in self.moments}
+        large = _too_large(rows)
+        self.streams = tuple(_as_stream(group) for group in large if group)
+        self.names = tuple(members)
+        self._members = {name: source for name, source in rows.items() if not any(name in group for group in large)}
+
+    @classmethod
+    def from_stream(cls, stream: StreamedSources) -> Sources:
+        """Sources that are streamed; their names are known once they are read.
+
+        Examples
+        --------
+        >>> from mixtune.streaming import StreamedSources
+        >>> Sources.from_stream(StreamedSources("all.parquet", target="y", domain="site")).names
+        ()
+        """
+        made = cls({})
+        made.streams = (stream,)
+        return made
+
+    @classmethod
+    def from_domains(cls, domains: Domains) -> Sources:
+        """The sources of ``domains``: all but the focal one.
+
+        Examples
+        --------
+        >>> domains = Domains.from_dict({"a": ([[0.0]], [0]), "b": ([[1.0]], [1])}, focal="a")
+        >>> Sources.from_domains(domains)
+        Sources('b')
+        """
+        return cls({domain.name: domain for domain in domains.sources})
+
+    @classmethod
+    def from_table(
+        cls, table: Any, *, target: str | Sequence[str], domain: str, focal: Hashable, columns: Any = None
+    ) -> Sources:
+        """The sources in a table with a column of domain labels; :func:`split_table` also gives the focal rows.
+
+        Examples
+        --------
+        >>> table = {"site": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}
+        >>> Sources.from_table(table, target="y", domain="site", focal="a")
+        Sources('b')
+        """
+        return split_table(table, target=target, domain=domain, focal=focal, columns=columns).sources
+
+    @classmethod
+    def from_sample_domain(cls, X: Any, y: Any, sample_domain: Any) -> Sources:
+        """The sources by skada's convention; :func:`split_sample_domain` also gives the focal rows.
+
+        Examples
+        --------
+        >>> Sources.from_sample_domain([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.0], [1, -2, 3])
+        Sources('1', '3')
+        """
+        return split_sample_domain(X, y, sample_domain).sources
+
+    def items(self) -> Iterator[tuple[str, Source]]:
+        """Pairs of a name and its :class:`Source`, of the sources whose rows are in memory."""
+        return iter(self._members.items())
+
+    def __repr__(self) -> str:
+        names = self.names
+        if not names and self.streams:
+            return f"Sources({', '.join(map(repr, self.streams))})"
+        return f"Sources({', '.join(map(repr, names[:6]))}{', ...' if len(names) > 6 else ''})"
+
+
+class FocalSplit(NamedTuple):
+    """Focal rows and sources, ready for ``fit(split.X, split.y, sources=split.sources)``."""
+
+    X: Any
+    y: Any
+    sources: Sources
+
+
+def split_table(
+    table: Any, *, target: str | Sequence[str], domain: str, focal: Hashable, columns: Any = None
+) -> FocalSplit:
+    """Focal rows and sources of one table with a column of domain labels.
+
+    Parameters are those of :meth:`mixtune.Domains.from_table`.
+
+    Examples
+    --------
+    >>> table = {"site": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 3.0]}
+    >>> split = split_table(table, target="y", domain="site", focal="a")
+    >>> split.y, split.sources
+    (array([1., 3.]), Sources('b'))
+    """
+    labels = as_table(table, "the table")
+    if domain in labels.column_names:  # raise before a million domains are built
+        _check_number(len(labels.column(domain).unique()) - 1)
+    domains = Domains.from_table(table, target=target, domain=domain, focal=focal, columns=columns)
+    here = domains.focal_domain
+    return FocalSplit(here.X, here.y, Sources.from_domains(domains))
+
+
+def split_stream(stream: StreamedSources, focal: str) -> FocalSplit:
+    """Split a stream into focal rows, which are loaded, and sources, in one pass.
+
+    The sample of each source's rows is drawn in the same pass. There may be up to 100,000 focal rows.
+
+    Examples
+    --------
+    >>> from mixtune.streaming import StreamedSources
+    >>> X, y = np.arange(5.0)[:, None], np.arange(5.0)
+    >>> split = split_stream(StreamedSources((X, y), domain=["a", "b", "a", "b", "b"]), "a")
+    >>> split.y
+    array([0., 2.])
+    """
+    X, y = stream.samples(whole=(focal,))[focal]
+    return FocalSplit(X, y, Sources.from_stream(stream.without(focal)))
+
+
+def split_sample_domain(X: Any, y: Any, sample_domain: Any, *, focal: int | None = None) -> FocalSplit:
+    """Focal rows and sources by skada's convention: positive labels are sources, the negative label is the target.
+
+    Parameters are those of :meth:`mixtune.Domains.from_sample_domain`; ``X`` and ``y`` stay of the kind they are.
+
+    Examples
+    --------
+    >>> split = split_sample_domain([[1.0], [2.0], [3.0]], [1.0, 2.0, float("nan")], [1, -2, -2])
+    >>> split.X, split.y, split.sources
+    ([[2.0]], [2.0], Sources('1'))
+    """
+    rows = rows_by_label(y, sample_domain, focal)
+
+    def part(own: Any) -> tuple[Any, Any]:
+        return _safe_indexing(X, own), _safe_indexing(y, own)
+
+    return FocalSplit(*part(rows.focal_rows), Sources({name: part(own) for name, own in rows.sources.items()}))
+
+
+def as_sources(value: Any) -> Sources | None:
+    """Read the ``sources`` argument of fit: Sources, streamed ones, Domains, a mapping, or nothing at all.
+
+    Examples
+    --------
+    >>> as_sources({"b": ([[1.0]], [1.0])})
+    Sources('b')
+    """
+    if value is None:
+        return None
+    from mixtune.streaming import StreamedSources
+
+    if isinstance(value, StreamedSources):
+        value = Sources.from_stream(value)
+    elif isinstance(value, Domains):
+        value = Sources.from_domains(value)
+    elif isinstance(value, Mapping):
+        value = Sources(value)
+    elif is_collection(value):
+        raise DataError(
+            "sources came as a Dask collection; say which columns are what with StreamedSources(frame, target=..., "
+            "domain=...), or pass {name: (X, y)} of Dask arrays"
+        )
+    elif not isinstance(value, Sources):
+        raise DataError(
+            f"sources came as a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). Cross-validation cuts up "
+            "a plain dict or Domains with as many members as there are focal rows: wrap it in Sources"
+        )
+    return value if value.names or value.streams else None
+
+
+def check_once(names: Iterable[str], what: str = "more than one source is") -> None:
+    """Raise if a name occurs more than once."""
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise DataError(f"{what} named {', '.join(twice[:5])}; give each its own name")
+
+
+def _check_number(count: int) -> None:
+    if count > MOST_SOURCES:
+        raise DataError(
+            f"there are {count} sources, more than {MOST_SOURCES}; is the domain column an identifier of rows? "
+            "group the rows into fewer domains"
+        )
+
+
+def _as_source(name: str, value: Any) -> Source:
+    if isinstance(value, Source):
+        return value
+    if isinstance(value, Domain):
+        return Source(value.X, value.y, value.sample_weight, value.columns)
+    if isinstance(value, str | os.PathLike):
+        raise DataError(
+            f'source "{name}" is a file; pass StreamedSources({{"{name}": {str(value)!r}}}, target=...) as sources'
+        )
+    if not isinstance(value, tuple | list) or len(value) not in (2, 3):
+        raise DataError(f'source "{name}" must come as (X, y) or (X, y, sample_weight); got a {type(value).__name__}')
+    for what, part in zip(("X", "y", "sample_weight"), value):
+        check_unmasked(part, f'{what} of domain "{name}"')
+    return Source(*value)
+
+
+def _too_large(rows: dict[str, Source]) -> tuple[dict[str, Source], dict[str, Source]]:
+    """Sources to be streamed: Dask arrays, and memory-mapped arrays that are large in total."""
+    collections = {name: each for name, each in rows.items() if is_collection(each.X) or is_collection(each.y)}
+    mapped = {name: each for name, each in rows.items() if isinstance(each.X, np.memmap)}
+    size = sum(each.X.nbytes for each in mapped.values())
+    return collections, mapped if size > MAPPED_BYTES else {}
+
+
+def _as_stream(members: dict[str, Source]) -> StreamedSources:
+    from mixtune.streaming import StreamedSources
+
+    for name, source in members.items():
+        if source.sample_weight is not None:
+            raise DataError(f'source "{name}" is streamed, which knows no sample weights; leave them out')
+        if hasattr(source.X, "columns"):
+            raise DataError(
+                f'source "{name}" is a Dask data frame; pass all of them in one, as StreamedSources(frame, target=..., '
+                "domain=...), or Dask arrays"
+            )
+    return StreamedSources({name: (source.X, source.y) for name, source in members.items()})
+
+
+def sampled(sources: Sources | None, columns: tuple[str, ...] | None) -> Sources | None:
+    """The same sources, with rows drawn at random in place of those that are streamed."""
+    if sources is None or not sources.streams:
+        return sources
+    members: dict[str, Any] = {**dict(sources.items()), **sources.moments}
+    for stream in sources.streams:
+        drawn = stream.samples(columns)
+        check_once([*members, *drawn])
+        members |= drawn
+    return Sources(members)
+
+
+def check_focal_name(names: Iterable[str], focal_name: str) -> None:
+    """Raise if a source has the focal domain's name."""
+    if focal_name in names:
+        raise DataError(
+            f'a source is named "{focal_name}", which is the name of the focal rows; rename it, set focal_name, or '
+            "leave it out of streamed sources with leave_out"
+        )
+
+
+def read_sources(
+    sources: Sources | None, focal: Rows, columns: tuple[str, ...] | None, focal_name: str
+) -> dict[str, Rows]:
+    """All sources as numbers, a sample of each that is streamed; none may bear the focal domain's name."""
+    if sources is not None and sources.moments:
+        raise ParameterError(
+            f'source "{next(iter(sources.moments))}" came as Moments, and this needs rows; pass rows, or use '
+            "RegretOptimalRegressor with weights='predictive' or 'equal'"
+        )
+    given = sampled(sources, columns)
+    members = {} if given is None else dict(given.items())
+    check_focal_name(members, focal_name)
+    return {name: read_source(name, source, focal, columns) for name, source in members.items()}
+
+
+def read_source(name: str, source: Source, focal: Rows, columns: Sequence[str] | None) -> Rows:
+    """A source as numbers, its columns arranged like the focal ones where both have names.
+
+    Examples
+    --------
+    >>> focal = Rows(np.array([[1.0, 2.0]]), np.array([1.0]))
+    >>> source = Source(np.array([[3.0, 4.0]]), [1.0], columns=("b", "a"))
+    >>> read_source("north", source, focal, ["a", "b"]).X
+    array([[4., 3.]])
+    """
+    # What Domain checks, without its copy: rows are only read here, and thousands of domains must not be held twice.
+    of = f' of domain "{name}"'
+    inputs, targets, known = check_pair(source.X, source.y, of, columns=source.columns, copy=False)
+    check_finite(inputs, f"X{of}", known)
+    check_finite(targets.reshape(targets.shape[0], -1), f"y{of}")
+    X, y = np.asarray(to_numpy(inputs), np.float64), np.asarray(to_numpy(targets), np.float64)
+    if columns is not None and known is not None and tuple(known) != tuple(columns):
+        if set(known) != set(columns):
+            difference = column_difference(known, columns)
+            raise DataError(f'domain "{name}" and the focal rows differ in columns: {difference}')
+        places = {column: place for place, column in enumerate(known)}
+        X = X[:, [places[column] for column in columns]]
+    check_same(name, "columns", X.shape[1], focal.X.shape[1])
+    check_same(name, "outputs", Rows(X, y).targets.shape[1], focal.targets.shape[1])
+    weight = check_weight(source.sample_weight, len(X), of)
+    return trim(Rows(X, y.reshape(len(X), *focal.y.shape[1:]), weight))
+
+
+def check_same(name: str, what: str, count: int, wanted: int) -> None:
+    """Raise if a domain has another number of columns or outputs than the focal rows."""
+    if count != wanted:
+        raise DataError(f'domain "{name}" has {count} {what}, the focal rows have {wanted}; pass the same {what}')
+
+
+def trim(rows: Rows) -> Rows:
+    """Without the rows of weight zero, which count as absent."""
+    if rows.sample_weight is None or np.all(rows.sample_weight > 0):
+        return rows
+    return rows.part(rows.sample_weight > 0)
+
+
+def read_focal(
+    model: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool, labels: bool = False
+) -> tuple[Any, Rows]:
+    """The focal inputs in memory, as they came, and the same rows as numbers; targets may be ``labels``."""
+    y, sample_weight = computed(y, sample_weight)
+    X = check_frame(X)
+    if not labels:
+        _check_numbers(y, "y")
+    with _within_bounds("X" if labels else "X or y"):
+        rows, y = validate_data(
+            model, X, y, reset=reset, dtype=np.float64, multi_output=not labels, y_numeric=not labels
+        )
+        y = y if labels else np.asarray(y, dtype=np.float64)
+    return X, Rows(rows, y, check_weight(sample_weight, len(rows)))
+
+
+def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
+    """Return ``X`` in memory; raise for repeated column names and for columns of text or dates.
+
+    A Dask collection may have up to ``most`` rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> check_frame(pd.DataFrame({"area": [120.0], "sold": pd.to_datetime(["2026-01-01"])}))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: column "sold" of X holds dates or times ...
+    """
+    X = known_frame(computed(X, most=most)[0], "X")
+    check_names([str(name) for name in getattr(X, "column_names", getattr(X, "columns", ()))], "X")
+    _check_numbers(X, "X")
+    return X
+
+
+def check_new(model: BaseEstimator, X: Any) -> Floats:
+    """Validated rows to predict; they must have the columns that the model was fitted to."""
+    with _within_bounds("X"):
+        return validate_data(model, check_frame(X, most=sys.maxsize), reset=False, dtype=np.float64)
+
+
+@contextmanager
+def _within_bounds(where: str) -> Iterator[None]:
+    """Turn the OverflowError of integers beyond float64 into a clear error."""
+    try:
+        yield
+    except OverflowError as error:
+        raise DataError(f"{where} holds whole numbers beyond 1e308; rescale them") from error
+
+
+def _check_numbers(value: Any, where: str) -> None:
+    """Raise for a frame, column or array of text or dates; scikit-learn checks everything else.
+
+    NumPy would read dates as numbers of days or nanoseconds.
+    """
+    if isinstance(value, list | tuple | pa.Array | pa.ChunkedArray):
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError):
+            return
+    if not _may_hold_others(value):
+        return
+    try:
+        with _within_bounds(where):
+            as_floats(value, where, copy=False)
+    except DataError:
+        if not _turns_into_numbers(value):
+            raise
+
+
+def _may_hold_others(value: Any) -> bool:
+    """Whether a value may hold anything but numbers: text, dates, objects of a frame."""
+    many: Any = getattr(value, "dtypes", None)
+    types = list(many) if hasattr(many, "__iter__") else [getattr(value, "dtype", None)]
+    if is_table(value):
+        return isinstance(value, pa.Table) or not all(_is_numeric(dtype) for dtype in types)
+    return getattr(types[0], "kind", "") in ("U", "S", "M", "m")
+
+
+def _is_numeric(dtype: Any) -> bool:
+    """Whether a dtype of NumPy, pandas or polars is numeric."""
+    kind = getattr(dtype, "kind", None)
+    return kind in "biuf" if kind is not None else bool(getattr(dtype, "is_numeric", bool)())
+
+
+def _turns_into_numbers(value: Any) -> bool:
+    """Whether objects convert to finite numbers, as True and 10**30 do; dates do not count."""
+    try:
+        array = np.asarray(value)
+        return array.dtype.kind not in "Mm" and bool(np.all(np.isfinite(array.astype(np.float64))))
+    except (TypeError, ValueError, OverflowError):
+        return False
