@@ -184,6 +184,7 @@ def price_observed(
     Parameters
     ----------
     data : mapping of str to array (paths, dates + 1[, assets])
+        All paths of all regimes start at today's prices of the focal one.
     focal : str
         The regime to price.
     sharing : float, optional
@@ -197,10 +198,14 @@ def price_observed(
     folds = check_whole("folds", folds, least=2)
     built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
     here, others = built.pop(focal), list(built.values())
-    if not np.all(here.prices[:, 0] == here.prices[0, 0]):
-        raise DataError(
-            f'the paths of "{focal}" start at different prices; divide each path by its first and multiply by today\'s'
-        )
+    today = here.prices[0, 0]
+    for market in (here, *others):
+        # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
+        if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
+            raise DataError(
+                f'the paths of "{market.name}" do not all start at today\'s price of "{focal}" ({today.tolist()} in '
+                "its first path); divide each path by its first price and multiply by today's"
+            )
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
     level = float(here.payoffs[:, -1].var()) if sharing is None else sharing

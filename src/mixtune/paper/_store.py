@@ -27,7 +27,7 @@ import numpy as np
 
 from mixtune._array import Floats
 from mixtune._messages import Wording
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError, MixtuneError, ParameterError
 
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
@@ -86,24 +86,21 @@ class ResultsStore:
         self.path = Path(folder) / FILE_NAME
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ParameterError(f"cannot make the folder {folder} for results: {error.strerror}") from error
-        try:
             # Transactions are begun and ended by hand: see _transaction.
             self._db = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+        except OSError as error:
+            raise ParameterError(f"cannot make the folder {folder} for results: {error.strerror}") from error
         except sqlite3.OperationalError as error:
             raise ParameterError(f"cannot open {self.path} ({error}); choose a folder you may write to") from error
         try:
+            with self._readable():
+                self._db.execute("PRAGMA journal_mode=WAL")
             self._prepare()
-        except (sqlite3.DatabaseError, DataError) as error:
+        except BaseException:
             self._db.close()
-            if isinstance(error, DataError):
-                raise
-            fix = "choose another folder, or move that file away"
-            raise DataError(f"{self.path} cannot be used ({error}); {fix}") from error
+            raise
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
         with self._transaction():
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -117,14 +114,28 @@ class ResultsStore:
                 )
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+    def _readable(self) -> Iterator[None]:
+        """Turn errors of the database and of what it holds into one that names the file."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except MixtuneError:
             raise
-        self._db.execute("COMMIT")
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, EOFError) as error:
+            raise DataError(
+                f"{self.path} cannot be used ({error}); choose another folder, or, if that file is damaged, move it away: "
+                "its runs will be done again"
+            ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._readable():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
@@ -158,14 +169,17 @@ class ResultsStore:
 
     def configuration(self, experiment: str) -> dict[str, Any] | None:
         """The configuration ``experiment`` ran with here, or None."""
-        held = self._db.execute("SELECT configuration FROM experiments WHERE experiment=?", (experiment,)).fetchone()
-        return None if held is None else json.loads(held[0])
+        query = "SELECT configuration FROM experiments WHERE experiment=?"
+        with self._readable():
+            held = self._db.execute(query, (experiment,)).fetchone()
+            return None if held is None else json.loads(held[0])
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
     def finished(self, experiment: str) -> set[int]:
         """The runs whose results are here."""
-        return {run for (run,) in self._db.execute("SELECT run FROM runs WHERE experiment=?", (experiment,))}
+        with self._readable():
+            return {run for (run,) in self._db.execute("SELECT run FROM runs WHERE experiment=?", (experiment,))}
 
     def add(self, experiment: str, run: int, outcome: Outcome, *, seed: int, seconds: float, made_with: str) -> None:
         """Store a finished run, all or nothing; a run that is already here stays as it is."""
@@ -195,19 +209,21 @@ class ResultsStore:
 
     def rows(self, experiment: str, runs: int) -> dict[str, list[dict[str, float]]]:
         """By method, in the order the first run gave them, the rows of runs 0..runs-1."""
-        quantities = self._quantities()
-        selected = ", ".join(["method", *(f'"{quantity}"' for quantity in quantities)])
         found: dict[str, list[dict[str, float]]] = {}
-        query = f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid"
-        for method, *values in self._db.execute(query, (experiment, runs)):
-            row = {name: value for name, value in zip(quantities, values) if value is not None}
-            found.setdefault(method, []).append(row)
+        with self._readable():
+            quantities = self._quantities()
+            selected = ", ".join(["method", *(f'"{quantity}"' for quantity in quantities)])
+            query = f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid"
+            for method, *values in self._db.execute(query, (experiment, runs)):
+                row = {name: float(value) for name, value in zip(quantities, values) if value is not None}
+                found.setdefault(method, []).append(row)
         return found
 
     def curves(self, experiment: str, method: str, quantity: str, runs: int) -> list[Floats]:
         """The arrays of one quantity of runs 0..runs-1, in order."""
         query = "SELECT array FROM curves WHERE experiment=? AND method=? AND quantity=? AND run<? ORDER BY run"
-        return [unpack(blob) for (blob,) in self._db.execute(query, (experiment, method, quantity, runs))]
+        with self._readable():
+            return [unpack(blob) for (blob,) in self._db.execute(query, (experiment, method, quantity, runs))]
 
 
 def pack(array: Floats) -> bytes:
