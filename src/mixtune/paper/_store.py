@@ -122,8 +122,8 @@ class ResultsStore:
             raise
         except (sqlite3.Error, zlib.error, ValueError, TypeError, EOFError) as error:
             raise DataError(
-                f"{self.path} cannot be used ({error}); choose another folder, or, if that file is damaged, move it away: "
-                "its runs will be done again"
+                f"{self.path} cannot be used ({error}); choose another folder, or, if that file is damaged, move it "
+                "away: its runs will be done again"
             ) from error
 
     @contextmanager
