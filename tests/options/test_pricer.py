@@ -306,6 +306,9 @@ def test_refused():
         price_observed({"here": apart}, Put(40.0), grid, focal="here", seed=0)
     with pytest.raises(DataError, match="nobody has to exercise"):
         price_observed(paths, CustomPayoff(lambda P: 40 - P[..., 0]), grid, focal="here", seed=0)
+    two = np.concatenate([paths["near"], paths["near"]], axis=2)
+    with pytest.raises(DataError, match='paths "two" have 2 assets, "here" has 1'):
+        price_observed(paths | {"two": two}, MaxCall(40.0), grid, focal="here", seed=0)
     with pytest.raises(DataError, match="folds"):
         price_observed({"here": paths["here"][:6]}, Put(40.0), grid, focal="here", seed=0)
     market = BlackScholes(spot=36.0, volatility=0.2)

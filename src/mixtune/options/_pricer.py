@@ -39,26 +39,31 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Booleans, Floats, to_numpy
+from mixtune._array import Array, Booleans, Floats, to_numpy
 from mixtune._checks import check_whole
 from mixtune.errors import DataError, ParameterError
-from mixtune.options._features import OneDateMap, RandomState, stack_inputs, state_map
+from mixtune.options import training as learn
 from mixtune.options._paths import PathData, simulate
 from mixtune.options._payoffs import PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid
 from mixtune.options.processes import Process, State
-from mixtune.options.training import Local, Policy, Transfer, TunedLocal, exercises, train
 from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
 CHUNK_STATES = 100_000
 
 
-class Interval:
-    """A Monte Carlo price with its 95% confidence interval."""
+@dataclass(frozen=True)
+class Estimate:
+    """A Monte Carlo mean with its standard error and 95% confidence interval."""
 
     price: float
     standard_error: float
+
+    @property
+    def value(self) -> float:
+        """The price again, for means that are not prices."""
+        return self.price
 
     @property
     def ci_low(self) -> float:
@@ -68,21 +73,8 @@ class Interval:
     def ci_high(self) -> float:
         return self.price + 1.96 * self.standard_error
 
-
-@dataclass(frozen=True)
-class Estimate(Interval):
-    """A Monte Carlo mean with its standard error."""
-
-    value: float
-    standard_error: float
-
-    @property
-    def price(self) -> float:  # type: ignore[override]
-        """The value again, under the name that results and bounds have for it."""
-        return self.value
-
-    @classmethod
-    def of(cls, samples: Floats, *, drawn: str = "independent") -> Estimate:
+    @staticmethod
+    def of(samples: Floats, *, drawn: str = "independent") -> Estimate:
         """The mean of samples whose paths were drawn "independent", "antithetic" or by "sobol" points.
 
         Antithetic pairs are dependent, and so are the points of one Sobol scrambling: pair means and scramblings' means
@@ -94,23 +86,20 @@ class Estimate(Interval):
             samples = (samples[:half] + samples[half : 2 * half]) / 2
         elif drawn == "sobol":
             samples = np.array([part.mean() for part in np.array_split(samples, METHOD.scramblings)])
-        error = float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf
-        return cls(mean, error)
+        return Estimate(mean, float(samples.std(ddof=1)) / math.sqrt(len(samples)) if len(samples) > 1 else math.inf)
 
 
 @dataclass(frozen=True)
-class UpperBound(Interval):
+class UpperBound(Estimate):
     """An estimate of a number that is at least the price, with its 95% interval."""
 
-    price: float
-    standard_error: float
     outer_paths: int
     inner_paths: int
     method: str = "dual martingale, one-interval nested simulation (Haugh-Kogan)"
 
 
 def upper_bound(
-    policy: Policy,
+    policy: learn.Policy,
     process: Process,
     *,
     grid: TimeGrid,
@@ -132,7 +121,7 @@ def upper_bound(
     outer_paths = check_whole("outer_paths", outer_paths, least=2)
     pairs = (check_whole("inner_paths", inner_paths, least=2) + 1) // 2
     state_map = policy.state
-    if not isinstance(state_map, OneDateMap):
+    if not isinstance(state_map, learn.OneDateMap):
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
 
     def discounted(state: State, date: int) -> Floats:
@@ -143,7 +132,7 @@ def upper_bound(
         now = discounted(state, date)
         if date == grid.n_dates:
             return now
-        U = state_map.transform(stack_inputs(state.prices, now, state.hidden if with_hidden else None), date)
+        U = state_map.transform(learn.stack_inputs(state.prices, now, state.hidden if with_hidden else None), date)
         return np.maximum(now, U @ policy.coefs[date][:, 0])
 
     def expected(state: State, date: int) -> Floats:
@@ -244,10 +233,10 @@ class ExerciseRegion:
 
 
 def exercise_region(
-    policy: Policy, data: PathData, *, grid: TimeGrid, payoff: PayoffFunction, points: int = 101
+    policy: learn.Policy, data: PathData, *, grid: TimeGrid, payoff: PayoffFunction, points: int = 101
 ) -> ExerciseRegion | None:
     """The region of the first model, over the central prices seen in ``data``; None for three or more assets."""
-    if data.n_assets > 2 or not isinstance(policy.state, OneDateMap) or grid.n_dates < 2:
+    if data.n_assets > 2 or not isinstance(policy.state, learn.OneDateMap) or grid.n_dates < 2:
         return None
     tails = [METHOD.region_tail, 1 - METHOD.region_tail]
     low, high = np.quantile(data.prices[:, 1:], tails)
@@ -260,8 +249,8 @@ def exercise_region(
         hidden = None
         if data.hidden is not None:  # unobserved on the grid: held at its mean
             hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
-        U = policy.state.transform(stack_inputs(mesh, discounted, hidden), date)
-        stop = exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
+        U = policy.state.transform(learn.stack_inputs(mesh, discounted, hidden), date)
+        stop = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
         lowest, highest = np.quantile(data.prices[:, date], tails)
         seen = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
         stops.append(stop.reshape([points] * data.n_assets))
@@ -275,7 +264,7 @@ def exercise_region(
 
 
 @dataclass(frozen=True, eq=False)
-class PriceResult(Interval):
+class PriceResult(Estimate):
     """The price of an American or Bermudan option.
 
     Attributes
@@ -299,11 +288,9 @@ class PriceResult(Interval):
         All that is needed to repeat the run.
     """
 
-    price: float
-    standard_error: float
     european: Estimate
     exercise_probability: Floats
-    policy: Policy
+    policy: learn.Policy
     upper: UpperBound | None = None
     region: ExerciseRegion | None = None
     greeks: dict[str, Greek] = field(default_factory=dict)
@@ -378,6 +365,9 @@ def price(
     True
     """
     settings = PriceSettings(**options) if settings is None else replace(settings, **options)
+    settings = replace(settings, training_paths=settings.training_paths or settings.paths)
+    if settings.paper:
+        settings = replace(settings, in_the_money=False, observe_hidden=False)
     run, seconds = _Run(process, payoff, grid, settings), dict[str, float]()
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
@@ -411,16 +401,11 @@ class _Run:
     settings: PriceSettings
 
     @property
-    def hidden(self) -> bool:
-        """Whether the exercise decision sees the hidden state."""
-        return self.settings.observe_hidden and not self.settings.paper
-
-    @property
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
     def training_paths(self) -> PathData:
-        count, device = self.settings.training_paths or self.settings.paths, self.settings.device
+        count, device = self.settings.training_paths, self.settings.device
         return self._draw(self.process, paths=count, stream=self.streams[0], device=device)
 
     def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
@@ -431,27 +416,26 @@ class _Run:
         how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
         return PathData.joined([self._draw(market, paths=n, stream=s, **how) for n, s in zip(counts, streams)])
 
-    def _draw(self, market: Process, *, paths: int, stream: np.random.SeedSequence, **how: Any) -> PathData:
-        rng = np.random.default_rng(stream)
-        return simulate(market, self.payoff, self.grid, paths=paths, rng=rng, hidden=self.hidden, **how)
+    def _draw(self, market: Process, *, stream: np.random.SeedSequence, **how: Any) -> PathData:
+        rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
+        return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
 
-    def train(self, training: PathData) -> Policy:
+    def train(self, training: PathData) -> learn.Policy:
         settings, paper = self.settings, self.settings.paper
-        model = Local(0, METHOD.paper_ridge, "LO-1") if paper else TunedLocal(0, settings.method)
-        state = state_map(settings).fitted([training])
-        in_the_money = settings.in_the_money and not paper
-        return train([training], [model], state=state, in_the_money=in_the_money, only_positive=not paper)
+        model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
+        rule = {"in_the_money": settings.in_the_money, "only_positive": not paper}
+        return learn.train([training], [model], state=learn.state_map(settings).fitted([training]), **rule)
 
     def upper_bound(self, training: PathData) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
         # Values are needed everywhere, so this policy learns from all paths.
-        state = RandomState(width=settings.width, seed=settings.seed).fitted([training])
-        policy = train([training], [TunedLocal(0, "value")], state=state, in_the_money=False)
-        option: dict[str, Any] = {"grid": self.grid, "payoff": self.payoff, "with_hidden": self.hidden}
-        sizes: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
-        return upper_bound(policy, self.process, rng=rng, **option, **sizes)
+        state = learn.RandomState(width=settings.width, seed=settings.seed).fitted([training])
+        policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
+        how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
+        how |= {"rng": rng, "with_hidden": settings.observe_hidden}
+        return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
 
-    def difference(self, policy: Policy, immediate: bool, up: Process, down: Process) -> Floats:
+    def difference(self, policy: learn.Policy, immediate: bool, up: Process, down: Process) -> Floats:
         """Paired difference of cash flows between two markets; of payoffs today where exercising at once is best."""
         both = [self.evaluation_paths(market) for market in (up, down)]
         flows = [paths.payoffs[:, 0] if immediate else policy.cash_flows(paths)[0][:, 0] for paths in both]
@@ -459,11 +443,9 @@ class _Run:
 
     def record(self) -> dict[str, Any]:
         """All that is needed to repeat the run."""
-        settings, grid = self.settings, self.grid
-        count, device = settings.training_paths or settings.paths, settings.device or "cpu"
-        used = {"training_paths": count, "observe_hidden": self.hidden, "device": device}
+        grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
-        return asdict(settings) | used | dates | {"process": repr(self.process), "payoff": repr(self.payoff)}
+        return asdict(self.settings) | {"device": self.settings.device or "cpu"} | dates | market
 
 
 def price_observed(
@@ -505,6 +487,8 @@ def price_observed(
     here, others = built.pop(focal), list(built.values())
     today = here.prices[0, 0]
     for market in (here, *others):
+        if market.n_assets != here.n_assets:
+            raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{focal}" has {here.n_assets}')
         # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
         if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
             raise DataError(
@@ -514,16 +498,16 @@ def price_observed(
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
     level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    regret = Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
-    model = regret if others else TunedLocal(0, "local")
+    regret = learn.Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
+    model = regret if others else learn.TunedLocal(0, "local")
     order = np.random.default_rng(seed).permutation(len(here))
     flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
         for held_out in np.array_split(order, folds):
             training = [here.take(np.setdiff1d(order, held_out)), *others]
-            state = RandomState(width=width, seed=seed).fitted(training)
-            policy = train(training, [model], state=state, in_the_money=False)
+            state = learn.RandomState(width=width, seed=seed).fitted(training)
+            policy = learn.train(training, [model], state=state, in_the_money=False)
             found = policy.cash_flows(here.take(held_out))
             flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
     datasets = {d.name: len(d) for d in [here, *others]}
@@ -534,7 +518,7 @@ def price_observed(
 
 
 def _result(
-    evaluation: PathData, flows: Floats, dates: np.ndarray[Any, Any], *, drawn: str = "independent", **found: Any
+    evaluation: PathData, flows: Floats, dates: Array, *, drawn: str = "independent", **found: Any
 ) -> PriceResult:
     """The result of a policy with these cash flows (paths,) at these dates on evaluation paths drawn so."""
     estimate, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[0, 0])

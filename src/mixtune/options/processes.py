@@ -117,12 +117,10 @@ class BlackScholes(Process):
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         volatility, dividend, dt = np.asarray(self.volatility), np.asarray(self.dividend), end - begin
-        moves = normals
-        if self._factor is not None and is_numpy(normals):
-            moves = combine(self._factor, normals.T).T
-        elif self._factor is not None:
-            moves = normals @ match(self._factor.T, normals)
-        moves = moves * match(volatility * math.sqrt(dt), normals)
+        if self._factor is not None:
+            factor = self._factor
+            normals = combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
+        moves = normals * match(volatility * math.sqrt(dt), normals)
         moves += match((rate - dividend - 0.5 * volatility**2) * dt, normals)
         with np.errstate(over="ignore"):
             moves = np.exp(moves, out=moves) if is_numpy(moves) else namespace(moves).exp(moves)
@@ -211,8 +209,7 @@ class FractionalBrownianMotion(Process):
         spot = per_asset("spot", self.spot, n_assets)
         if self.exponential and not np.all(spot > 0):
             raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
-        volatility = per_asset("volatility", self.volatility, n_assets, least=0)
-        self._store(hurst=hurst, spot=spot, volatility=volatility)
+        self._store(hurst=hurst, spot=spot, volatility=per_asset("volatility", self.volatility, n_assets, least=0))
 
     def start(self, n_paths: int) -> NoiseState:
         prices = constant_columns(self.spot, n_paths)
@@ -552,8 +549,8 @@ class RoughHeston(VarianceProcess):
             speeds, weights = exponentials(hurst, factors, shortest, longest)
             lags = np.geomspace(shortest, longest, 100 * factors)
             error = float(np.max(np.abs(np.exp(-np.outer(lags, speeds)) @ weights / _kernel(lags, hurst) - 1.0)))
-        self._store(hurst=hurst, substeps=substeps)
-        self._store(factors=factors, kernel_error=error, kernel_range=(shortest, longest))
+        kept = {"hurst": hurst, "substeps": substeps, "factors": factors, "kernel_error": error}
+        self._store(**kept, kernel_range=(shortest, longest))
 
     @property
     def normals_per_interval(self) -> int:
