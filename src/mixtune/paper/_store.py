@@ -154,8 +154,8 @@ class ResultsStore:
         with self._transaction():
             held = self.configuration(experiment)
             if held is None:
-                digest = hashlib.sha256(text.encode()).hexdigest()
-                self._db.execute("INSERT INTO experiments VALUES (?, ?, ?)", (experiment, digest, text))
+                row = (experiment, hashlib.sha256(text.encode()).hexdigest(), text)
+                self._db.execute("INSERT INTO experiments VALUES (?, ?, ?)", row)
                 return
         if differences := "; ".join(_differences(held, json.loads(text))):
             raise ParameterError(
@@ -184,11 +184,6 @@ class ResultsStore:
     def add(self, experiment: str, run: int, outcome: Outcome, *, seed: int, seconds: float, made_with: str) -> None:
         """Store a finished run, all or nothing; a run that is already here stays as it is."""
         columns = _check_outcome(experiment, run, outcome)
-        blobs = [
-            (experiment, method, run, quantity, pack(array))
-            for method, arrays in outcome.curves.items()
-            for quantity, array in arrays.items()
-        ]
         with self._transaction():
             if run in self.finished(experiment):
                 return
@@ -199,7 +194,9 @@ class ResultsStore:
                 marks = ", ".join("?" * (len(KEYS) + len(values)))
                 row = (experiment, method, run, *(float(value) for value in values.values()))
                 self._db.execute(f"INSERT INTO results ({names}) VALUES ({marks})", row)
-            self._db.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?)", blobs)
+            for method, arrays in outcome.curves.items():
+                rows = [(experiment, method, run, quantity, pack(array)) for quantity, array in arrays.items()]
+                self._db.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", (experiment, run, seed, seconds, made_with))
 
     def _quantities(self) -> list[str]:
@@ -241,8 +238,7 @@ def unpack(blob: bytes) -> Floats:
     >>> unpack(pack(np.array([0.1, np.inf])))
     array([0.1, inf])
     """
-    array: Floats = np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False)
-    return array
+    return np.asarray(np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False))
 
 
 def _differences(held: Any, asked: Any, path: str = "") -> list[str]:
@@ -255,16 +251,12 @@ def _differences(held: Any, asked: Any, path: str = "") -> list[str]:
 
 def _check_outcome(experiment: str, run: int, outcome: Outcome) -> list[str]:
     """The quantities of an outcome, in order; refuses NaN and names that are no column names."""
-    columns: dict[str, None] = {}
-    for method, values in outcome.rows.items():
-        for quantity, value in values.items():
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", quantity) or quantity in KEYS:
-                raise ParameterError(f"{quantity!r} cannot name a quantity; use lower-case letters, digits and _")
-            if np.isnan(value):
-                raise DataError(f"run {run} of {experiment} gave NaN as {quantity} of {method}; nothing was stored")
-            columns[quantity] = None
-    for method, arrays in outcome.curves.items():
-        for quantity, array in arrays.items():
-            if np.any(np.isnan(array)):
-                raise DataError(f"run {run} of {experiment} gave NaN in the {quantity} curve of {method}")
-    return list(columns)
+    for kind, parts in (("as {} of", outcome.rows), ("in the {} curve of", outcome.curves)):
+        for method, values in parts.items():
+            for quantity, value in values.items():
+                if not re.fullmatch(r"[a-z][a-z0-9_]*", quantity) or quantity in KEYS:
+                    raise ParameterError(f"{quantity!r} cannot name a quantity; use lower-case letters, digits and _")
+                if np.any(np.isnan(value)):
+                    where = f"{kind.format(quantity)} {method}"
+                    raise DataError(f"run {run} of {experiment} gave NaN {where}; nothing was stored")
+    return list({quantity: None for values in outcome.rows.values() for quantity in values})

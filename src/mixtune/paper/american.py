@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
+from mixtune._array import Floats, to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
@@ -121,7 +121,8 @@ def draw_run(settings: TableSettings, seed: int) -> RunData:
     """Everything random in a run; each dataset has a stream of its own."""
 
     def draw(*market: Any, name: str, paths: int) -> learn.PathData:
-        return learn.simulate(*market, paths=paths, rng=_generator(seed, name), name=name, hidden=False)
+        rng = np.random.default_rng(_stream(seed, name))
+        return learn.simulate(*market, paths=paths, rng=rng, name=name, hidden=False)
 
     return _drawn(settings, draw, _layer(settings, seed))
 
@@ -130,7 +131,7 @@ def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None)
     """The same for several runs side by side, with their paths on a device."""
 
     def draw(*market: Any, name: str, paths: int) -> learn.PathData:
-        rngs = [_generator(seed, name) for seed in seeds]
+        rngs = [np.random.default_rng(_stream(seed, name)) for seed in seeds]
         return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
 
     return _drawn(settings, draw, learn.RunStates(tuple(_layer(settings, seed) for seed in seeds)))
@@ -148,10 +149,6 @@ def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: 
     return RunData(training, evaluation, more, state.fitted(training))
 
 
-def _generator(seed: int, name: str) -> np.random.Generator:
-    return np.random.default_rng(_stream(seed, name))
-
-
 def _stream(seed: int, name: str) -> np.random.SeedSequence:
     # Keyed by name: adding a dataset or a method leaves the paths of all others as they were.
     return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
@@ -159,9 +156,7 @@ def _stream(seed: int, name: str) -> np.random.SeedSequence:
 
 def _layer(settings: TableSettings, seed: int) -> learn.RandomState:
     layer_seed = int(_stream(seed, "layer").generate_state(1)[0])
-    return learn.RandomState(
-        width=settings.width, activation="leaky_relu", slope=0.01, standardise=False, seed=layer_seed
-    )
+    return learn.RandomState(width=settings.width, standardise=False, seed=layer_seed)
 
 
 def run_table(settings: TableSettings, seed: int) -> Outcome:
@@ -188,10 +183,8 @@ def run_together(settings: TableSettings, seeds: Sequence[int], device: str | No
     run = draw_runs(settings, seeds, device)
     policy = _paper_policy(settings, run, settings.device_models())
     flows, _ = policy.cash_flows(run.evaluation)
-    means, now = to_numpy(flows.mean(axis=1)), float(run.evaluation.payoffs[0, 0, 0])
-    return [
-        Outcome({name: {"price": max(float(value), now)} for name, value in zip(policy.names, row)}) for row in means
-    ]
+    means = to_numpy(flows.mean(axis=1))
+    return [Outcome(_named(policy, row, run.evaluation.payoffs[0, 0, 0])) for row in means]
 
 
 def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
@@ -207,9 +200,11 @@ def _paper_prices(settings: TableSettings, run: RunData) -> dict[str, dict[str, 
 
 
 def _prices(policy: learn.Policy, evaluation: learn.PathData) -> dict[str, dict[str, float]]:
-    flows, _ = policy.cash_flows(evaluation)
-    prices = np.maximum(flows.mean(axis=0), evaluation.payoffs[0, 0])
-    return {name: {"price": float(value)} for name, value in zip(policy.names, prices)}
+    return _named(policy, policy.cash_flows(evaluation)[0].mean(axis=0), evaluation.payoffs[0, 0])
+
+
+def _named(policy: learn.Policy, means: Floats, immediate: float) -> dict[str, dict[str, float]]:
+    return {name: {"price": max(float(mean), float(immediate))} for name, mean in zip(policy.names, means)}
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -257,12 +252,9 @@ class TableSummary:
         return self.lines
 
     def headline(self) -> Table:
-        rows: list[dict[str, str]] = []
-        for line in self.lines:
-            if line["block"] == BEYOND and not any(row["method"] == f"{BEYOND}:" for row in rows):
-                rows.append(dict.fromkeys(rows[0], "") | {"method": f"{BEYOND}:"})
-            rows.append(_shown(line))
-        return rows
+        paper, beyond = ([_shown(line) for line in self.lines if line["block"] == block] for block in (PAPER, BEYOND))
+        title = [dict.fromkeys(paper[0], "") | {"method": f"{BEYOND}:"}] if beyond else []
+        return [*paper, *title, *beyond]
 
     def notes(self) -> list[str]:
         judged = [line for line in self.lines if line["agrees"] is not None]
