@@ -11,6 +11,7 @@ from mixtune.options import (
     BlackScholes,
     Call,
     CustomPayoff,
+    Estimate,
     FractionalBrownianMotion,
     Heston,
     MaxCall,
@@ -23,7 +24,6 @@ from mixtune.options import (
     simulate,
     upper_bound,
 )
-from mixtune.options._evaluation import Estimate
 from mixtune.options._settings import METHOD
 from mixtune.options.training import (
     ContinuationModel,

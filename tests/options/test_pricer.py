@@ -275,6 +275,20 @@ def test_observed_paths_with_and_without_transfer():
         assert found.ci_low < found.price < found.ci_high
 
 
+def test_sources_from_another_price_are_refused_and_their_returns_taken():
+    grid, paths = observed()
+    expected = price_observed(paths, Put(40.0), grid, focal="here", seed=0).price
+    elsewhere = paths | {"near": paths["near"] * 2.5}
+    with pytest.raises(DataError, match=r'"near" do not all start at today\'s price of "here" \(\[40.0\]') as caught:
+        price_observed(elsewhere, Put(40.0), grid, focal="here", seed=0)
+    assert "divide each path by its first price and multiply by today's" in str(caught.value)
+    mended = elsewhere | {"near": elsewhere["near"] / elsewhere["near"][:, :1] * 40.0}
+    assert price_observed(mended, Put(40.0), grid, focal="here", seed=0).price == pytest.approx(expected)
+    mixed = paths | {"far": paths["far"] * np.linspace(1.0, 1.2, 300)[:, None, None]}
+    with pytest.raises(DataError, match='"far" do not all start'):
+        price_observed(mixed, Put(40.0), grid, focal="here", seed=0)
+
+
 def test_refused():
     grid, paths = observed()
     with pytest.raises(ParameterError, match="no paths named"):
@@ -292,6 +306,9 @@ def test_refused():
         price_observed({"here": apart}, Put(40.0), grid, focal="here", seed=0)
     with pytest.raises(DataError, match="nobody has to exercise"):
         price_observed(paths, CustomPayoff(lambda P: 40 - P[..., 0]), grid, focal="here", seed=0)
+    two = np.concatenate([paths["near"], paths["near"]], axis=2)
+    with pytest.raises(DataError, match='paths "two" have 2 assets, "here" has 1'):
+        price_observed(paths | {"two": two}, MaxCall(40.0), grid, focal="here", seed=0)
     with pytest.raises(DataError, match="folds"):
         price_observed({"here": paths["here"][:6]}, Put(40.0), grid, focal="here", seed=0)
     market = BlackScholes(spot=36.0, volatility=0.2)

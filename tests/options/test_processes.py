@@ -12,7 +12,7 @@ from scipy.stats import norm, qmc
 
 from mixtune.errors import ParameterError
 from mixtune.options import BlackScholes, FractionalBrownianMotion, Heston, RoughHeston, State, TimeGrid
-from mixtune.options.processes._base import _brownian_directions, normal_blocks
+from mixtune.options._process import _brownian_directions, normal_blocks
 
 # The paper's market; spot and strike are 100.
 VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}

@@ -54,7 +54,7 @@ def test_a_run_is_stored_whole_or_not_at_all(store, monkeypatch):
     outcome = Outcome({"m": {"v": 1.0}}, {"m": {"c": np.ones(2)}})
     real = module.KEYS
     monkeypatch.setattr(module, "KEYS", ("experiment", "method", "nonsense"))
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(DataError, match="nonsense"):
         store.add("e", 0, outcome, **META)
     monkeypatch.setattr(module, "KEYS", real)
     assert store.finished("e") == set()
@@ -114,3 +114,45 @@ def test_files_that_cannot_be_used(tmp_path):
     (tmp_path / "c" / "results.sqlite").mkdir(parents=True)
     with pytest.raises(ParameterError, match="cannot open"):
         ResultsStore(tmp_path / "c")
+
+
+def read_all(folder):
+    with ResultsStore(folder) as store:
+        store.claim("e", {"seed": 0})
+        return store.finished("e"), store.rows("e", 1), store.curves("e", "m", "c", 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE curves SET array = substr(array, 1, 20)",
+        "UPDATE curves SET array = x'00ff'",
+        "UPDATE curves SET array = 'text'",
+        "UPDATE results SET v = 'text'",
+        "UPDATE experiments SET configuration = '{'",
+        "DROP TABLE curves",
+    ],
+)
+def test_what_is_damaged_is_named_with_a_remedy(tmp_path, damage):
+    with ResultsStore(tmp_path) as store:
+        store.claim("e", {"seed": 0})
+        store.add("e", 0, Outcome({"m": {"v": 1.0}}, {"m": {"c": np.arange(50.0)}}), **META)
+    with sqlite3.connect(tmp_path / "results.sqlite") as other:
+        other.execute(damage)
+    other.close()
+    with pytest.raises(DataError, match="if that file is damaged, move it away") as caught:
+        read_all(tmp_path)
+    assert str(tmp_path / "results.sqlite") in str(caught.value)
+
+
+def test_a_file_with_damaged_pages_is_named_too(tmp_path):
+    with ResultsStore(tmp_path) as store:
+        for run in range(50):
+            store.add(
+                "e", run, Outcome({"m": {"v": 1.0}}, {"m": {"c": np.random.default_rng(run).random(500)}}), **META
+            )
+    content = bytearray(store.path.read_bytes())
+    content[2 * 4096 :] = b"\x5a" * (len(content) - 2 * 4096)
+    store.path.write_bytes(bytes(content))
+    with pytest.raises(DataError, match=r"results.sqlite cannot be used.*damaged"):
+        read_all(tmp_path)

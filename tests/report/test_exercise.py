@@ -9,7 +9,7 @@ pytest.importorskip("matplotlib")
     ("assets", "payoff", "dates", "panels"), [(1, Put(40.0), 5, 1), (2, MaxCall(40.0), 8, 6), (2, MaxCall(40.0), 2, 1)]
 )
 def test_every_region_can_be_drawn(assets, payoff, dates, panels, tmp_path):
-    from mixtune.report.exercise import draw_exercise_region
+    from mixtune.report.figures import draw_exercise_region
 
     market = BlackScholes(spot=38.0, volatility=0.3, dividend=0.05, n_assets=assets)
     result = price(market, payoff, TimeGrid(maturity=1, dates=dates, rate=0.05), paths=400, width=10, seed=0)

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-import mixtune.options as options
 from mixtune._array import torch_device
-from mixtune._files import write_atomically
 from mixtune.cli._engine import Device
 from mixtune.errors import ParameterError
-from mixtune.report.exercise import draw_exercise_region
-from mixtune.report.figures import require_matplotlib
 
-#: Settings of the variance, and their values where the user gives none: the paper's market.
-VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
-#: Models, and the settings that mean nothing to them.
-MODELS = {
-    "black-scholes": {"scheme", "substeps", "hurst", *VARIANCE},
-    "heston": {"volatility", "correlation", "hurst"},
-    "rough-heston": {"volatility", "correlation"},
-}
+if TYPE_CHECKING:
+    from mixtune.options import PriceResult, Process
+
+HESTON = ("v0", "v_mean", "v_speed", "v_vol", "rho", "scheme", "substeps")
+#: Models, and the settings that only some of them have.
+MODELS = {"black-scholes": ("volatility", "correlation"), "heston": HESTON, "rough-heston": (*HESTON, "hurst")}
+#: Values where the user gives none: the paper's market.
+DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
 SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("markovian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
@@ -86,20 +81,13 @@ def price_command(
     settings, explicit = _with_file(given, config, context)
     if plot is not None:
         _check_plot(plot, settings)
-    option = options.payoff_from_name(settings["payoff"], settings["strike"])
-    if settings["data"] is not None:
-        result = _observed(option, settings, explicit)
-    else:
-        if settings["focal"] is not None:
-            raise ParameterError("--focal names a market of --data; pass the folder too")
-        with Console(stderr=True, highlight=False).status("Pricing") as status:
-            result = _simulated(option, settings, explicit, lambda stage: status.update(f"Pricing: {stage}"))
+    result = _simulated(settings, explicit) if settings["data"] is None else _observed(settings, explicit)
     if plot is not None:
+        from mixtune.report.figures import draw_exercise_region, save_figure
+
         if result.region is None:
             raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
-        buffer = io.BytesIO()
-        draw_exercise_region(result.region).savefig(buffer, format=plot.suffix[1:].lower(), dpi=160)
-        write_atomically(plot, buffer.getvalue())
+        save_figure(draw_exercise_region(result.region), plot.parent, plot.stem, (plot.suffix[1:],))
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
     else:
@@ -134,32 +122,38 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     return given, explicit | set(found)
 
 
-def _process(settings: dict[str, Any], explicit: set[str]) -> options.Process:
-    model, substeps = settings["model"], settings["substeps"]
+def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
+    import mixtune.options as options
+
+    model, kinds = settings["model"], (options.BlackScholes, options.Heston, options.RoughHeston)
     if model not in MODELS:
         raise ParameterError(f"unknown model {model!r}; choose from {', '.join(MODELS)}")
-    if foreign := sorted(explicit & MODELS[model]):
+    if foreign := sorted(explicit & set().union(*MODELS.values()) - set(MODELS[model])):
         raise ParameterError(f"{model} has no {', '.join(foreign)}; leave it out, or choose from {', '.join(MODELS)}")
-    common = {"spot": settings["spot"], "dividend": settings["dividend"], "n_assets": settings["assets"]}
-    if model == "black-scholes":
-        return options.BlackScholes(volatility=settings["volatility"], correlation=settings["correlation"], **common)
-    defaults = {"hurst": 0.1, **VARIANCE}
-    common |= {name: value if settings[name] is None else settings[name] for name, value in defaults.items()}
-    scheme = settings["scheme"] or SCHEMES[model][settings["preset"] == "paper"]
-    if model == "heston":
-        del common["hurst"]
-        return options.Heston(**common, scheme=scheme, substeps=substeps)
-    return options.RoughHeston(**common, scheme=scheme, substeps=substeps or 10)
+    known: dict[str, Any] = DEFAULTS | {name: value for name, value in settings.items() if value is not None}
+    if model in SCHEMES:
+        known.setdefault("scheme", SCHEMES[model][settings["preset"] == "paper"])
+    own = {name: known[name] for name in ("spot", "dividend", *MODELS[model]) if name in known}
+    return dict(zip(MODELS, kinds))[model](n_assets=settings["assets"], **own)
 
 
-def _simulated(payoff: Any, settings: dict[str, Any], explicit: set[str], progress: Any) -> options.PriceResult:
+def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
+    import mixtune.options as options
+
+    if settings["focal"] is not None:
+        raise ParameterError("--focal names a market of --data; pass the folder too")
+    payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
-    kept = {name: settings[name] for name in PRICING}
-    kept |= {"in_the_money": not settings["all_paths"], "device": torch_device(settings["device"])}
-    return options.price(_process(settings, explicit), payoff, grid, progress=progress, **kept)
+    how = {name: settings[name] for name in PRICING}
+    how |= {"in_the_money": not settings["all_paths"], "device": torch_device(settings["device"])}
+    with Console(stderr=True, highlight=False).status("Pricing") as status:
+        how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
+        return options.price(_process(settings, explicit), payoff, grid, **how)
 
 
-def _observed(payoff: Any, settings: dict[str, Any], explicit: set[str]) -> options.PriceResult:
+def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
+    import mixtune.options as options
+
     if settings["focal"] is None:
         raise ParameterError("--data needs --focal, the name of the market to price")
     if foreign := explicit - OBSERVED:
@@ -167,6 +161,7 @@ def _observed(payoff: Any, settings: dict[str, Any], explicit: set[str]) -> opti
         raise ParameterError(f"{names}: for a model to simulate; leave out with --data, which prices observed paths")
     data = options.observed_folder(settings["data"], dates=settings["dates"] if "dates" in explicit else None)
     dates = next(iter(data.values())).shape[1] - 1
+    payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
     return options.price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
 
@@ -179,10 +174,12 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError(f"--plot: there is no folder {path.parent}")
     if settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent":
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
+    from mixtune.report.figures import require_matplotlib
+
     require_matplotlib()
 
 
-def _show(console: Console, settings: dict[str, Any], result: options.PriceResult) -> None:
+def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> None:
     where = settings["focal"] if settings["data"] is not None else settings["model"]
     numbers = [Column(name, justify="right") for name in ("price", "95% interval")]
     title = f"{settings['payoff']}, strike {settings['strike']:g}, {where}"
@@ -200,5 +197,4 @@ def _show(console: Console, settings: dict[str, Any], result: options.PriceResul
     if result.below_european:
         console.print("below the European price on the same paths: within noise, or the policy needs more paths")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
-    spent = ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items())
-    console.print(f"time: {spent}")
+    console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))

@@ -14,13 +14,12 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table as RichTable
+from rich.table import Table
 
 from mixtune._array import torch_device
 from mixtune.cli._engine import Device, Engine, Scheduler, check_engine, execute_on_cluster
 from mixtune.errors import ParameterError
-from mixtune.paper import EXPERIMENTS, Experiment, Summary, Table, check_together, experiment, run_study
-from mixtune.report import FIGURES, draw, require_matplotlib, save_figure, write_csv
+from mixtune.paper import EXPERIMENTS, Experiment, Summary, check_together, experiment, run_study
 
 CHOICES = (*EXPERIMENTS, "all")
 ON_DEVICE = (
@@ -55,8 +54,11 @@ def reproduce(
     """
     if what not in CHOICES:
         raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+    from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure
+    from mixtune.report.files import write_csv
+
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
-    how = _how(chosen, jobs=jobs, engine=engine, scheduler=scheduler, device=device)
+    how = _how(chosen, jobs, engine, scheduler, device)
     if any(each.name in FIGURES for each in chosen):
         require_matplotlib()
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
@@ -64,7 +66,9 @@ def reproduce(
     try:
         for each in chosen:
             summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
-            written = _write(each.name, summary, out)
+            written = [write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
+            if each.name in FIGURES:
+                written += save_figure(draw(each.name, summary), out, each.name)
             if not as_json:
                 _show(console, each.name, summary)
                 if how["device"] is not None:
@@ -81,20 +85,17 @@ def reproduce(
         typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
 
 
-def _how(
-    chosen: list[Experiment[Any]], *, jobs: int, engine: str, scheduler: str | None, device: str
-) -> dict[str, Any]:
+def _how(chosen: list[Experiment[Any]], jobs: int, engine: str, scheduler: str | None, device: str) -> dict[str, Any]:
     """Where the runs are done, as arguments of ``run_study``; what is not possible is refused before any work."""
     check_engine(engine, scheduler)
     there = torch_device(device)
-    if there is None:
-        executor = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs) if engine == "dask" else None
-        return {"jobs": jobs, "executor": executor, "device": None}
-    if engine != "local":
-        raise ParameterError("--device is for this machine, --engine dask for a cluster; leave one of them out")
-    for each in chosen:
-        check_together(each, there)
-    return {"jobs": jobs, "executor": None, "device": there}
+    if there is not None:
+        if engine != "local":
+            raise ParameterError("--device is for this machine, --engine dask for a cluster; leave one of them out")
+        for each in chosen:
+            check_together(each, there)
+    executor = partial(execute_on_cluster, scheduler=scheduler, jobs=jobs) if engine == "dask" else None
+    return {"jobs": jobs, "executor": executor, "device": there}
 
 
 def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: int, out: Path, **how: Any) -> Summary:
@@ -111,28 +112,16 @@ def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: i
         return run_study(each, out=out, seed=seed, runs=runs, progress=progress, **how)
 
 
-def _write(name: str, summary: Summary, out: Path) -> list[Path]:
-    written = [write_csv(out / f"{stem}.csv", table) for stem, table in summary.tables().items()]
-    if name in FIGURES:
-        written += save_figure(draw(name, summary), out, name)
-    return written
-
-
 def _show(console: Console, name: str, summary: Summary) -> None:
-    rows: Table = summary.headline()
-    table = RichTable(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    rows = summary.headline()
+    table = Table(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, value in rows[0].items():
         words = column.split("_")
         justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
         table.add_column(" ".join(words), justify=justify, min_width=max(map(len, words)))
     for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
+        cells = (f"{value:.4g}" if isinstance(value, float) else value for value in row.values())
+        table.add_row(*("" if cell is None else escape(str(cell)) for cell in cells))
     console.print(table, soft_wrap=False)
     for note in summary.notes():
         console.print(escape(note))
-
-
-def _cell(value: str | int | float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else escape(str(value))

@@ -1,14 +1,5 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
-from mixtune.options._evaluation import (
-    Estimate,
-    ExerciseRegion,
-    Greek,
-    PriceResult,
-    UpperBound,
-    exercise_region,
-    upper_bound,
-)
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
@@ -21,7 +12,17 @@ from mixtune.options._payoffs import (
     Put,
     payoff_from_name,
 )
-from mixtune.options._pricer import price, price_observed
+from mixtune.options._pricer import (
+    Estimate,
+    ExerciseRegion,
+    Greek,
+    PriceResult,
+    UpperBound,
+    exercise_region,
+    price,
+    price_observed,
+    upper_bound,
+)
 from mixtune.options._settings import PriceSettings, TimeGrid
 from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
 

@@ -18,7 +18,6 @@ import numpy as np
 
 from mixtune._array import Array, Floats, all_finite, as_float64, match, namespace, to_device, to_numpy, torch_module
 from mixtune._checks import check_whole
-from mixtune.data import read_table
 from mixtune.errors import DataError
 from mixtune.options._payoffs import PayoffFunction
 from mixtune.options._settings import TimeGrid
@@ -195,9 +194,9 @@ def observed_paths(source: Any, *, dates: int | None = None) -> Floats:
     """  # noqa: E501
     if dates is not None:
         check_whole("dates", dates, least=1)
-    if isinstance(source, str | os.PathLike):
-        return _checked(_read(Path(source)), f'"{Path(source)}"', dates)
-    return _checked(_as_array(source, "the paths"), "the paths", dates)
+    where = f'"{Path(source)}"' if isinstance(source, str | os.PathLike) else "the paths"
+    read = _read(Path(source)) if isinstance(source, str | os.PathLike) else source
+    return _checked(_as_array(read, where), where, dates)
 
 
 def observed_folder(folder: str | os.PathLike[str], *, dates: int | None = None) -> dict[str, Floats]:
@@ -244,8 +243,8 @@ def observed_folder(folder: str | os.PathLike[str], *, dates: int | None = None)
     return found
 
 
-def _read(path: Path) -> Floats:
-    """The numbers of one file, not checked yet."""
+def _read(path: Path) -> Any:
+    """What one file holds, not checked yet."""
     if path.is_dir():
         raise DataError(f'"{path}" is a folder; read all its files with observed_folder')
     if not path.is_file():
@@ -253,10 +252,9 @@ def _read(path: Path) -> Floats:
     ending = path.suffix.lower()
     if ending == ".npy":
         try:
-            array = np.load(path, allow_pickle=False)
+            return np.load(path, allow_pickle=False)
         except (OSError, EOFError, ValueError) as error:
             raise DataError(f'"{path}" cannot be read as an array of numbers: {error}') from error
-        return _as_array(array, f'"{path}"')
     if ending == ".csv":
         return _read_csv(path)
     if ending == ".parquet":
@@ -264,7 +262,7 @@ def _read(path: Path) -> Floats:
     raise DataError(f'"{path}" is of an unknown kind; its name must end in one of {", ".join(ENDINGS)}')
 
 
-def _read_csv(path: Path) -> Floats:
+def _read_csv(path: Path) -> Any:
     """One path per line; empty cells become NaN, to be counted later."""
     paths = []
     try:
@@ -277,14 +275,14 @@ def _read_csv(path: Path) -> Floats:
                         raise DataError(f'"{path}", line {number}: {error}; write numbers only') from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise DataError(f'"{path}" cannot be read as CSV: {error}') from error
-    paths = [numbers for numbers in paths if numbers]
-    return _as_array(paths, f'"{path}"') if paths else np.empty((0, 2))
+    return [numbers for numbers in paths if numbers] or np.empty((0, 2))
 
 
 def _read_parquet(path: Path) -> Floats:
     """One path per row, columns in their order; nulls become NaN, to be counted later."""
-    table = read_table(path)
-    points = []
+    from mixtune.data import read_table
+
+    table, points = read_table(path), []
     for name, column in zip(table.column_names, table.columns):
         values = column.to_numpy()
         if values.dtype.kind not in "fiu":
@@ -317,12 +315,10 @@ def _checked(paths: Array, where: str, dates: int | None) -> Array:
     if paths.ndim != 3:
         raise DataError(f"{where} must have shape (paths, dates + 1) or (paths, dates + 1, assets); got {paths.shape}")
     count, points, assets = paths.shape
-    if count == 0 or assets == 0:
-        raise DataError(f"{where} must hold at least one path and one asset; got shape {paths.shape}")
-    if points < 2:
+    if count == 0 or assets == 0 or points < 2:
         raise DataError(
-            f"{where} must hold today and at least one date; got {points} points in time, "
-            "which should be the second axis (the columns of a file)"
+            f"{where} must hold at least one path and one asset, and today and at least one date; got {points} points "
+            f"in time, the second axis (the columns of a file) of the shape {paths.shape}"
         )
     if dates is not None and points != dates + 1:
         raise DataError(

@@ -115,11 +115,9 @@ class PriceSettings:
 
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("rlsm", "lsm", "recurrent"))
-        if self.preset is not None:
-            check_choice("preset", self.preset, ("paper",))
+        check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
         check_whole("paths", self.paths, least=2)
-        if self.training_paths is not None:
-            check_whole("training_paths", self.training_paths, least=2)
+        check_whole("training_paths", self.paths if self.training_paths is None else self.training_paths, least=2)
         if self.sobol and self.paths < (least := 2 * METHOD.scramblings):
             raise ParameterError(f"sobol needs at least {least} paths for its standard error; got {self.paths}")
         if self.sobol and self.antithetic:
@@ -225,10 +223,9 @@ class TimeGrid:
             discount = np.exp(-np.concatenate([[0.0], np.cumsum(rates * steps)]))
         if not math.isfinite(discount.sum()):
             raise ParameterError(f"rate={rate!r} discounts beyond what floating-point numbers hold; pass 0.05 for 5%")
-        kept = {"times": times, "rates": rates, "steps": steps, "discount": discount}
-        kept = {name: freeze(array) for name, array in kept.items()}
-        for name, value in {"maturity": float(times[-1]), "dates": steps.size, "rate": rate, **kept}.items():
-            object.__setattr__(self, name, value)
+        arrays = {"times": times, "rates": rates, "steps": steps, "discount": discount}
+        for name, value in {"maturity": float(times[-1]), "dates": steps.size, "rate": rate, **arrays}.items():
+            object.__setattr__(self, name, freeze(value) if name in arrays else value)
 
     @property
     def n_dates(self) -> int:

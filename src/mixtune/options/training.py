@@ -6,6 +6,11 @@ is regressed on) and in the continuation models (how). Several models are traine
 that is paths and features at a date, and each carries its own values. What several models need (coefficients with the
 same ridge, Gram matrices) is computed once.
 
+**State maps.** The inputs at date t are the prices, the discounted payoff and, where given, further observed state. A
+state map turns them into features: random features (RLSM), polynomials (LSM), or a random recurrent network that has
+seen the whole path so far (for models whose future depends on more than the present). Maps are fitted once on training
+paths, for scaling only, and then frozen.
+
 Arrays may belong to NumPy or PyTorch. Several runs may lie side by side on a first axis, for devices that need much
 work in one call: a run of backward induction on a hundred paths is a long row of small matrices, and a device takes
 longer to start each operation than to compute it. Independent runs of the same size share these calls.
@@ -13,25 +18,27 @@ longer to start each operation than to compute it. Independent runs of the same 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import combinations_with_replacement
 from operator import add
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from array_api_compat import is_torch_array
 
 from mixtune._array import Array, Floats, all_finite, cholesky_solve, is_numpy, match, namespace, to_numpy
-from mixtune._checks import check_nonnegative
+from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
+from mixtune.features import RandomFeatures
 from mixtune.moments import Moments, rounding_of
-from mixtune.options._features import PolynomialState, RandomState, RecurrentState, RunStates, StateMap
 from mixtune.options._paths import PathData, simulate, simulate_runs
-from mixtune.options._settings import METHOD
+from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
@@ -62,6 +69,236 @@ __all__ = [
 CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
 
 
+# --- state maps ---------------------------------------------------------------------------------------------------
+
+
+class StateMap(ABC):
+    """Features of path data at a date."""
+
+    @abstractmethod
+    def fitted(self, data: Sequence[PathData]) -> Self:
+        """The map with its scaling read off training paths."""
+
+    @abstractmethod
+    def features(self, data: PathData, date: int) -> Array:
+        """Features (paths, p) at ``date``."""
+
+    def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
+        """``(date, features)`` from the last date before maturity down to 1; use each before asking for the next."""
+        for date in range(data.n_dates - 1, 0, -1):
+            yield date, self.features(data, date)
+
+
+class OneDateMap(StateMap):
+    """Maps that look at one date only."""
+
+    @abstractmethod
+    def transform(self, X: Array, date: int) -> Array:
+        """Features of inputs (n, k) as :func:`stack_inputs` orders them."""
+
+    def features(self, data: PathData, date: int) -> Array:
+        return self.transform(_inputs(data, date), date)
+
+
+def stack_inputs(prices: Array, payoff: Array, hidden: Array | None) -> Array:
+    """Inputs (paths, k) from prices (paths, d), discounted payoff (paths,) and hidden state (paths, h)."""
+    parts = [part for part in (prices, payoff[..., None], hidden) if part is not None]
+    return namespace(prices).concat(parts, axis=-1)
+
+
+def _inputs(data: PathData, date: int) -> Array:
+    """Prices, discounted payoff and hidden state at a date, (paths, k)."""
+    hidden = None if data.hidden is None else data.hidden[..., date, :]
+    return stack_inputs(data.prices[..., date, :], data.payoffs[..., date], hidden)
+
+
+@dataclass(frozen=True, eq=False)
+class DateScaling:
+    """Mean and spread of the inputs at each date, (dates + 1, k)."""
+
+    mean: Floats
+    spread: Floats
+
+    @classmethod
+    def of(cls, data: Sequence[PathData]) -> DateScaling:
+        means, spreads = [], []
+        for date in range(data[0].n_dates + 1):
+            pooled = np.concatenate([to_numpy(_inputs(d, date)) for d in data])
+            spread = pooled.std(axis=0)
+            means.append(pooled.mean(axis=0))
+            # A column that varies by rounding only carries no information: any positive divisor will do.
+            spreads.append(np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, 1.0))
+        return cls(np.array(means), np.array(spreads))
+
+    def apply(self, X: Array, date: int) -> Array:
+        return (X - match(self.mean[date], X)) / match(self.spread[date], X)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomState(OneDateMap):
+    """RLSM: one random hidden layer, the same at all dates.
+
+    Parameters
+    ----------
+    width, activation, slope, seed
+        As in :class:`mixtune.RandomFeatures`.
+    standardise : bool
+        Scale inputs by their mean and spread at each date, and features by 1/sqrt(width); the paper feeds raw prices.
+    """
+
+    width: int
+    activation: str = "leaky_relu"
+    slope: float = METHOD.paper_slope
+    standardise: bool = True
+    seed: int
+    scaling: DateScaling | None = field(default=None, repr=False)
+    layer: RandomFeatures | None = field(default=None, repr=False)
+
+    def fitted(self, data: Sequence[PathData]) -> RandomState:
+        n_inputs = _inputs(data[0].take(slice(0, 1)), 0).shape[-1]
+        units: dict[str, Any] = {"width": self.width, "activation": self.activation, "slope": self.slope}
+        layer = RandomFeatures(n_inputs=n_inputs, **units, normalise=self.standardise, seed=self.seed)
+        return replace(self, scaling=DateScaling.of(data) if self.standardise else None, layer=layer)
+
+    def transform(self, X: Array, date: int, *, out: Array | None = None) -> Array:
+        assert self.layer is not None, "fit the state map first"
+        return self.layer.transform(X if self.scaling is None else self.scaling.apply(X, date), out=out)
+
+    def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
+        """As for all maps; the features of one date are overwritten by those of the next."""
+        assert self.layer is not None, "fit the state map first"
+        xp = namespace(data.prices)
+        buffer = xp.empty((len(data), self.layer.n_features_out), dtype=xp.float64, device=data.prices.device)
+        for date in range(data.n_dates - 1, 0, -1):
+            yield date, self.transform(_inputs(data, date), date, out=buffer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolynomialState(OneDateMap):
+    """LSM: all monomials of the standardised prices (and hidden state) up to ``degree``, and the payoff.
+
+    Parameters
+    ----------
+    degree : int
+        2 or 3 in practice; the number of features grows like assets^degree.
+    """
+
+    degree: int = 3
+    n_assets: int = field(default=1, repr=False)
+    scaling: DateScaling | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole("degree", self.degree, least=1)
+
+    def fitted(self, data: Sequence[PathData]) -> PolynomialState:
+        return replace(self, n_assets=data[0].n_assets, scaling=DateScaling.of(data))
+
+    def transform(self, X: Array, date: int) -> Array:
+        assert self.scaling is not None, "fit the state map first"
+        X = self.scaling.apply(X, date)
+        xp = namespace(X)
+        # The payoff stands between prices and hidden state, and enters linearly.
+        variables = [X[:, k] for k in range(X.shape[1]) if k != self.n_assets]
+        columns = [xp.ones_like(X[:, 0]), X[:, self.n_assets]]
+        for degree in range(1, self.degree + 1):
+            for chosen in combinations_with_replacement(variables, degree):
+                columns.append(xp.prod(xp.stack(chosen), axis=0))
+        return xp.stack(columns, axis=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecurrentState(StateMap):
+    """Randomised recurrent features: ``h_t = tanh(W x_t + V h_{t-1} + b)``, with the current inputs and a constant.
+
+    For models with memory (rough volatility): the hidden state has seen the whole path.
+
+    Parameters
+    ----------
+    width : int
+    memory : float
+        Spectral scale of V: the share of the past that is carried on, in (0, 1) for a fading memory.
+    input_scale : float
+    seed : int
+    """
+
+    width: int
+    memory: float = METHOD.memory
+    input_scale: float = METHOD.input_scale
+    seed: int
+    scaling: DateScaling | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole("width", self.width, least=1)
+        check_positive("memory", self.memory)
+        check_positive("input_scale", self.input_scale)
+
+    def fitted(self, data: Sequence[PathData]) -> RecurrentState:
+        return replace(self, scaling=DateScaling.of(data))
+
+    def features(self, data: PathData, date: int) -> Array:
+        return self._forward(data, date)[-1]
+
+    def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
+        return reversed(list(enumerate(self._forward(data, data.n_dates - 1)))[1:])
+
+    def _forward(self, data: PathData, last: int) -> list[Array]:
+        """Features at dates 0..last."""
+        assert self.scaling is not None, "fit the state map first"
+        size, rng = self.scaling.mean.shape[1], np.random.default_rng(self.seed)
+        W = self.input_scale * rng.standard_normal((size, self.width)) / np.sqrt(size)
+        V = self.memory * rng.standard_normal((self.width, self.width)) / np.sqrt(self.width)
+        bias = METHOD.bias_scale * rng.standard_normal(self.width)
+        W, V, bias, hidden = (match(a, data.prices) for a in (W, V, bias, np.zeros((len(data), self.width))))
+        xp, found = namespace(data.prices), []
+        for date in range(last + 1):
+            X = self.scaling.apply(_inputs(data, date), date)
+            hidden = xp.tanh(X @ W + hidden @ V + bias)
+            found.append(xp.concat([hidden / math.sqrt(self.width), X, xp.ones_like(X[:, :1])], axis=1))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class RunStates(StateMap):
+    """The random layers of several runs as one state map; they differ in nothing but their seeds."""
+
+    states: tuple[RandomState, ...]
+
+    def __post_init__(self) -> None:
+        if any(state.standardise for state in self.states):
+            raise ParameterError("several runs at once need random layers on raw inputs (standardise=False)")
+
+    def fitted(self, data: Sequence[PathData]) -> RunStates:
+        """The map with its layers drawn."""
+        return RunStates(tuple(state.fitted(data) for state in self.states))
+
+    def features(self, data: PathData, date: int) -> Array:
+        """Features (runs, paths, p) at ``date``."""
+        X = _inputs(data, date)
+        layers = [state.layer for state in self.states if state.layer is not None]
+        assert len(layers) == len(self.states), "fit the state map first"
+        xp, first = namespace(X), layers[0]
+        # Of every layer its weights, bias, shift and scale, where X is; the last two are the same for all.
+        parts = [layer._layer(xp, X.device) for layer in layers]
+        weights, bias = xp.stack([part[0] for part in parts]), xp.stack([part[1] for part in parts])[:, None]
+        U = xp.empty((*X.shape[:-1], first.n_features_out), dtype=X.dtype, device=X.device)
+        U[..., : first.width] = first._hidden(xp, X, weights, bias, *parts[0][2:])
+        U[..., first.width :] = 1.0
+        return U
+
+
+def state_map(settings: PriceSettings) -> StateMap:
+    """The map that a pricing run asks for, not fitted yet."""
+    width, seed = settings.width, settings.seed
+    if settings.paper:
+        return RandomState(width=METHOD.paper_width, slope=METHOD.paper_slope, standardise=False, seed=seed)
+    if settings.method == "lsm":
+        return PolynomialState(degree=settings.degree)
+    return (RecurrentState if settings.method == "recurrent" else RandomState)(width=width, seed=seed)
+
+
+# --- continuation models ------------------------------------------------------------------------------------------
+
+
 class Stage:
     """One exercise date: features (n, p) of every dataset, and values (n, models) with one column per model."""
 
@@ -79,8 +316,7 @@ class Stage:
 
     def pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
         """Ridge coefficients of some datasets pooled, for every model's values: (p, models)."""
-        unknown = [i for i in datasets if not 0 <= i < len(self.features)]
-        if unknown:
+        if unknown := [i for i in datasets if not 0 <= i < len(self.features)]:
             raise ParameterError(f"there is no dataset {unknown[0]}; there are {len(self.features)}")
         key = (ridge, datasets)
         if key not in self._pooled:
@@ -92,12 +328,19 @@ class Stage:
         found = [self.pooled(ridge, (i,)) for i in range(len(self.features))]
         return namespace(*found).stack(found, axis=-3)
 
+    def fit(self, model: ContinuationModel, index: int) -> Array:
+        """The coefficients of a model whose values are column ``index``."""
+        return model.fit(self, index)
+
     def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
         return reduce(add, (self.moments[i] for i in datasets)).head(ridge)
 
 
 class RunStage(Stage):
     """One exercise date of several runs; all arrays have the runs as their first axis."""
+
+    def fit(self, model: ContinuationModel, index: int) -> Array:
+        return model.fit_runs(self, index)
 
     @cached_property
     def single_runs(self) -> list[Stage]:
@@ -264,24 +507,23 @@ class Transfer(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Array:
         moments = [m.output(model) for m in stage.moments]
         heads = stage.local(self.ridge)[:, :, model]
-        weights = self._weigh(stage, model, moments, heads)
+        if isinstance(self.weights, WassersteinWeights):
+            few = slice(0, self.distance_rows)
+            rows = ((to_numpy(U[few]), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values))
+            clouds, counts = list(map(np.column_stack, rows)), list(map(len, stage.features))
+            weights: Any = self.weights.weigh_clouds(clouds, focal=stage.focal, counts=counts)
+        else:
+            weights = self.weights.weigh(moments=moments, heads=heads, focal=stage.focal)
         strength: dict[str, Any] = {"transfer": self.transfer, "stability": self.stability, "horizon": self.horizon}
         return solve(RegretProblem(moments=moments, weights=weights, heads=heads, **strength)).coef
 
     def fit_runs(self, stage: RunStage, model: int) -> Array:
-        found = None
         if isinstance(self.weights, PredictiveWeights):
             rho = Schedule(self.transfer, self.stability, self.horizon).rho
             found = stage.transfer(model, ridge=self.ridge, sharing=self.weights.sharing, rho=rho)
-        return super().fit_runs(stage, model) if found is None else found
-
-    def _weigh(self, stage: Stage, model: int, moments: list[Moments], heads: Array) -> Any:
-        if not isinstance(self.weights, WassersteinWeights):
-            return self.weights.weigh(moments=moments, heads=heads, focal=stage.focal)
-        few = slice(0, self.distance_rows)
-        rows = [(to_numpy(U[few]), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values)]
-        clouds = [np.column_stack(pair) for pair in rows]
-        return self.weights.weigh_clouds(clouds, focal=stage.focal, counts=[len(U) for U in stage.features])
+            if found is not None:
+                return found
+        return super().fit_runs(stage, model)
 
 
 @dataclass(frozen=True)
@@ -369,6 +611,9 @@ def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[in
     return coef
 
 
+# --- backward induction -------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Policy:
     """When to exercise: stop at the first date whose payoff exceeds the predicted value of waiting.
@@ -426,8 +671,7 @@ class Policy:
 
 def exercises(payoff: Array, continuation: Array, only_positive: bool) -> Array:
     """Whether stopping now beats waiting."""
-    stop = payoff > continuation
-    return stop & (payoff > 0) if only_positive else stop
+    return (payoff > continuation) & (payoff > 0) if only_positive else payoff > continuation
 
 
 def put_where(target: Array, source: Array, mask: Array) -> Array:
@@ -483,12 +727,8 @@ def train(
         payoffs = [d.payoffs[..., date, None] for d in data]
         kept = [_regression_rows(U, payoff, in_the_money) for U, payoff in zip(features, payoffs)]
         rows = [U[keep] for U, keep in zip(features, kept)], [Y[keep] for Y, keep in zip(values, kept)]
-        if first.runs is None:
-            stage = Stage(*rows, focal)
-            found = [model.fit(stage, m) for m, model in enumerate(models)]
-        else:
-            together = RunStage(*rows, focal)
-            found = [model.fit_runs(together, m) for m, model in enumerate(models)]
+        stage = (Stage if first.runs is None else RunStage)(*rows, focal)
+        found = [stage.fit(model, m) for m, model in enumerate(models)]
         fitted[date] = namespace(*found).stack(found, axis=-1)
         for i, (U, payoff) in enumerate(zip(features, payoffs)):
             stop = exercises(payoff, U @ fitted[date], only_positive)

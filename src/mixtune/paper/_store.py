@@ -27,7 +27,7 @@ import numpy as np
 
 from mixtune._array import Floats
 from mixtune._messages import Wording
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError, MixtuneError, ParameterError
 
 FILE_NAME = "results.sqlite"
 SCHEMA_VERSION = 1
@@ -86,24 +86,21 @@ class ResultsStore:
         self.path = Path(folder) / FILE_NAME
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ParameterError(f"cannot make the folder {folder} for results: {error.strerror}") from error
-        try:
             # Transactions are begun and ended by hand: see _transaction.
             self._db = sqlite3.connect(self.path, timeout=60.0, isolation_level=None)
+        except OSError as error:
+            raise ParameterError(f"cannot make the folder {folder} for results: {error.strerror}") from error
         except sqlite3.OperationalError as error:
             raise ParameterError(f"cannot open {self.path} ({error}); choose a folder you may write to") from error
         try:
+            with self._readable():
+                self._db.execute("PRAGMA journal_mode=WAL")
             self._prepare()
-        except (sqlite3.DatabaseError, DataError) as error:
+        except BaseException:
             self._db.close()
-            if isinstance(error, DataError):
-                raise
-            fix = "choose another folder, or move that file away"
-            raise DataError(f"{self.path} cannot be used ({error}); {fix}") from error
+            raise
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode=WAL")
         with self._transaction():
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
@@ -117,14 +114,28 @@ class ResultsStore:
                 )
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+    def _readable(self) -> Iterator[None]:
+        """Turn errors of the database and of what it holds into one that names the file."""
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+        except MixtuneError:
             raise
-        self._db.execute("COMMIT")
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, EOFError) as error:
+            raise DataError(
+                f"{self.path} cannot be used ({error}); choose another folder, or, if that file is damaged, move it "
+                "away: its runs will be done again"
+            ) from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._readable():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
@@ -143,8 +154,8 @@ class ResultsStore:
         with self._transaction():
             held = self.configuration(experiment)
             if held is None:
-                digest = hashlib.sha256(text.encode()).hexdigest()
-                self._db.execute("INSERT INTO experiments VALUES (?, ?, ?)", (experiment, digest, text))
+                row = (experiment, hashlib.sha256(text.encode()).hexdigest(), text)
+                self._db.execute("INSERT INTO experiments VALUES (?, ?, ?)", row)
                 return
         if differences := "; ".join(_differences(held, json.loads(text))):
             raise ParameterError(
@@ -158,23 +169,21 @@ class ResultsStore:
 
     def configuration(self, experiment: str) -> dict[str, Any] | None:
         """The configuration ``experiment`` ran with here, or None."""
-        held = self._db.execute("SELECT configuration FROM experiments WHERE experiment=?", (experiment,)).fetchone()
-        return None if held is None else json.loads(held[0])
+        query = "SELECT configuration FROM experiments WHERE experiment=?"
+        with self._readable():
+            held = self._db.execute(query, (experiment,)).fetchone()
+            return None if held is None else json.loads(held[0])
 
     # --- runs ---------------------------------------------------------------------------------------------------
 
     def finished(self, experiment: str) -> set[int]:
         """The runs whose results are here."""
-        return {run for (run,) in self._db.execute("SELECT run FROM runs WHERE experiment=?", (experiment,))}
+        with self._readable():
+            return {run for (run,) in self._db.execute("SELECT run FROM runs WHERE experiment=?", (experiment,))}
 
     def add(self, experiment: str, run: int, outcome: Outcome, *, seed: int, seconds: float, made_with: str) -> None:
         """Store a finished run, all or nothing; a run that is already here stays as it is."""
         columns = _check_outcome(experiment, run, outcome)
-        blobs = [
-            (experiment, method, run, quantity, pack(array))
-            for method, arrays in outcome.curves.items()
-            for quantity, array in arrays.items()
-        ]
         with self._transaction():
             if run in self.finished(experiment):
                 return
@@ -185,7 +194,9 @@ class ResultsStore:
                 marks = ", ".join("?" * (len(KEYS) + len(values)))
                 row = (experiment, method, run, *(float(value) for value in values.values()))
                 self._db.execute(f"INSERT INTO results ({names}) VALUES ({marks})", row)
-            self._db.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?)", blobs)
+            for method, arrays in outcome.curves.items():
+                rows = [(experiment, method, run, quantity, pack(array)) for quantity, array in arrays.items()]
+                self._db.executemany("INSERT INTO curves VALUES (?, ?, ?, ?, ?)", rows)
             self._db.execute("INSERT INTO runs VALUES (?, ?, ?, ?, ?)", (experiment, run, seed, seconds, made_with))
 
     def _quantities(self) -> list[str]:
@@ -195,19 +206,21 @@ class ResultsStore:
 
     def rows(self, experiment: str, runs: int) -> dict[str, list[dict[str, float]]]:
         """By method, in the order the first run gave them, the rows of runs 0..runs-1."""
-        quantities = self._quantities()
-        selected = ", ".join(["method", *(f'"{quantity}"' for quantity in quantities)])
         found: dict[str, list[dict[str, float]]] = {}
-        query = f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid"
-        for method, *values in self._db.execute(query, (experiment, runs)):
-            row = {name: value for name, value in zip(quantities, values) if value is not None}
-            found.setdefault(method, []).append(row)
+        with self._readable():
+            quantities = self._quantities()
+            selected = ", ".join(["method", *(f'"{quantity}"' for quantity in quantities)])
+            query = f"SELECT {selected} FROM results WHERE experiment=? AND run<? ORDER BY run, rowid"
+            for method, *values in self._db.execute(query, (experiment, runs)):
+                row = {name: float(value) for name, value in zip(quantities, values) if value is not None}
+                found.setdefault(method, []).append(row)
         return found
 
     def curves(self, experiment: str, method: str, quantity: str, runs: int) -> list[Floats]:
         """The arrays of one quantity of runs 0..runs-1, in order."""
         query = "SELECT array FROM curves WHERE experiment=? AND method=? AND quantity=? AND run<? ORDER BY run"
-        return [unpack(blob) for (blob,) in self._db.execute(query, (experiment, method, quantity, runs))]
+        with self._readable():
+            return [unpack(blob) for (blob,) in self._db.execute(query, (experiment, method, quantity, runs))]
 
 
 def pack(array: Floats) -> bytes:
@@ -225,8 +238,7 @@ def unpack(blob: bytes) -> Floats:
     >>> unpack(pack(np.array([0.1, np.inf])))
     array([0.1, inf])
     """
-    array: Floats = np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False)
-    return array
+    return np.asarray(np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False))
 
 
 def _differences(held: Any, asked: Any, path: str = "") -> list[str]:
@@ -239,16 +251,12 @@ def _differences(held: Any, asked: Any, path: str = "") -> list[str]:
 
 def _check_outcome(experiment: str, run: int, outcome: Outcome) -> list[str]:
     """The quantities of an outcome, in order; refuses NaN and names that are no column names."""
-    columns: dict[str, None] = {}
-    for method, values in outcome.rows.items():
-        for quantity, value in values.items():
-            if not re.fullmatch(r"[a-z][a-z0-9_]*", quantity) or quantity in KEYS:
-                raise ParameterError(f"{quantity!r} cannot name a quantity; use lower-case letters, digits and _")
-            if np.isnan(value):
-                raise DataError(f"run {run} of {experiment} gave NaN as {quantity} of {method}; nothing was stored")
-            columns[quantity] = None
-    for method, arrays in outcome.curves.items():
-        for quantity, array in arrays.items():
-            if np.any(np.isnan(array)):
-                raise DataError(f"run {run} of {experiment} gave NaN in the {quantity} curve of {method}")
-    return list(columns)
+    for kind, parts in (("as {} of", outcome.rows), ("in the {} curve of", outcome.curves)):
+        for method, values in parts.items():
+            for quantity, value in values.items():
+                if not re.fullmatch(r"[a-z][a-z0-9_]*", quantity) or quantity in KEYS:
+                    raise ParameterError(f"{quantity!r} cannot name a quantity; use lower-case letters, digits and _")
+                if np.any(np.isnan(value)):
+                    where = f"{kind.format(quantity)} {method}"
+                    raise DataError(f"run {run} of {experiment} gave NaN {where}; nothing was stored")
+    return list({quantity: None for values in outcome.rows.values() for quantity in values})

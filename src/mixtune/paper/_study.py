@@ -104,8 +104,7 @@ class Experiment(Generic[S]):
 
     def configuration(self, seed: int, device: str | None = None) -> dict[str, Any]:
         """What the results depend on, as a JSON document; runs of a device differ in rounding and are kept apart."""
-        settings = asdict(self.settings)  # type: ignore[call-overload]
-        found = {"revision": self.revision, "seed": seed, "settings": settings}
+        found = {"revision": self.revision, "seed": seed, "settings": asdict(self.settings)}  # type: ignore[call-overload]
         return found if device is None else found | {"device": device.partition(":")[0]}
 
 
@@ -132,8 +131,7 @@ class Results:
 
     def values(self, method: str, quantity: str) -> Floats:
         """One number per run, shape (runs,)."""
-        found = [row[quantity] for row in self._rows.get(method, []) if quantity in row]
-        return self._stacked(found, method, quantity)
+        return self._stacked([row[quantity] for row in self._rows.get(method, []) if quantity in row], method, quantity)
 
     def curves(self, method: str, quantity: str) -> Floats:
         """One array per run, shape (runs, ...)."""
@@ -235,9 +233,8 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
 
     One job runs in this process, several in as many new processes. Closing the iterator ends the workers at once.
     """
-    jobs = min(jobs, len(seeds))
-    if jobs > 1:
-        yield from _in_workers(run, settings, seeds, jobs)
+    if min(jobs, len(seeds)) > 1:
+        yield from _in_workers(run, settings, seeds, min(jobs, len(seeds)))
         return
     for index, seed in seeds.items():
         yield index, *_timed(run, settings, seed)
@@ -245,52 +242,47 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
 
 def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
     """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
-    waiting = list(seeds)
-    while waiting:
-        now, waiting = waiting[:RUNS_AT_ONCE], waiting[RUNS_AT_ONCE:]
+    for begin in range(0, len(seeds), RUNS_AT_ONCE):
+        now = list(seeds)[begin : begin + RUNS_AT_ONCE]
         outcomes, seconds = _timed(together, settings, [seeds[index] for index in now], device)
         for index, outcome in zip(now, outcomes, strict=True):
             yield index, outcome, seconds / len(now)
 
 
 def _in_workers(run: Run, settings: Any, seeds: Mapping[int, int], jobs: int) -> Outcomes:
+    # New interpreters rather than forks: forking a process with threads (BLAS, progress bars) can hang.
+    context = multiprocessing.get_context("spawn")
     waiting = list(seeds.items())[::-1]
     workers: dict[Connection, BaseProcess] = {}
     finished = False
     try:
         with _interrupts_held():
             for _ in range(jobs):
-                _start_worker(workers, run, settings)
+                ours, theirs = context.Pipe()
+                workers[ours] = context.Process(target=_work, args=(theirs, run, settings), daemon=True)
+                workers[ours].start()
+                theirs.close()
         busy = list(workers)
         for pipe in busy:
             pipe.send(waiting.pop())
         while busy:
             ready = wait(busy)
             for pipe in [pipe for pipe in busy if pipe in ready]:
-                index, outcome, seconds = _receive(pipe)
+                found = _receive(pipe)
                 if waiting:
                     pipe.send(waiting.pop())
                 else:
                     busy.remove(pipe)
-                yield index, outcome, seconds
+                yield found
         finished = True
     finally:
         for pipe, worker in workers.items():
             pipe.close()  # an idle worker ends here
-            if not finished:
+            if not finished and worker.pid is not None:
                 worker.terminate()
         for worker in workers.values():
-            worker.join()
-
-
-def _start_worker(workers: dict[Connection, BaseProcess], run: Run, settings: Any) -> None:
-    # A new interpreter rather than a fork: forking a process with threads (BLAS, progress bars) can hang.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    worker = context.Process(target=_work, args=(theirs, run, settings), daemon=True)
-    worker.start()
-    theirs.close()
-    workers[ours] = worker
+            if worker.pid is not None:
+                worker.join()
 
 
 def _receive(pipe: Connection) -> tuple[int, Outcome, float]:
@@ -314,11 +306,10 @@ def _work(pipe: Connection, run: Run, settings: Any) -> None:
         while True:
             index, seed = pipe.recv()
             try:
-                outcome, seconds = _timed(run, settings, seed)
+                found: tuple[Any, Any] = _timed(run, settings, seed)
             except Exception:  # noqa: BLE001 - whatever it is, the parent reports it
-                pipe.send((index, None, traceback.format_exc()))
-            else:
-                pipe.send((index, outcome, seconds))
+                found = None, traceback.format_exc()
+            pipe.send((index, *found))
 
 
 def _timed(work: Callable[..., Any], *arguments: Any) -> tuple[Any, float]:

@@ -13,18 +13,21 @@ conventions: inputs standardised before the same random layer, and a payoff of z
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-from mixtune._array import to_numpy
+from mixtune._array import Floats, to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Experiment, Results, Table
-from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule
+from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "run_beyond", "run_table", "run_together"]
 
@@ -70,18 +73,19 @@ class TableSettings:
         models += [learn.MeanOfLocals(self.ridge), learn.Joint(self.ridge, tuple(range(count)))]
         if not self.rough:
             models.append(learn.Joint(self.ridge, tuple(range(7)), "JSO-{1..7}"))
-        models += [self._transfer(PredictiveWeights(eta), f"RO (eta={eta:g})") for eta in self.sharing]
+        for eta in self.sharing:
+            rule, strength = PredictiveWeights(eta), (self.ridge, self.transfer, self.stability, 1)
+            models.append(learn.Transfer(rule, *strength, f"RO (eta={eta:g})"))
         for gamma in self.temperatures:
-            rule = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False, screen=True)
+            distances = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False, screen=True)
             name = f"RO (W1, gamma={gamma:g})"
             # The authors' Wasserstein runs: lambda = 3, beta = 0.
-            models.append(learn.Transfer(rule, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
+            models.append(learn.Transfer(distances, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
         return [*models, learn.TunedLocal(0, "LO-1 (ridge tuned)")]
 
     def device_models(self) -> list[learn.ContinuationModel]:
         """Those of :meth:`models` that several runs learn together on a device."""
-        rules = {model.name: model.weights for model in self.models() if isinstance(model, learn.Transfer)}
-        return [model for model in self.models() if not isinstance(rules.get(model.name), WassersteinWeights)]
+        return [m for m in self.models() if not isinstance(getattr(m, "weights", None), WassersteinWeights)]
 
     def tuned_models(self) -> list[learn.ContinuationModel]:
         """Table 1's methods without hand-set numbers; JSO is still told which datasets are like the main one."""
@@ -93,9 +97,6 @@ class TableSettings:
             learn.TunedJoint(tuple(range(7)), "JSO-{1..7} (tuned)"),
             learn.TunedTransfer("RO (tuned)"),
         ]
-
-    def _transfer(self, rule: WeightRule, name: str) -> learn.Transfer:
-        return learn.Transfer(rule, self.ridge, self.transfer, self.stability, 1, name)
 
 
 def _market(*, v_vol: float = 0.2, v: float = 0.01, rough: bool = False) -> Process:
@@ -119,9 +120,8 @@ class RunData:
 def draw_run(settings: TableSettings, seed: int) -> RunData:
     """Everything random in a run; each dataset has a stream of its own."""
 
-    def draw(process: Process, rate: float, paths: int, name: str) -> learn.PathData:
+    def draw(*market: Any, name: str, paths: int) -> learn.PathData:
         rng = np.random.default_rng(_stream(seed, name))
-        market = (process, MaxCall(settings.strike), settings.grid(rate))
         return learn.simulate(*market, paths=paths, rng=rng, name=name, hidden=False)
 
     return _drawn(settings, draw, _layer(settings, seed))
@@ -130,20 +130,22 @@ def draw_run(settings: TableSettings, seed: int) -> RunData:
 def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None) -> RunData:
     """The same for several runs side by side, with their paths on a device."""
 
-    def draw(process: Process, rate: float, paths: int, name: str) -> learn.PathData:
+    def draw(*market: Any, name: str, paths: int) -> learn.PathData:
         rngs = [np.random.default_rng(_stream(seed, name)) for seed in seeds]
-        market = (process, MaxCall(settings.strike), settings.grid(rate))
         return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
 
     return _drawn(settings, draw, learn.RunStates(tuple(_layer(settings, seed) for seed in seeds)))
 
 
 def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: learn.StateMap) -> RunData:
-    markets = settings.markets()
-    training = [draw(*market, f"D{i + 1}") for i, market in enumerate(markets)]
-    process, rate, _ = markets[0]
-    evaluation = draw(process, rate, settings.evaluation_paths, "evaluation")
-    more = {paths: draw(process, rate, paths, f"D1, {paths} paths") for paths in settings.more_paths}
+    markets = [
+        (partial(draw, process, MaxCall(settings.strike), settings.grid(rate)), paths)
+        for process, rate, paths in settings.markets()
+    ]
+    training = [market(paths=paths, name=f"D{i + 1}") for i, (market, paths) in enumerate(markets)]
+    main = markets[0][0]
+    evaluation = main(paths=settings.evaluation_paths, name="evaluation")
+    more = {paths: main(paths=paths, name=f"D1, {paths} paths") for paths in settings.more_paths}
     return RunData(training, evaluation, more, state.fitted(training))
 
 
@@ -154,25 +156,21 @@ def _stream(seed: int, name: str) -> np.random.SeedSequence:
 
 def _layer(settings: TableSettings, seed: int) -> learn.RandomState:
     layer_seed = int(_stream(seed, "layer").generate_state(1)[0])
-    return learn.RandomState(
-        width=settings.width, activation="leaky_relu", slope=0.01, standardise=False, seed=layer_seed
-    )
+    return learn.RandomState(width=settings.width, standardise=False, seed=layer_seed)
 
 
 def run_table(settings: TableSettings, seed: int) -> Outcome:
     """One run: prices of all methods of the paper."""
-    run = draw_run(settings, seed)
-    return Outcome(_prices(_paper_policy(settings, run, settings.models()), run.evaluation))
+    return Outcome(_paper_prices(settings, draw_run(settings, seed)))
 
 
 def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
-    rows = _prices(_paper_policy(settings, run, settings.models()), run.evaluation)
     # The same layer, fed with standardised inputs.
     state = learn.RandomState(width=settings.width, seed=_layer(settings, seed).seed).fitted(run.training)
     policy = learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False, only_positive=True)
-    return Outcome(rows | _prices(policy, run.evaluation))
+    return Outcome(_paper_prices(settings, run) | _prices(policy, run.evaluation))
 
 
 def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
@@ -185,10 +183,8 @@ def run_together(settings: TableSettings, seeds: Sequence[int], device: str | No
     run = draw_runs(settings, seeds, device)
     policy = _paper_policy(settings, run, settings.device_models())
     flows, _ = policy.cash_flows(run.evaluation)
-    means, now = to_numpy(flows.mean(axis=1)), float(run.evaluation.payoffs[0, 0, 0])
-    return [
-        Outcome({name: {"price": max(float(value), now)} for name, value in zip(policy.names, row)}) for row in means
-    ]
+    means = to_numpy(flows.mean(axis=1))
+    return [Outcome(_named(policy, row, run.evaluation.payoffs[0, 0, 0])) for row in means]
 
 
 def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
@@ -199,10 +195,16 @@ def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.Cont
     return policy
 
 
+def _paper_prices(settings: TableSettings, run: RunData) -> dict[str, dict[str, float]]:
+    return _prices(_paper_policy(settings, run, settings.models()), run.evaluation)
+
+
 def _prices(policy: learn.Policy, evaluation: learn.PathData) -> dict[str, dict[str, float]]:
-    flows, _ = policy.cash_flows(evaluation)
-    prices = np.maximum(flows.mean(axis=0), evaluation.payoffs[0, 0])
-    return {name: {"price": float(value)} for name, value in zip(policy.names, prices)}
+    return _named(policy, policy.cash_flows(evaluation)[0].mean(axis=0), evaluation.payoffs[0, 0])
+
+
+def _named(policy: learn.Policy, means: Floats, immediate: float) -> dict[str, dict[str, float]]:
+    return {name: {"price": max(float(mean), float(immediate))} for name, mean in zip(policy.names, means)}
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -225,41 +227,14 @@ class Published:
         return (ci_low <= self.ci_high and self.ci_low <= ci_high) or abs(rp - self.rp) <= CLOSE
 
 
-TABLE_1 = {
-    "LO-1": Published(1.000, 0.991, 1.009),
-    "LO-2": Published(0.985, 0.977, 0.994),
-    "LO-3": Published(0.966, 0.958, 0.973),
-    "LO-4": Published(0.975, 0.966, 0.984),
-    "LO-5": Published(0.966, 0.957, 0.975),
-    "LO-6": Published(0.979, 0.971, 0.988),
-    "LO-7": Published(0.978, 0.971, 0.986),
-    "LO-8": Published(0.721, 0.711, 0.730),
-    "LO-9": Published(0.720, 0.711, 0.729),
-    "LO-10": Published(0.706, 0.696, 0.716),
-    "LO-11": Published(0.725, 0.715, 0.736),
-    "LO-12": Published(0.707, 0.697, 0.716),
-    "LO-13": Published(0.718, 0.708, 0.727),
-    "MLO": Published(0.823, 0.813, 0.833),
-    "JO": Published(0.886, 0.878, 0.894),
-    "JSO-{1..7}": Published(1.062, 1.057, 1.067),
-    "RO (eta=10)": Published(1.000, 0.990, 1.010),
-    "RO (eta=100)": Published(1.090, 1.086, 1.095),
-    "RO (eta=500)": Published(1.050, 1.043, 1.057),
-    "LO-1 (700 paths)": Published(1.100, 1.097, 1.104),
-    "LO-1 (50000 paths)": Published(1.194, 1.192, 1.195),
-}
+def _published(table: str) -> dict[str, Published]:
+    """By method, what the paper's table says."""
+    lines = files("mixtune.paper").joinpath("published.csv").read_text(encoding="utf-8").splitlines()
+    rows = [row for row in csv.reader(lines) if row[0] == table]
+    return {method: Published(*map(float, numbers)) for _, method, *numbers in rows}
 
-TABLE_2 = {
-    "LO-1": Published(1.000, 0.993, 1.007),
-    "LO-2": Published(0.773, 0.765, 0.782),
-    "LO-3": Published(1.003, 0.994, 1.012),
-    "MLO": Published(0.932, 0.920, 0.944),
-    "JO": Published(0.763, 0.754, 0.772),
-    "RO (eta=10)": Published(0.993, 0.985, 1.000),
-    "RO (eta=50)": Published(1.040, 1.034, 1.046),
-    "RO (eta=100)": Published(1.040, 1.034, 1.047),
-}
 
+TABLE_1, TABLE_2 = _published("table1"), _published("table2")
 #: Blocks of a summary.
 PAPER, BEYOND = "the paper's settings", "beyond the paper"
 
@@ -277,12 +252,9 @@ class TableSummary:
         return self.lines
 
     def headline(self) -> Table:
-        rows: list[dict[str, str]] = []
-        for line in self.lines:
-            if line["block"] == BEYOND and not any(row["method"] == f"{BEYOND}:" for row in rows):
-                rows.append(dict.fromkeys(rows[0], "") | {"method": f"{BEYOND}:"})
-            rows.append(_shown(line))
-        return rows
+        paper, beyond = ([_shown(line) for line in self.lines if line["block"] == block] for block in (PAPER, BEYOND))
+        title = [dict.fromkeys(paper[0], "") | {"method": f"{BEYOND}:"}] if beyond else []
+        return [*paper, *title, *beyond]
 
     def notes(self) -> list[str]:
         judged = [line for line in self.lines if line["agrees"] is not None]

@@ -62,8 +62,7 @@ class NetworkData:
         rows = []
         for index in range(self.n_domains):
             rng = np.random.default_rng([seed, 1 + index])
-            inner = _xavier(rng, self.n_inputs, self.target_units)
-            outer = _xavier(rng, self.target_units, 1)
+            inner, outer = _xavier(rng, self.n_inputs, self.target_units), _xavier(rng, self.target_units, 1)
             biases = [rng.uniform(-self.target_bias, self.target_bias, size) for size in (self.target_units, 1)]
             X = rng.standard_normal((self.n_rows, self.n_inputs))
             targets = np.maximum(X @ inner + biases[0], 0.0) @ outer + biases[1]
@@ -146,8 +145,8 @@ def _run(settings: ConvergenceSettings, seed: int) -> Outcome:
     for transfer, regret_optimal, accelerated in _problems(settings, seed):
         keep("RO", transfer, solve(regret_optimal))
         keep("ARO", transfer, solve(accelerated))
-        if settings.descent_steps:
-            rate, steps = settings.learning_rate, settings.descent_steps
+        if steps := settings.descent_steps:
+            rate = settings.learning_rate
             descent = descend(regret_optimal, learning_rate=rate, steps=steps, allow_divergence=True)
             assert isinstance(descent.path, DescentPath)
             keep("GD", transfer, descent, stability_limit=descent.path.stability_limit)
@@ -173,28 +172,17 @@ class ConvergenceSummary:
     def as_json(self) -> dict[str, Any]:
         document = {name: getattr(self, name) for name in ("experiment", "seed", "runs")} | {"methods": self.headline()}
         if len(self.stability_limits):
-            document["descent"] = {
-                "learning_rate": self.settings.learning_rate,
-                "stability_limits": self.stability_limits.tolist(),
-                "diverged_runs": self.diverged,
-            }
+            limits = {"stability_limits": self.stability_limits.tolist(), "diverged_runs": self.diverged}
+            document["descent"] = {"learning_rate": self.settings.learning_rate, **limits}
         return document
 
     def headline(self) -> Table:
-        return [
-            {
-                "method": s.method,
-                "transfer": s.transfer,
-                "runs": s.runs,
-                "steps": int(s.iterations[-1]),
-                "start_loss": _end(s.loss_mean, 0),
-                "loss": _end(s.loss_mean, -1),
-                "loss_std": _end(s.loss_std, -1),
-                "energy": _end(s.energy_mean, -1),
-                "energy_std": _end(s.energy_std, -1),
-            }
-            for s in self.series
-        ]
+        rows: list[dict[str, Any]] = []
+        for s in self.series:
+            ends = {"loss": s.loss_mean, "loss_std": s.loss_std, "energy": s.energy_mean, "energy_std": s.energy_std}
+            rows.append({"method": s.method, "transfer": s.transfer, "runs": s.runs, "steps": int(s.iterations[-1])})
+            rows[-1] |= {"start_loss": _end(s.loss_mean, 0)} | {name: _end(curve, -1) for name, curve in ends.items()}
+        return rows
 
     def notes(self) -> list[str]:
         limits, rate = self.stability_limits, self.settings.learning_rate

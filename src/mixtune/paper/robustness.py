@@ -85,25 +85,14 @@ def _run(settings: RobustnessSettings, seed: int) -> Outcome:
     moments = [Moments.from_rows(U, y) for U, y in data]
     heads = np.stack([m.head(settings.ridge) for m in moments])
     costs: dict[str, Any] = {name: getattr(settings, name) for name in ("transfer", "stability", "horizon")}
-    attack = adversarial_sensitivity(
-        data,
-        weights=PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads),
-        ridge=settings.ridge,
-        epsilons=settings.epsilons,
-        shares=settings.shares,
-        trials=settings.trials,
-        seed=seed,
-        **costs,
-    )
+    changed: dict[str, Any] = {name: getattr(settings, name) for name in ("ridge", "epsilons", "shares", "trials")}
+    weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
+    attack = adversarial_sensitivity(data, weights=weights, seed=seed, **changed, **costs)
     changes = {"worst case": attack.worst, "random": np.sqrt(np.mean(attack.random**2, axis=-1))}
-    rows: dict[str, dict[str, float]] = {
-        name: {
-            "epsilon_slope": log_slope(attack.epsilons, change[:, -1]),
-            "share_slope": log_slope(attack.shares, change[0]),
-            "energy": attack.energy,
-        }
-        for name, change in changes.items()
-    }
+    rows: dict[str, dict[str, float]] = {}
+    for name, change in changes.items():
+        slopes = log_slope(attack.epsilons, change[:, -1]), log_slope(attack.shares, change[0])
+        rows[name] = {"epsilon_slope": slopes[0], "share_slope": slopes[1], "energy": attack.energy}
     rows["worst case"]["constant"] = attack.constant
     curves = {name: {"change": change} for name, change in changes.items()}
     equal, first = np.full(len(data), 1 / len(data)), np.eye(len(data))[0]
@@ -148,19 +137,13 @@ class RobustnessSummary:
         return {name: getattr(self, name) for name in names} | found
 
     def headline(self) -> Table:
-        theorem = {"epsilon_slope": 1.0, "share_slope": 0.5, "gap_slope": 1.0}
-        against = {"epsilon_slope": "epsilon", "share_slope": "q", "gap_slope": "max|1/N - w|"}
-        return [
-            {
-                "method": method,
-                "against": against[name],
-                "slope": float(values.mean()),
-                "slope_std": float(values.std(ddof=min(1, len(values) - 1))),
-                "theorem_slope": theorem[name],
-            }
-            for name, by_method in self.slopes.items()
-            for method, values in by_method.items()
-        ]
+        theorem = {"epsilon_slope": ("epsilon", 1.0), "share_slope": ("q", 0.5), "gap_slope": ("max|1/N - w|", 1.0)}
+        rows: list[dict[str, str | float]] = []
+        for name, by_method in self.slopes.items():
+            for method, values in by_method.items():
+                found = {"slope": float(values.mean()), "slope_std": float(values.std(ddof=min(1, len(values) - 1)))}
+                rows.append({"method": method, "against": theorem[name][0], **found, "theorem_slope": theorem[name][1]})
+        return rows
 
     def notes(self) -> list[str]:
         floor, top = self.gaps[LOCAL_HEADS].mean[0], self.gaps[LOCAL_HEADS].mean[-1]
@@ -174,12 +157,8 @@ class RobustnessSummary:
 
     def tables(self) -> dict[str, Table]:
         rows: list[dict[str, str | float]] = []
-        s = self.settings
-        for panel, grid, bands in (
-            ("epsilon", s.epsilons, self.by_epsilon),
-            ("share", s.shares, self.by_share),
-            ("distance", s.distances, self.gaps),
-        ):
+        grids = {"epsilon": self.settings.epsilons, "share": self.settings.shares, "distance": self.settings.distances}
+        for (panel, grid), bands in zip(grids.items(), (self.by_epsilon, self.by_share, self.gaps)):
             for method, band in bands.items():
                 for x, mean, low, high in zip(grid, band.mean, band.low, band.high):
                     numbers = {"x": float(x), "mean": float(mean), "lowest": float(low), "highest": float(high)}

@@ -1,4 +1,4 @@
-"""The paper's figures from the summaries of their studies, with Matplotlib.
+"""The paper's figures from the summaries of their studies, and exercise regions of options, with Matplotlib.
 
 Colours are Okabe and Ito's, which colour-blind readers can tell apart; methods also differ in width and quantities in
 dashes, so that the figures can be read in grey. Nothing here touches Matplotlib's global state.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import io
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,16 @@ import numpy as np
 from mixtune._array import Floats, Integers
 from mixtune._files import write_atomically
 from mixtune.errors import MissingExtraError
-from mixtune.paper.convergence import ConvergenceSummary, Series
-from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, Band, RobustnessSummary
-from mixtune.regret import log_slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "draw", "require_matplotlib", "save_figure"]
+    from mixtune.options import ExerciseRegion
+    from mixtune.paper.convergence import ConvergenceSummary, Series
+    from mixtune.paper.robustness import RobustnessSummary
+
+__all__ = ["FIGURES", "draw", "draw_exercise_region", "require_matplotlib", "save_figure"]
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 # RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
@@ -60,31 +62,42 @@ def require_matplotlib() -> None:
 
 def draw(name: str, summary: Any) -> Figure:
     """The figure of the study called ``name``, one of :data:`FIGURES`."""
+    return _styled(FIGURES[name], summary)
+
+
+def draw_exercise_region(region: ExerciseRegion) -> Figure:
+    """The exercise region of a pricing result: the boundary of one asset, the regions of two."""
+    return _styled(_regions if region.boundary is None else _boundary, region)
+
+
+def _styled(drawing: Callable[[Any], Figure], subject: Any) -> Figure:
     require_matplotlib()
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
-        return FIGURES[name](summary)
+        return drawing(subject)
 
 
-def save_figure(figure: Figure, folder: Path, stem: str) -> list[Path]:
-    """Write ``stem.png`` and ``stem.svg``; the same figure gives the same bytes."""
+def save_figure(figure: Figure, folder: Path, stem: str, endings: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``, or those asked for; the same figure gives the same bytes."""
     import matplotlib
 
     paths = []
-    for ending, options in (("png", {"dpi": 160}), ("svg", {"metadata": {"Date": None}})):
+    for ending in endings:
+        options: dict[str, Any] = {"metadata": {"Date": None}} if ending.lower() == "svg" else {"dpi": 160}
         buffer = io.BytesIO()
         with matplotlib.rc_context(STYLE):
-            figure.savefig(buffer, format=ending, **options)
+            figure.savefig(buffer, format=ending.lower(), **options)
         paths.append(write_atomically(folder / f"{stem}.{ending}", buffer.getvalue()))
     return paths
 
 
-def _panels(count: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+def _panels(columns: int, rows: int = 1, *, size: tuple[float, float], shared: bool = False) -> tuple[Figure, Any]:
+    """A figure, and its axes row by row."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False, sharex=shared, sharey=shared).ravel()
 
 
 # --- convergence ------------------------------------------------------------------------------------------------
@@ -93,7 +106,7 @@ def _panels(count: int, *, width: float, height: float) -> tuple[Figure, list[Ax
 def _figure_1(summary: ConvergenceSummary) -> Figure:
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure, panels = _panels(3, width=13, height=4.6)
+    figure, panels = _panels(3, size=(13, 4.6))
     horizon, half = summary.settings.horizon, summary.settings.horizon // 2
     for axes, (first, last) in zip(panels, ((0, summary.settings.descent_steps), (0, horizon), (half, horizon))):
         for series in summary.series:
@@ -115,7 +128,7 @@ def _figure_1(summary: ConvergenceSummary) -> Figure:
 
 def _figure_2(summary: ConvergenceSummary) -> Figure:
     transfers, horizon = summary.settings.transfers, summary.settings.horizon
-    figure, panels = _panels(len(transfers), width=4.8 * len(transfers), height=4.6)
+    figure, panels = _panels(len(transfers), size=(4.8 * len(transfers), 4.6))
     for axes, transfer in zip(panels, transfers):
         axes.set(title=rf"$\lambda = {_power_of_ten(transfer)}$", xlabel="iteration", xlim=(0, horizon))
         for series in summary.series:
@@ -172,14 +185,18 @@ def _power_of_ten(value: float) -> str:
 
 
 def _robustness(summary: RobustnessSummary) -> Figure:
-    figure, panels = _panels(3, width=13, height=4.2)
+    from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS
+    from mixtune.regret import log_slope
+
+    figure, panels = _panels(3, size=(13, 4.2))
     s, colours = summary.settings, {"worst case": ORANGE, "random": BLUE, MEAN_HEADS: GREEN, LOCAL_HEADS: PURPLE}
     epsilons, shares = np.array(s.epsilons), np.array(s.shares)
     curves = ((epsilons, summary.by_epsilon), (shares, summary.by_share), (s.distances, summary.gaps))
     for axes, (x, bands) in zip(panels, curves):
         for marker, (name, band) in zip("os", bands.items()):
             slope = "a floor" if name == LOCAL_HEADS else f"slope {log_slope(x, band.mean):.2f}"
-            _band(axes, x, band, label=f"{name}: {slope}", color=colours[name], marker=marker)
+            axes.plot(x, band.mean, marker=marker, markersize=4, color=colours[name], label=f"{name}: {slope}")
+            axes.fill_between(x, band.low, band.high, color=colours[name], alpha=0.15, linewidth=0)
     _line(panels[0], epsilons, summary.constant * epsilons, r"bound $C\,\varepsilon\sqrt{q}$: slope 1")
     by_share = summary.constant * epsilons[0] * np.sqrt(shares)
     _line(panels[1], shares, by_share, r"bound $C\,\varepsilon\sqrt{q}$: slope 1/2")
@@ -198,13 +215,55 @@ def _robustness(summary: RobustnessSummary) -> Figure:
     return figure
 
 
-def _band(axes: Axes, x: Floats, band: Band, *, label: str, color: str, marker: str) -> None:
-    axes.plot(x, band.mean, marker=marker, markersize=4, color=color, label=label)
-    axes.fill_between(x, band.low, band.high, color=color, alpha=0.15, linewidth=0)
-
-
 def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
     axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
+
+
+# --- exercise regions -------------------------------------------------------------------------------------------
+
+#: Panels of a two-asset figure: dates spread over the life of the option.
+REGION_PANELS = 6
+REGION_TITLE = "Where it pays to stop (blue); grey: prices not seen at that date"
+
+
+def _boundary(region: ExerciseRegion) -> Figure:
+    assert region.boundary is not None
+    figure, (axes,) = _panels(1, size=(6, 3.6))
+    half = float(np.min(np.diff(region.times, prepend=0.0))) / 2
+    edges = np.append(region.times - half, region.times[-1] + half)
+    _shade(axes, edges, region, _decisions(region)[:, :-1])
+    axes.plot(region.times, region.boundary, color=ORANGE, marker="o", markersize=3, label="critical price")
+    axes.set(xlabel="time (years)", ylabel="price", title=REGION_TITLE)
+    axes.legend()
+    return figure
+
+
+def _regions(region: ExerciseRegion) -> Figure:
+    chosen = np.unique(np.linspace(0, len(region.times) - 1, REGION_PANELS).round().astype(int))
+    columns = min(3, len(chosen))
+    rows = math.ceil(len(chosen) / columns)
+    figure, panels = _panels(columns, rows, size=(2.8 * columns, 2.7 * rows), shared=True)
+    for axes, date in zip(panels, chosen):
+        _shade(axes, region.axis, region, _decisions(region)[date])
+        axes.set(title=f"t = {region.times[date]:.3g}", aspect="equal")
+    for axes in panels[len(chosen) :]:
+        axes.set_visible(False)
+    figure.supxlabel("price of asset 1")
+    figure.supylabel("price of asset 2")
+    figure.suptitle(REGION_TITLE)
+    return figure
+
+
+def _decisions(region: ExerciseRegion) -> Integers:
+    """0 to wait, 1 to stop, 2 at prices that no training path reached."""
+    return np.where(region.seen, region.stop.astype(int), 2)
+
+
+def _shade(axes: Axes, x: Floats, region: ExerciseRegion, decisions: Integers) -> None:
+    from matplotlib.colors import ListedColormap
+
+    colours = ListedColormap(["#FFFFFF", f"{BLUE}55", "#DDDDDD"])
+    axes.pcolormesh(x, region.axis, decisions.T, cmap=colours, vmin=0, vmax=2, rasterized=True)
 
 
 #: Which studies have a figure, and what draws it.

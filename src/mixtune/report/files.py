@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mixtune._files import write_atomically
 from mixtune.errors import DataError
-from mixtune.paper import Table
+
+if TYPE_CHECKING:
+    from mixtune.paper import Table
 
 __all__ = ["write_csv"]
 

@@ -176,7 +176,7 @@ class Process(ABC):
 
         Examples
         --------
-        >>> from mixtune.options.processes import Heston
+        >>> from mixtune.options import Heston
         >>> heston = Heston(spot=100, v0=0.01, v_mean=0.01, v_speed=2, v_vol=0.2, rho=-0.3, dividend=0.1, n_assets=2)
         >>> heston.sample(5, TimeGrid(maturity=3, dates=9, rate=0.05), np.random.default_rng(0)).shape
         (5, 10, 2)
@@ -302,8 +302,7 @@ def normal_blocks(
     ((9, 2, 2), True)
     """
     n_paths = check_whole("n_paths", n_paths, least=1)
-    width = check_whole("n_intervals", n_intervals, least=1) * check_whole("per_interval", per_interval, least=1)
-    step = max(BLOCK_PATHS, BLOCK_NORMALS // width)
+    step = max(BLOCK_PATHS, BLOCK_NORMALS // (n_intervals * per_interval))
     if block_paths is not None:
         step = check_whole("chunk_paths", block_paths, least=1)
     if not isinstance(rng, np.random.Generator):
@@ -316,7 +315,7 @@ def normal_blocks(
     def pseudorandom(count: int) -> Floats:
         return np.ascontiguousarray(rng.standard_normal((count, n_intervals, per_interval)).transpose(1, 2, 0))
 
-    draw = _SobolNormals(n_intervals, per_interval, rng) if sobol else pseudorandom
+    draw = _sobol_normals(n_intervals, per_interval, rng) if sobol else pseudorandom
     count = n_paths // 2 if antithetic else n_paths
     for begin in range(0, count, step):
         end = min(begin + step, count)
@@ -326,32 +325,32 @@ def normal_blocks(
             yield slice(count + begin, count + end), -block
 
 
-class _SobolNormals:
-    """The next paths' normals of a scrambled Sobol sequence."""
+def _sobol_normals(n_intervals: int, per_interval: int, rng: np.random.Generator) -> Callable[[int], Floats]:
+    """A function that draws the normals of the next so many paths from a scrambled Sobol sequence."""
+    width = n_intervals * per_interval
+    if width > qmc.Sobol.MAXDIM:
+        raise ParameterError(
+            f"Sobol points have at most {qmc.Sobol.MAXDIM} coordinates; {n_intervals} intervals with "
+            f"{per_interval} normals each need {width}; use fewer substeps, or pseudo-random numbers"
+        )
+    # An integer seed means the same to every SciPy, old or new; a generator does not.
+    seed = int(rng.integers(2**62))
+    try:
+        engine = qmc.Sobol(width, scramble=True, rng=seed)
+    except TypeError:  # SciPy before 1.15
+        engine = qmc.Sobol(width, scramble=True, seed=seed)
+    directions = _brownian_directions(n_intervals)
+    # SciPy warns if the first call does not ask for a power of two, so one point is always drawn ahead.
+    ahead = engine.random(1)
 
-    def __init__(self, n_intervals: int, per_interval: int, rng: np.random.Generator) -> None:
-        width = n_intervals * per_interval
-        if width > qmc.Sobol.MAXDIM:
-            raise ParameterError(
-                f"Sobol points have at most {qmc.Sobol.MAXDIM} coordinates; {n_intervals} intervals with "
-                f"{per_interval} normals each need {width}; use fewer substeps, or pseudo-random numbers"
-            )
-        # An integer seed means the same to every SciPy, old or new; a generator does not.
-        seed = int(rng.integers(2**62))
-        try:
-            self._engine = qmc.Sobol(width, scramble=True, rng=seed)
-        except TypeError:  # SciPy before 1.15
-            self._engine = qmc.Sobol(width, scramble=True, seed=seed)
-        self._shape = (n_intervals, per_interval)
-        self._directions = _brownian_directions(n_intervals)
-        # SciPy warns if the first call does not ask for a power of two, so one point is always drawn ahead.
-        self._ahead = self._engine.random(1)
+    def draw(count: int) -> Floats:
+        nonlocal ahead
+        points = np.concatenate([ahead, engine.random(count)])
+        ahead = points[count:].copy()
+        Z = ndtri(points[:count] + HALF_CELL).T.reshape(n_intervals, -1)
+        return combine(directions, Z).reshape(n_intervals, per_interval, count)
 
-    def __call__(self, count: int) -> Floats:
-        points = np.concatenate([self._ahead, self._engine.random(count)])
-        self._ahead = points[count:].copy()
-        Z = ndtri(points[:count] + HALF_CELL).T.reshape(self._shape[0], -1)
-        return combine(self._directions, Z).reshape(*self._shape, count)
+    return draw
 
 
 def _brownian_directions(n_intervals: int) -> Floats:

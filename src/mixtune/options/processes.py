@@ -1,6 +1,14 @@
-r"""Heston and rough Heston: prices whose variance is itself random and returns to its mean.
+r"""Market models: Black-Scholes and fractional Brownian motion, Heston and rough Heston.
 
-Heston:
+**Gaussian models** are sampled exactly on any dates. Fractional Brownian motion has memory, and is a standard test of
+stopping without the Markov property:
+
+.. math:: \operatorname{E} B_s B_t = \tfrac12 \left( s^{2H} + t^{2H} - |t - s|^{2H} \right)
+
+The Cholesky factor of this covariance makes exact paths, one new normal per date. Row by row it also continues a path
+exactly given its past.
+
+**Heston**: prices whose variance is itself random and returns to its mean,
 
 .. math:: dS = (r - \delta) S\,dt + \sqrt{v}\,S\,dW, \quad dv = k (\bar v - v)\,dt + \sigma \sqrt{v}\,dB,
     \quad d\langle W, B \rangle = \rho\,dt
@@ -8,7 +16,7 @@ Heston:
 Three ways to step it: the paper's, one plain Euler step per date; the usual Euler scheme for the logarithm with smaller
 steps; and Andersen's quadratic-exponential scheme, accurate with large steps.
 
-Rough Heston has a variance with memory, rougher than Brownian motion:
+**Rough Heston** has a variance with memory, rougher than Brownian motion:
 
 .. math:: v_t = v_0 + \int_0^t K(t - s) \left[ k (\bar v - v_s)\,ds + \sigma \sqrt{v_s}\,dB_s \right], \quad
     K(t) = \frac{t^{H - 1/2}}{\Gamma(H + 1/2)}
@@ -29,6 +37,7 @@ volatility models* (2019).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -37,18 +46,219 @@ from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 from scipy.special import ndtr
 
-from mixtune._array import Array, Floats, freeze, match, namespace
+from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import ParameterError
-from mixtune.options._settings import numbers
-from mixtune.options.processes._base import Process, State, combine, constant_columns, per_asset
+from mixtune.options._process import Process, State, combine, constant_columns, per_asset
+from mixtune.options._settings import TimeGrid, numbers
 
+__all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State"]
+
+#: How far below zero rounding may push the smallest eigenvalue of a correlation matrix.
+ROUNDING = 1e-10
 DEFAULT_SUBSTEPS = {"paper": 1, "log-euler": 20, "qe": 2}
 #: Where the quadratic-exponential scheme changes from the quadratic to the exponential case; Andersen's choice.
 SWITCH = 1.5
 #: Steps of rough Heston between two looks at the whole past.
 BLOCK_STEPS = 16
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlackScholes(Process):
+    """Lognormal prices with constant volatilities.
+
+    Parameters
+    ----------
+    spot
+        Prices at time 0, > 0: one number, or one per asset.
+    volatility
+        Yearly volatilities, >= 0: one number, or one per asset.
+    dividend
+        Continuous dividend yields: one number, or one per asset.
+    n_assets
+        Number of assets.
+    correlation
+        Between the assets' returns: one number for all pairs, or a matrix.
+
+    Notes
+    -----
+    Every interval is one exact draw, so there is no discretisation error whatever the dates. The exercise interval
+    uses one normal per asset.
+
+    Examples
+    --------
+    >>> from mixtune.options import TimeGrid
+    >>> process = BlackScholes(spot=[90, 100], volatility=0.2, dividend=0.1, n_assets=2, correlation=0.3)
+    >>> process.sample(4, TimeGrid(maturity=3, dates=9, rate=0.05), np.random.default_rng(0)).shape
+    (4, 10, 2)
+    """
+
+    spot: ArrayLike
+    volatility: ArrayLike
+    dividend: ArrayLike = 0.0
+    n_assets: int = 1
+    correlation: ArrayLike = 0.0
+    _factor: Floats | None = field(init=False, repr=False)
+
+    follows_arrays = True
+
+    def __post_init__(self) -> None:
+        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        self._store(
+            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
+            volatility=per_asset("volatility", self.volatility, n_assets, least=0),
+            dividend=per_asset("dividend", self.dividend, n_assets),
+            _factor=_correlation_factor(self.correlation, n_assets),
+        )
+
+    def start(self, n_paths: int) -> State:
+        return State(constant_columns(self.spot, n_paths))
+
+    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
+        volatility, dividend, dt = np.asarray(self.volatility), np.asarray(self.dividend), end - begin
+        if self._factor is not None:
+            factor = self._factor
+            normals = combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
+        moves = normals * match(volatility * math.sqrt(dt), normals)
+        moves += match((rate - dividend - 0.5 * volatility**2) * dt, normals)
+        with np.errstate(over="ignore"):
+            moves = np.exp(moves, out=moves) if is_numpy(moves) else namespace(moves).exp(moves)
+            moves *= state.prices
+        return State(moves)
+
+
+def _correlation_factor(correlation: ArrayLike, n_assets: int) -> Array | None:
+    """A matrix whose product with its transpose is the correlation matrix; none if the assets are independent."""
+    matrix = numbers("correlation", correlation)
+    if matrix.shape not in ((), square := (n_assets, n_assets)):
+        raise ParameterError(f"correlation must be one number or a matrix of shape {square}; got shape {matrix.shape}")
+    if not np.all(np.abs(matrix) <= 1):
+        raise ParameterError("correlation must lie between -1 and 1")
+    if matrix.ndim == 0:
+        matrix = np.where(np.eye(n_assets, dtype=bool), 1.0, matrix)
+    if not np.allclose(matrix, matrix.T, rtol=0, atol=ROUNDING):
+        raise ParameterError("correlation must be symmetric; pass the mean of the matrix and its transpose")
+    if not np.allclose(np.diag(matrix), 1.0, rtol=0, atol=ROUNDING):
+        raise ParameterError("correlation must have ones on its diagonal; pass volatilities as volatility")
+    if np.array_equal(matrix, np.eye(n_assets)):
+        return None
+    eigenvalues, vectors = np.linalg.eigh(matrix)
+    if eigenvalues[0] < -ROUNDING * n_assets:
+        hint = f"; one number for all pairs must be >= {-1 / (n_assets - 1):.6g}" if np.ndim(correlation) == 0 else ""
+        raise ParameterError(
+            f"correlation must be positive semi-definite; its smallest eigenvalue is {eigenvalues[0]:.3g}{hint}"
+        )
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:  # singular: some asset is a combination of others
+        return vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseState(State):
+    """Prices, and the normals that made them, of shape (paths, assets, dates so far), with the times of these dates."""
+
+    noise: Floats
+    times: Floats
+
+    shared = frozenset({"times"})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FractionalBrownianMotion(Process):
+    """Independent fractional Brownian motions, as they are or as exponents of prices.
+
+    Parameters
+    ----------
+    hurst
+        H between 0 and 1; 1/2 is Brownian motion.
+    spot
+        Where paths start: one number, or one per asset.
+    volatility
+        Factor of the motion, >= 0: one number, or one per asset.
+    exponential
+        Whether paths are ``spot * exp(volatility * B)`` rather than ``spot + volatility * B``.
+    n_assets
+        Number of independent motions.
+
+    Notes
+    -----
+    There is no risk-neutral drift: these paths are not those of a traded asset (unless H = 1/2), and the rate of a
+    grid only discounts.
+
+    Examples
+    --------
+    >>> motion = FractionalBrownianMotion(hurst=0.3)
+    >>> paths = motion.sample(20_000, TimeGrid(maturity=4, dates=8), np.random.default_rng(0), sobol=True)
+    >>> bool(abs(paths[:, -1].var() / 4**0.6 - 1) < 0.02)
+    True
+    """
+
+    hurst: float
+    spot: ArrayLike = 0.0
+    volatility: ArrayLike = 1.0
+    exponential: bool = False
+    n_assets: int = 1
+
+    def __post_init__(self) -> None:
+        hurst = check_positive("hurst", self.hurst)
+        if hurst >= 1:
+            raise ParameterError(f"hurst must be between 0 and 1; got {self.hurst!r}")
+        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        spot = per_asset("spot", self.spot, n_assets)
+        if self.exponential and not np.all(spot > 0):
+            raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
+        self._store(hurst=hurst, spot=spot, volatility=per_asset("volatility", self.volatility, n_assets, least=0))
+
+    def start(self, n_paths: int) -> NoiseState:
+        prices = constant_columns(self.spot, n_paths)
+        return NoiseState(prices, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
+
+    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> NoiseState:
+        assert isinstance(state, NoiseState)
+        known = state.times[-1] if state.times.size else 0.0
+        if begin != known:
+            raise ParameterError(f"these paths are known up to time {known:g}; continue them from there")
+        noise = np.concatenate([state.noise.T, normals.T[None]])
+        times = np.append(state.times, end)
+        row = _motion_factor(self.hurst, tuple(times.tolist()))[-1]
+        motion = np.einsum("t,tdn->dn", row, noise)
+        return NoiseState(self._prices(motion), noise.T, times)
+
+    def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
+        # All dates in one product, rather than row by row.
+        factor = _motion_factor(self.hurst, tuple(grid.times[1:].tolist()))
+        motions = combine(factor, normals.reshape(grid.n_dates, -1)).reshape(normals.shape)
+        yield State(self.start(normals.shape[2]).prices)
+        for motion in motions:
+            yield State(self._prices(motion))
+
+    def _prices(self, motion: Floats) -> Floats:
+        """Prices (paths, assets) from the motion (assets, paths)."""
+        spot, moves = np.asarray(self.spot), motion.T * np.asarray(self.volatility)
+        with np.errstate(over="ignore"):
+            return spot * np.exp(moves) if self.exponential else spot + moves
+
+
+@lru_cache(maxsize=256)
+def _motion_factor(hurst: float, times: tuple[float, ...]) -> Floats:
+    """Cholesky factor of the covariance at these times.
+
+    Examples
+    --------
+    >>> np.allclose(_motion_factor(0.5, (1.0, 2.0)), [[1, 0], [1, 1]])
+    True
+    """
+    t = np.array(times)
+    power = t ** (2 * hurst)
+    covariance = 0.5 * (power[:, None] + power - np.abs(t[:, None] - t) ** (2 * hurst))
+    try:
+        return freeze(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        raise ParameterError(
+            f"the {t.size} dates are too close together to tell apart for hurst={hurst:g}; use fewer dates"
+        ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,8 +549,8 @@ class RoughHeston(VarianceProcess):
             speeds, weights = exponentials(hurst, factors, shortest, longest)
             lags = np.geomspace(shortest, longest, 100 * factors)
             error = float(np.max(np.abs(np.exp(-np.outer(lags, speeds)) @ weights / _kernel(lags, hurst) - 1.0)))
-        self._store(hurst=hurst, substeps=substeps)
-        self._store(factors=factors, kernel_error=error, kernel_range=(shortest, longest))
+        kept = {"hurst": hurst, "substeps": substeps, "factors": factors, "kernel_error": error}
+        self._store(**kept, kernel_range=(shortest, longest))
 
     @property
     def normals_per_interval(self) -> int:
