@@ -9,16 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from mixtune._array import Array, Floats, all_finite, as_float64
 from mixtune._checks import check_nonnegative, check_simplex
-from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
-from mixtune.features import FeatureMap
 from mixtune.moments import Moments, local_heads
+
+if TYPE_CHECKING:
+    from mixtune.data import Domains
+    from mixtune.features import FeatureMap
 
 
 @dataclass(frozen=True, eq=False, repr=False)
