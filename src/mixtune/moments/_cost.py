@@ -31,6 +31,8 @@ CONJUGATE_GRADIENTS, EIGENBASIS = "conjugate gradients", "eigenbasis"
 SLOW = 6.0
 #: Steps and columns of the sketch that an estimate assumes; both adapt to the spectrum once at work.
 USUAL_STEPS, USUAL_RANK = 100, 256
+#: Steps after which conjugate gradients are given up, if nothing else would do it sooner.
+MOST_STEPS = 2000
 LEAST_RANK, MOST_RANK = 16, 2048
 #: Arrays of the size of the solution that conjugate gradients hold at once.
 VECTORS = 8
@@ -83,6 +85,14 @@ class SolveStats:
     rank: int = 0
     residual: float | None = None
     error_bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A ridge step and how it was found."""
+
+    delta: Array
+    stats: SolveStats
 
 
 @dataclass(frozen=True)

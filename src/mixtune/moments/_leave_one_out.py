@@ -17,17 +17,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixtune._array import Floats, half_squares
-from mixtune.moments._ridge_paths import left_out_residuals
 from mixtune.moments._rows import Rows
-from mixtune.moments._standardise import Center
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
+
+if TYPE_CHECKING:
+    from mixtune.moments._standardise import Center
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
 BLOCK = 2**22
+#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
+SATURATED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +95,16 @@ class LeaveOneOut:
     def noise(self) -> Floats:
         """Noise variance (D,) at which the left-out residuals have unit mean square."""
         return np.average(self.residuals**2 / self.spreads[:, None], axis=0, weights=self.sample_weight)
+
+
+def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
+    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
+
+    This is the one rule for rows of leverage 1: leaving them out says nothing.
+    """
+    rest = 1.0 - leverages
+    known = rest > SATURATED
+    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
 
 
 def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:

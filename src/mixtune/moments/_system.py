@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mixtune._array import (
     EPSILON,
@@ -38,17 +38,21 @@ from mixtune.moments._cost import (
     CONJUGATE_GRADIENTS,
     DUAL,
     EIGENBASIS,
+    MOST_STEPS,
     PRIMAL,
     USUAL_STEPS,
     Cost,
     SolverOptions,
     SolveStats,
+    Step,
     gram_costs,
     plan,
     row_costs,
 )
-from mixtune.moments._iterative import MOST_STEPS, Sketch, Step, iterate
 from mixtune.moments._rows import float64_blocks
+
+if TYPE_CHECKING:
+    from mixtune.moments._iterative import Sketch
 
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
 STACKED = 2**24
@@ -109,9 +113,9 @@ class System(ABC):
     def gradient(self, theta: Array) -> Array:
         """``b - A theta``: half the negative gradient of the loss."""
 
-    @abstractmethod
     def loss(self, theta: Array) -> float:
         """``|T - X theta|^2``, summed over outputs; never negative."""
+        return float(self.column_losses(theta, theta.shape[1])[0])
 
     @abstractmethod
     def column_losses(self, columns: Array, outputs: int) -> Array:
@@ -126,13 +130,15 @@ class System(ABC):
         first, *rest = plan(self.costs(), options, shift=shift, like=theta)
         if first.method != CONJUGATE_GRADIENTS:
             return self._factored_step(theta, shift, first)
-        if not rest:
-            return iterate(self, theta, shift, options)
+        from mixtune.moments._iterative import iterate  # only here, where a matrix is too large to factor
+
         # A walk that takes as long as the factorisation would have taken is given up for it.
-        most_steps = min(MOST_STEPS, int(USUAL_STEPS * rest[0].work / first.work))
+        most_steps = min([MOST_STEPS, *(int(USUAL_STEPS * cost.work / first.work) for cost in rest)])
         try:
             return iterate(self, theta, shift, options, most_steps=most_steps)
         except ConvergenceError:
+            if not rest:
+                raise
             return self._factored_step(theta, shift, rest[0])
 
     @abstractmethod
@@ -146,6 +152,8 @@ class System(ABC):
     @cached_property
     def sketch(self) -> Sketch:
         """The strong directions of A found so far, for conjugate gradients; good for any shift."""
+        from mixtune.moments._iterative import Sketch
+
         return Sketch(self.apply, self.zero)
 
     @property
@@ -165,9 +173,7 @@ class System(ABC):
     @cached_property
     def least_loss(self) -> float:
         """``l*``: the smallest loss any theta reaches."""
-        xp = namespace(self.zero)
-        origin = xp.zeros_like(self.zero)
-        return self.loss(self.step(origin, 0.0))
+        return self.loss(self.step(namespace(self.zero).zeros_like(self.zero), 0.0))
 
     @property
     @abstractmethod
@@ -198,15 +204,10 @@ class GramSystem(System):
     def gradient(self, theta: Array) -> Array:
         return self.cross - self.gram @ theta
 
-    def loss(self, theta: Array) -> float:
-        xp = namespace(self.cross)
-        # <theta, A theta - b> - <theta, b> + c: one product with A.
-        inner = xp.sum(theta * (self.gram @ theta - 2.0 * self.cross))
-        return max(float(inner + xp.sum(self.square)), 0.0)
-
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(self.cross)
         crosses = xp.tile(self.cross, (1, columns.shape[1] // outputs))
+        # <theta, A theta - b> - <theta, b> + c: one product with A.
         inner = xp.sum(columns * (self.gram @ columns - 2.0 * crosses), axis=0)
         losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
         return xp.maximum(losses, xp.zeros_like(losses))  # NaN, from heads that overflow, stays
@@ -259,10 +260,6 @@ class RowSystem(System):
 
     def gradient(self, theta: Array) -> Array:
         return self.rows.T @ (self.targets - self.rows @ theta)
-
-    def loss(self, theta: Array) -> float:
-        xp = namespace(self.rows)
-        return float(xp.sum((self.targets - self.rows @ theta) ** 2))
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(self.rows)
@@ -392,9 +389,6 @@ class PartedSystem(RowSystem):
         for V, Y, w in self._blocks(theta.shape[1]):
             slope += w * (V.T @ (Y - V @ theta))
         return slope
-
-    def loss(self, theta: Array) -> float:
-        return float(self.column_losses(theta, theta.shape[1])[0])
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(columns)

@@ -176,12 +176,7 @@ class GeneralisationBound:
 
 
 def generalisation_bound(
-    weights: TransportWeights,
-    *,
-    delta: float,
-    loss_lipschitz: float,
-    model_lipschitz: float,
-    constant: float = 1.0,
+    weights: TransportWeights, *, delta: float, loss_lipschitz: float, model_lipschitz: float, constant: float = 1.0
 ) -> GeneralisationBound:
     """Theorem 1 for given weights: with probability 1 - delta the focal risk and the weighted risk differ by less.
 
