@@ -22,7 +22,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows
-from mixtune.moments._standardise import Center, augmented, no_center, own_center, recentred
+from mixtune.moments._standardise import Center, augmented, check_target_size, no_center, own_center, recentred
 from mixtune.moments._system import RowSystem, System
 
 #: Eigenvalues below this part of the largest are rounding.
@@ -369,6 +369,7 @@ def loo_ridge(U: Floats, y: Floats, ridges: Sequence[float], *, relative: bool =
     candidates = np.array([check_nonnegative("ridges", r) for r in np.atleast_1d(np.asarray(ridges))])
     if len(candidates) == 0 or np.any(candidates == 0):
         raise ParameterError("ridges must be positive candidates, at least one")
+    check_target_size(np.max(np.abs(y), keepdims=True))
     regression = Regression(Moments.from_rows(U, y).system, Rows(U, y), float(len(y)))
     if relative:
         candidates = candidates * regression.mean_eigenvalue
