@@ -185,7 +185,10 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     best = min(direct, key=lambda cost: cost.work)
     if options.solver == "auto" and options.memory_limit is None and best.work < SMALL:
         return [best]
-    allowed = _allowed(costs, options, like)
+    largest = max(cost.bytes for cost in costs)
+    allowed = options.limit
+    if allowed is None:
+        allowed = largest if largest < UNASKED else machine_limit(like)
     if options.solver == "iterative":
         return _fitting([walk], allowed, options)
     if options.solver == "direct":
@@ -195,13 +198,6 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     if walk not in fitting or (factored and (shift == 0 or factored[0].work <= MARGIN * walk.work)):
         return factored
     return [walk, *factored]
-
-
-def _allowed(costs: tuple[Cost, ...], options: SolverOptions, like: Array) -> int:
-    if options.limit is not None:
-        return options.limit
-    largest = max(cost.bytes for cost in costs)
-    return largest if largest < UNASKED else machine_limit(like)
 
 
 def _fitting(costs: list[Cost], allowed: int, options: SolverOptions) -> list[Cost]:

@@ -14,7 +14,6 @@ Bayesian reading (noise of precision w_1 on the focal rows) a new focal row has 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -116,7 +115,10 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     fitted = fit.predict(U)
     if fit.share == 0:
         return LeaveOneOut(fitted, Y - fitted, np.ones(len(U)), s)
-    parts = [_leverages(U[block], s[block], block, fit, head) for block in _blocks(U)]
+    # With as many rows as features a block is as large as the matrix that is factorised anew for each.
+    step = max(256, U.shape[1], BLOCK // U.shape[1])
+    blocks = [slice(begin, begin + step) for begin in range(0, len(U), step)]
+    parts = [_leverages(U[block], s[block], block, fit, head) for block in blocks]
     h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
     gone = np.minimum(s, 1.0)
     loss = fit.share * gone
@@ -131,13 +133,6 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     residuals = np.where(known[:, None], residuals, np.inf)
     predictions = np.where(known[:, None], Y - residuals, fitted)
     return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / np.where(known, 1.0 - loss * h, 1.0), s)
-
-
-def _blocks(U: Floats) -> Iterator[slice]:
-    # With as many rows as features a block is as large as the matrix that is factorised anew for each.
-    step = max(256, U.shape[1], BLOCK // U.shape[1])
-    for begin in range(0, len(U), step):
-        yield slice(begin, begin + step)
 
 
 def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:

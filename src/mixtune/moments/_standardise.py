@@ -223,10 +223,8 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     """
     level = np.reshape(np.asarray(target_shift, dtype=np.float64), (-1,))
     if moments.rows is not None:
-        U, Y = moments.rows
-        root = U[:, -1:]
-        U = np.concatenate([(U[:, :-1] - root * shift) / scale, root], axis=1)
-        Y = Y - root * level
+        U, Y = ShiftedRows(*moments.rows, shift, level).load()
+        U = np.concatenate([U / scale, moments.rows[0][:, -1:]], axis=1)
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram, cross = moments.gram, moments._cross
     total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
@@ -243,22 +241,12 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
     outer = targets - total * level
     square = np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
-    return Moments._make(
-        moments.count,
-        moments.single_output,
-        gram=new,
-        cross=np.concatenate([inner / scale[:, None], outer[None, :]]),
-        square=square,
-        rows=None,
-        summed=_rounding_left(moments, scale),
-    )
-
-
-def _rounding_left(moments: Moments, scale: Floats) -> float:
-    """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
-    diagonal = np.diagonal(moments.gram)
+    cross = np.concatenate([inner / scale[:, None], outer[None, :]])
+    # Rounding of what was there before the means were taken out remains, scaled like the features it is in.
+    diagonal = np.diagonal(gram)
     known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
-    return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
+    summed = known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
+    return moments._replaced(gram=new, cross=cross, square=square, summed=summed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +284,7 @@ def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
     gram[:-1, :-1] = total.gram
     gram[-1] = gram[:, -1] = edge[: p + 1]
     cross = np.concatenate([total._cross, edge[None, p + 1 :]])
-    return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square, rows=None)
+    return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square)
 
 
 def _rooted(rows: Rows, scaling: Scaling | None) -> tuple[Floats, Floats, Floats]:
@@ -342,19 +330,14 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
 
     Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory.
     """
-    rows = moments.rows
-    if rows is not None:
-        design, targets = rows
-        if not keep and len(design) < design.shape[1] - 1:
-            shifted = ShiftedRows(design, targets, center.features, np.reshape(center.targets, -1))
+    if (rows := moments.rows) is not None:
+        shifted = ShiftedRows(*rows, center.features, np.reshape(center.targets, -1))
+        if not keep and moments.count < moments.n_features - 1:
             return Moments.from_shifted(shifted, single=moments.single_output)
-        root = design[:, -1:]
-        about = targets - root * center.targets
-        about = about[:, 0] if moments.single_output else about
-        return Moments.from_rows(design[:, :-1] - root * center.features, about)
+        U, Y = shifted.load()
+        return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     whole = moved(moments, center.features, np.ones_like(center.features), center.targets)
-    parts = {"gram": np.array(whole.gram[:-1, :-1]), "cross": whole._cross[:-1], "square": whole._square, "rows": None}
-    return Moments._make(moments.count, moments.single_output, **parts, summed=whole._summed)
+    return whole._replaced(gram=np.array(whole.gram[:-1, :-1]), cross=whole._cross[:-1])
 
 
 def about(moments: Moments, old: Origin, new: Origin) -> Moments:
