@@ -155,7 +155,7 @@ class Moments:
     def from_groups(cls, U: Array, Y: Array, sizes: Sequence[int]) -> list[Moments]:
         """Moments of many datasets that lie one below the other: ``sizes[0]`` rows, then ``sizes[1]``, and so on.
 
-        The same as :meth:`from_rows` on each part, but rows that are kept share one copy.
+        The same as :meth:`from_rows` on each part, but checked together, and rows that are kept share one copy.
 
         Examples
         --------
@@ -173,7 +173,16 @@ class Moments:
         if not is_numpy(U) or max(sizes) >= U.shape[1]:
             return [cls.from_rows(U[part], Y[part, 0] if single else Y[part]) for part in parts]
         U, Y = (freeze(as_float64(array, what=what, copy=True)) for array, what in ((U, "U"), (Y, "Y")))
-        return [_of_kept(U[part], Y[part], single, (U[part], Y[part])) for part in parts]
+        with np.errstate(all="ignore"):
+            crosses = [U[part].T @ Y[part] for part in parts]
+            squares = np.add.reduceat(Y**2, [part.start for part in parts])
+            usable = np.all(np.isfinite(squares)) and np.isfinite(np.vdot(U, U))
+        if not (usable and all(np.all(np.isfinite(cross)) for cross in crosses)):
+            raise nonfinite_error(U, Y)
+        return [
+            cls._make(size, single, gram=None, cross=cross, square=square, rows=(U[part], Y[part]))
+            for size, part, cross, square in zip(sizes, parts, crosses, squares)
+        ]
 
     @classmethod
     def from_shifted(cls, rows: ShiftedRows, *, single: bool) -> Moments:
