@@ -42,7 +42,7 @@ def room_of(module: str) -> str:
 
     Examples
     --------
-    >>> room_of("mixtune.regret._solution"), room_of("mixtune.errors"), room_of("mixtune")
+    >>> room_of("mixtune.regret._problem"), room_of("mixtune.errors"), room_of("mixtune")
     ('regret', 'errors', '')
     """
     return module.partition(".")[2].partition(".")[0]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mixtune import Moments
 from mixtune.errors import DataError
 from mixtune.moments import GramSystem, RowSystem, SolverOptions, _system, weighted_system
-from mixtune.moments._system import Part, PartedSystem
+from mixtune.moments._system import Part
 from problems import make_rows
 
 
@@ -27,7 +27,7 @@ def test_parts_answer_as_stacked_rows_do(sizes, p, outputs, dtype, seed):
     rows = [make_rows(rng, n, p, outputs) for n in sizes]
     rows = [(U.astype(dtype), Y) for U, Y in rows]
     weights = rng.dirichlet(np.ones(len(sizes)))
-    parted = PartedSystem([Part(U, Y, w) for (U, Y), w in zip(rows, weights)])
+    parted = RowSystem.of_parts([Part(U, Y, w) for (U, Y), w in zip(rows, weights)])
     stacked = RowSystem(
         np.vstack([w**0.5 * U.astype(float) for (U, _), w in zip(rows, weights)]),
         np.vstack([w**0.5 * Y for (_, Y), w in zip(rows, weights)]),
@@ -53,7 +53,7 @@ def test_parts_answer_as_stacked_rows_do(sizes, p, outputs, dtype, seed):
 def test_many_blocks_give_the_same(monkeypatch):
     rng = np.random.default_rng(0)
     (U, Y), (V, Z) = make_rows(rng, 70, 90, 2), make_rows(rng, 15, 90, 2)
-    system = PartedSystem([Part(U, Y, 0.3), Part(V, Z, 0.7)])
+    system = RowSystem.of_parts([Part(U, Y, 0.3), Part(V, Z, 0.7)])
     theta = rng.standard_normal((90, 2))
     whole = system.ridge_step(theta, 0.5, SolverOptions("direct"))
     assert whole.stats.method == "dual cholesky"
@@ -107,8 +107,8 @@ def test_weighted_systems_take_rows_as_they_are(monkeypatch):
     weights = np.array([0.5, 0.5, 0.0])
     monkeypatch.setattr(_system, "STACKED", 0)
     system = weighted_system(kept, weights)
-    assert isinstance(system, PartedSystem)
-    assert repr(system) == "PartedSystem(shape=(30, 6), parts=2)"
+    assert system.blocked
+    assert repr(system) == "RowSystem(shape=(30, 6), parts=2)"
     assert "rows" not in system.__dict__
     assert [part.rows is U for part, (U, _) in zip(system.parts, rows)] == [True, True]
     twin = weighted_system([m.without_rows() for m in kept], weights)
@@ -140,7 +140,7 @@ def test_mapped_float32_rows_stay_on_disk(tmp_path):
     tracemalloc.start()
     moments = Moments.from_rows(U, y, keep_rows=True)
     assert moments.parts[0][0] is U
-    system = PartedSystem([Part(*moments.parts[0])])
+    system = RowSystem.of_parts([Part(*moments.parts[0])])
     head = system.ridge_step(np.zeros((p, 1)), 1.0, SolverOptions("iterative")).delta[:, 0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -50,10 +50,10 @@ def test_refused(change, message):
 def test_unequal_features_and_outputs_and_empty_moments():
     arguments = make_arguments()[1]
     other = Moments.from_rows(np.ones((3, 5)), np.ones(3))
-    with pytest.raises(DataError, match="one feature map"):
+    with pytest.raises(DataError, match="same feature map"):
         RegretProblem(**{**arguments, "moments": [*arguments["moments"][:2], other]})
     other = Moments.from_rows(np.ones((3, 4)), np.ones((3, 2)))
-    with pytest.raises(DataError, match="same targets"):
+    with pytest.raises(DataError, match="same outputs"):
         RegretProblem(**{**arguments, "moments": [*arguments["moments"][:2], other]})
     empty = arguments["moments"][0] - arguments["moments"][0]
     with pytest.raises(DataError, match="no rows"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
-from mixtune.moments._datasets import MANY, chunks, local_heads, stacked_heads, weighted_system
+from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
@@ -16,7 +16,6 @@ from mixtune.moments._ridge_paths import (
     Regression,
     RidgeChoice,
     Sample,
-    Spectrum,
     best_ridge,
     loo_ridge,
     roots_of,
@@ -37,13 +36,12 @@ from mixtune.moments._standardise import (
     pooled_scaling,
     recentred,
 )
-from mixtune.moments._system import Eigenbasis, GramSystem, RowSystem, System, rounding_of
+from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
 __all__ = [
     "AUTO",
     "MANY",
     "Center",
-    "Eigenbasis",
     "Fit",
     "GramSystem",
     "LeaveOneOut",
@@ -60,7 +58,6 @@ __all__ = [
     "ShiftedRows",
     "SolveStats",
     "SolverOptions",
-    "Spectrum",
     "System",
     "about",
     "augmented",
@@ -81,7 +78,6 @@ __all__ = [
     "roots_of",
     "rounding_of",
     "spectrum_of",
-    "stacked_heads",
     "weighted_system",
 ]
 

@@ -31,6 +31,8 @@ CONJUGATE_GRADIENTS, EIGENBASIS = "conjugate gradients", "eigenbasis"
 SLOW = 6.0
 #: Steps and columns of the sketch that an estimate assumes; both adapt to the spectrum once at work.
 USUAL_STEPS, USUAL_RANK = 100, 256
+#: Steps after which conjugate gradients are given up, if nothing else would do it sooner.
+MOST_STEPS = 2000
 LEAST_RANK, MOST_RANK = 16, 2048
 #: Arrays of the size of the solution that conjugate gradients hold at once.
 VECTORS = 8
@@ -83,6 +85,14 @@ class SolveStats:
     rank: int = 0
     residual: float | None = None
     error_bound: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A ridge step and how it was found."""
+
+    delta: Array
+    stats: SolveStats
 
 
 @dataclass(frozen=True)
@@ -175,7 +185,10 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     best = min(direct, key=lambda cost: cost.work)
     if options.solver == "auto" and options.memory_limit is None and best.work < SMALL:
         return [best]
-    allowed = _allowed(costs, options, like)
+    largest = max(cost.bytes for cost in costs)
+    allowed = options.limit
+    if allowed is None:
+        allowed = largest if largest < UNASKED else machine_limit(like)
     if options.solver == "iterative":
         return _fitting([walk], allowed, options)
     if options.solver == "direct":
@@ -185,13 +198,6 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     if walk not in fitting or (factored and (shift == 0 or factored[0].work <= MARGIN * walk.work)):
         return factored
     return [walk, *factored]
-
-
-def _allowed(costs: tuple[Cost, ...], options: SolverOptions, like: Array) -> int:
-    if options.limit is not None:
-        return options.limit
-    largest = max(cost.bytes for cost in costs)
-    return largest if largest < UNASKED else machine_limit(like)
 
 
 def _fitting(costs: list[Cost], allowed: int, options: SolverOptions) -> list[Cost]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -81,21 +83,23 @@ def stacked_heads(U: Floats, Y: Floats, ridges: Floats) -> tuple[Floats, Boolean
 
     The second array says which of them are to be trusted: those whose ridge stands clear of rounding.
     """
-    gram = U @ U.transpose(0, 2, 1)
-    diagonal = np.einsum("kii->ki", gram)  # a view
-    safe = ridges > rounding_of(U.shape[1]) * diagonal.max(axis=1)
-    diagonal += np.where(safe, ridges, 1.0 + diagonal.max(axis=1))[:, None]
-    return U.transpose(0, 2, 1) @ np.linalg.solve(gram, Y), safe
+    duals, safe = _ridge_solve(U @ U.transpose(0, 2, 1), Y, ridges)
+    return U.transpose(0, 2, 1) @ duals, safe
 
 
 def summed_heads(systems: Sequence[GramSystem], ridges: Floats) -> tuple[Floats, Booleans]:
     """Ridge heads (k, p, D) of sums, by p x p solves; the second array says which of them are to be trusted."""
     grams, crosses = np.stack([s.gram for s in systems]), np.stack([s.cross for s in systems])
+    return _ridge_solve(grams, crosses, ridges, np.array([s.summed for s in systems]))
+
+
+def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | float = 0.0) -> tuple[Floats, Booleans]:
+    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is lost, and which ridges stand clear of rounding."""
     diagonal = np.einsum("kii->ki", grams)  # a view
-    largest = np.maximum(diagonal.max(axis=1), [s.summed for s in systems])
+    largest = np.maximum(diagonal.max(axis=1), summed)
     safe = ridges > rounding_of(grams.shape[1]) * largest
     diagonal += np.where(safe, ridges, 1.0 + largest)[:, None]
-    return np.linalg.solve(grams, crosses), safe
+    return np.linalg.solve(grams, rhs), safe
 
 
 def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
@@ -146,9 +150,13 @@ def weighted_system(moments: Sequence[Moments], weights: Floats) -> System:
             gram += m.gram if w == 1.0 else w * m.gram
         else:
             unsummed.append((m, w))
-    for group in _groups(unsummed, max(4 * first.n_features, GROUP_ENTRIES // first.n_features)):
-        U, _ = stack([Part(*pair, w) for m, w in group for pair in m.parts])
-        gram += _slab_gram(U) if len(unsummed) >= MANY_GROUPS and _slab(U) >= 8 else column_gram(U)
+    # Runs of datasets with about so many rows each, so that one product serves many.
+    size = max(4 * first.n_features, GROUP_ENTRIES // first.n_features)
+    begins = np.cumsum([0, *(m.count for m, _ in unsummed)]) // size
+    for _, group in groupby(zip(begins, unsummed), key=itemgetter(0)):
+        U, _ = stack([Part(*pair, w) for _, (m, w) in group for pair in m.parts])
+        slab = SLAB_PRODUCT // first.n_features**2
+        gram += _slab_gram(U, slab) if len(unsummed) >= MANY_GROUPS and is_numpy(U) and slab >= 8 else column_gram(U)
     return GramSystem(gram, cross, square, max(w * m._summed for m, w in active))
 
 
@@ -161,29 +169,9 @@ def _prefers_rows(moments: Sequence[Moments]) -> bool:
     return ways[0].method == CONJUGATE_GRADIENTS
 
 
-def _slab(U: Array) -> int:
-    """Rows of a product so small that the linear algebra library computes it in one thread; 0 beside NumPy."""
-    return SLAB_PRODUCT // int(U.shape[1]) ** 2 if is_numpy(U) else 0
-
-
-def _slab_gram(U: Array) -> Array:
-    """``U'U`` as a sum over slabs of rows, each a product of its own."""
-    slab = _slab(U)
+def _slab_gram(U: Floats, slab: int) -> Floats:
+    """``U'U`` as a sum over slabs of rows, each a product so small that it is computed in one thread."""
     whole = len(U) // slab * slab
     slabs = U[:whole].reshape(-1, slab, U.shape[1])
     gram = np.matmul(slabs.transpose(0, 2, 1), slabs).sum(axis=0) + U[whole:].T @ U[whole:]
     return (gram + gram.T) / 2
-
-
-def _groups(entries: list[tuple[Moments, float]], size: int) -> Iterator[list[tuple[Moments, float]]]:
-    """Runs of datasets with about ``size`` rows each, so that one product serves many."""
-    group: list[tuple[Moments, float]] = []
-    rows = 0
-    for m, w in entries:
-        group.append((m, w))
-        rows += m.count
-        if rows >= size:
-            yield group
-            group, rows = [], 0
-    if group:
-        yield group

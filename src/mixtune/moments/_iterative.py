@@ -19,25 +19,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixtune._array import EPSILON, Array, Booleans, Floats, Integers, match, namespace, to_numpy
 from mixtune.errors import ConvergenceError
-from mixtune.moments._cost import (
-    CONJUGATE_GRADIENTS,
-    SLOW,
-    SolverOptions,
-    SolveStats,
-    iterative_cost,
-    largest_rank,
-    machine_limit,
-)
+from mixtune.moments._cost import SLOW, SolverOptions, SolveStats, Step, iterative_cost, largest_rank, machine_limit
 
-#: Steps after which the walk is given up, if the caller sets no lower limit.
-MOST_STEPS = 2000
+if TYPE_CHECKING:
+    from mixtune.moments._system import System
+
 #: Columns a sketch begins with.
 FIRST_RANK = 32
 #: Share of the steps that a doubled sketch saves where values fall off as 1/k: 1 - 1/sqrt(2).
@@ -123,36 +115,8 @@ class Sketch:
         return lambda residual: residual + vectors @ (shrink * (vectors.T @ residual))
 
 
-@dataclass(frozen=True, eq=False)
-class Step:
-    """A ridge step and how it was found."""
-
-    delta: Array
-    stats: SolveStats
-
-
-class Products(Protocol):
-    """What conjugate gradients need of a system."""
-
-    def apply(self, theta: Array) -> Array: ...
-
-    def gradient(self, theta: Array) -> Array: ...
-
-    @property
-    def sketch(self) -> Sketch: ...
-
-    @property
-    def entries(self) -> int:
-        """Numbers read for a product with A, at four operations each and output."""
-
-    @property
-    def target_square(self) -> float:
-        """``|T|^2``, over all outputs."""
-
-
-def iterate(
-    system: Products, theta: Array, shift: float, options: SolverOptions, *, most_steps: int = MOST_STEPS
-) -> Step:
+@np.errstate(all="ignore")  # values beyond float64 are diagnosed on the way
+def iterate(system: System, theta: Array, shift: float, options: SolverOptions, *, most_steps: int) -> Step:
     """``(A + shift I)^{-1} (b - A theta)`` by preconditioned conjugate gradients.
 
     Raises
@@ -160,11 +124,6 @@ def iterate(
     ConvergenceError
         Where the residual does not come down to ``options.tolerance`` within ``most_steps`` steps.
     """
-    with np.errstate(all="ignore"):  # values beyond float64 are diagnosed on the way
-        return _iterate(system, theta, shift, options, most_steps)
-
-
-def _iterate(system: Products, theta: Array, shift: float, options: SolverOptions, most_steps: int) -> Step:
     xp = namespace(theta)
     rhs = system.gradient(theta)
     p, outputs = rhs.shape
@@ -199,11 +158,10 @@ def _iterate(system: Products, theta: Array, shift: float, options: SolverOption
             )
 
 
-def _stats(system: Products, p: int, outputs: int, steps: int, ratio: float, bound: float | None) -> SolveStats:
+def _stats(system: System, p: int, outputs: int, steps: int, ratio: float, bound: float | None) -> SolveStats:
     rank = system.sketch.drawn
     cost = iterative_cost(system.entries, p, outputs, rank=rank, steps=steps)
-    stats = SolveStats(CONJUGATE_GRADIENTS, cost.flops, cost.bytes)
-    return replace(stats, iterations=steps, rank=rank, residual=ratio, error_bound=bound)
+    return SolveStats(cost.method, cost.flops, cost.bytes, steps, rank, ratio, bound)
 
 
 def _prepare(sketch: Sketch, shift: float, tolerance: float, outputs: int, most: int) -> None:
@@ -225,14 +183,15 @@ def _expected_steps(sketch: Sketch, shift: float, tolerance: float) -> float:
 
 
 def _walk(
-    system: Products, shift: float, precondition: Callable[[Array], Array], rhs: Array, goals: Floats, most: int
+    system: System, shift: float, precondition: Callable[[Array], Array], rhs: Array, goals: Floats, most: int
 ) -> tuple[Array, int]:
     """Conjugate gradients from zero, by the recursion alone, until every column's residual is below its goal."""
     xp = namespace(rhs)
     arrived = xp.zeros_like(rhs)
     columns = np.arange(rhs.shape[1])
     steps, still = 0, _norms(rhs) > goals
-    x, residual, direction, product = arrived, rhs, rhs, xp.sum(rhs, axis=0)
+    x, residual, direction = arrived, rhs, precondition(rhs)
+    product = xp.sum(residual * direction, axis=0)
     while True:
         if not np.all(still):
             arrived[:, _index(columns[~still], rhs)] = _columns(x, ~still)
@@ -241,9 +200,6 @@ def _walk(
             product = product[_index(np.flatnonzero(still), rhs)]
         if not len(columns) or steps == most:
             break
-        if steps == 0:
-            direction = precondition(residual)
-            product = xp.sum(residual * direction, axis=0)
         image = system.apply(direction) + shift * direction
         curvature = xp.sum(direction * image, axis=0)
         sound = to_numpy(curvature) > 0

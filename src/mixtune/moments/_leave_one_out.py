@@ -14,20 +14,23 @@ Bayesian reading (noise of precision w_1 on the focal rows) a new focal row has 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixtune._array import Floats, half_squares
-from mixtune.moments._ridge_paths import left_out_residuals
 from mixtune.moments._rows import Rows
-from mixtune.moments._standardise import Center
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
+
+if TYPE_CHECKING:
+    from mixtune.moments._standardise import Center
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
 BLOCK = 2**22
+#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
+SATURATED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +96,16 @@ class LeaveOneOut:
         return np.average(self.residuals**2 / self.spreads[:, None], axis=0, weights=self.sample_weight)
 
 
+def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
+    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
+
+    This is the one rule for rows of leverage 1: leaving them out says nothing.
+    """
+    rest = 1.0 - leverages
+    known = rest > SATURATED
+    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
+
+
 def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:
     """Leave each focal row out of ``fit``, and of the focal ``head`` that its prior mean contains with share w_1.
 
@@ -102,7 +115,10 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     fitted = fit.predict(U)
     if fit.share == 0:
         return LeaveOneOut(fitted, Y - fitted, np.ones(len(U)), s)
-    parts = [_leverages(U[block], s[block], block, fit, head) for block in _blocks(U)]
+    # With as many rows as features a block is as large as the matrix that is factorised anew for each.
+    step = max(256, U.shape[1], BLOCK // U.shape[1])
+    blocks = [slice(begin, begin + step) for begin in range(0, len(U), step)]
+    parts = [_leverages(U[block], s[block], block, fit, head) for block in blocks]
     h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
     gone = np.minimum(s, 1.0)
     loss = fit.share * gone
@@ -117,13 +133,6 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     residuals = np.where(known[:, None], residuals, np.inf)
     predictions = np.where(known[:, None], Y - residuals, fitted)
     return LeaveOneOut(predictions, residuals, 1.0 + fit.share * h / np.where(known, 1.0 - loss * h, 1.0), s)
-
-
-def _blocks(U: Floats) -> Iterator[slice]:
-    # With as many rows as features a block is as large as the matrix that is factorised anew for each.
-    step = max(256, U.shape[1], BLOCK // U.shape[1])
-    for begin in range(0, len(U), step):
-        yield slice(begin, begin + step)
 
 
 def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:

@@ -8,8 +8,7 @@ the p x p Gram matrix is formed only when somebody asks for it. So are the rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, Literal, SupportsFloat
@@ -77,26 +76,53 @@ class Moments:
     """
 
     def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
-        self._fill(_given_sums(count, gram, cross, square))
+        gram = as_float64(gram, what="gram", copy=True)
+        cross = as_float64(cross, what="cross", copy=True)
+        single = cross.ndim == 1
+        cross = cross[:, None] if single else cross
+        xp = namespace(gram)
+        square = xp.reshape(xp.asarray(square, dtype=xp.float64, device=gram.device), (-1,))
+        if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
+            sizes = f"{tuple(gram.shape)} and {tuple(cross.shape)}"
+            raise DataError(f"moments need gram (p, p) and cross (p,) or (p, D); got {sizes}")
+        if square.shape[0] != cross.shape[1]:
+            raise DataError(f"square has {square.shape[0]} entries for {cross.shape[1]} outputs; pass one per output")
+        if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
+            raise DataError(f"count must be a whole number >= 0; got {count!r}")
+        if not (all_finite(gram) and all_finite(cross) and all_finite(square)):
+            raise DataError("moments must be finite; these hold NaN or infinity")
+        if bool(xp.any(xp.linalg.diagonal(gram) < 0)) or bool(xp.any(square < 0)):
+            raise DataError("gram's diagonal and square are sums of squares; these hold negative numbers")
+        if float(xp.max(xp.abs(gram - gram.T))) > 1e-9 * float(xp.max(xp.abs(gram))):
+            raise DataError("gram must be symmetric, as U'U is")
+        self._fill(int(count), single, gram, cross, square)
 
-    def _fill(self, sums: Sums) -> None:
-        self._count = sums.count
-        self._single = sums.single
-        self._cross = freeze(sums.cross)
-        self._square = freeze(sums.square)
-        self._kept = sums.rows
-        self._summed = sums.summed
-        self._gram = None if sums.gram is None else freeze(sums.gram)
+    def _fill(
+        self,
+        count: int,
+        single: bool,
+        gram: Array | None,
+        cross: Array,
+        square: Array,
+        rows: Kept | None = None,
+        summed: float = 0.0,
+    ) -> Moments:
+        """Set the sums; cross is (p, D) and square (D,) whatever the shape of the targets.
+
+        ``summed`` is the largest diagonal that was ever summed: subtraction leaves rounding of that size behind.
+        """
+        self._count, self._single, self._kept, self._summed = count, single, rows, summed
+        self._cross, self._square = freeze(cross), freeze(square)
+        self._gram = None if gram is None else freeze(gram)
+        return self
 
     @classmethod
     def _make(cls, count: int, single: bool, **parts: Any) -> Moments:
-        return cls._of(Sums(count, single, **parts))
+        return cls.__new__(cls)._fill(count, single, **parts)
 
-    @classmethod
-    def _of(cls, sums: Sums) -> Moments:
-        moments = cls.__new__(cls)
-        moments._fill(sums)
-        return moments
+    def _replaced(self, **changes: Any) -> Moments:
+        parts = {"single": self._single, "gram": self._gram, "cross": self._cross, "square": self._square}
+        return self._make(**{"count": self._count, **parts, "rows": self._kept, "summed": self._summed, **changes})
 
     # --- construction -------------------------------------------------------------------------------------------
 
@@ -116,7 +142,14 @@ class Moments:
         precision : {"float64", "float32", "tf32", "split"}
             What products are formed in; sums are float64, and so are rows that are kept. See the page on numerics.
         """
-        return cls._of(_row_sums(U, Y, keep_rows=keep_rows, precision=precision)).rounded(precision)
+        check_choice("precision", precision, PRECISIONS)
+        U, Y, single = check_rows(U, Y)
+        if keep_rows:
+            return _of_reference(U, Y, single)
+        if U.shape[0] < U.shape[1]:
+            U, Y = (freeze(as_float64(array, what=what, copy=True)) for array, what in ((U, "U"), (Y, "Y")))
+            return _of_kept(U, Y, single, (U, Y))
+        return _of_sums(U, Y, single, precision).rounded(precision)
 
     @classmethod
     def from_groups(cls, U: Array, Y: Array, sizes: Sequence[int]) -> list[Moments]:
@@ -132,12 +165,30 @@ class Moments:
         >>> [m.count for m in Moments.from_groups(U, y, [2, 3, 1])]
         [2, 3, 1]
         """
-        return [cls._of(sums) for sums in _group_sums(U, Y, sizes)]
+        U, Y, single = check_rows(U, Y)
+        sizes = [check_whole("sizes", size, least=1) for size in sizes]
+        if sum(sizes) != U.shape[0]:
+            raise DataError(f"sizes add up to {sum(sizes)} rows, U has {U.shape[0]}; give the rows of every dataset")
+        parts = [slice(a, b) for a, b in pairwise(np.cumsum([0, *sizes]).tolist())]
+        if not is_numpy(U) or max(sizes) >= U.shape[1]:
+            return [cls.from_rows(U[part], Y[part, 0] if single else Y[part]) for part in parts]
+        U, Y = (freeze(as_float64(array, what=what, copy=True)) for array, what in ((U, "U"), (Y, "Y")))
+        with np.errstate(all="ignore"):
+            crosses = [U[part].T @ Y[part] for part in parts]
+            squares = np.add.reduceat(Y**2, [part.start for part in parts])
+            usable = np.all(np.isfinite(squares)) and np.isfinite(np.vdot(U, U))
+        if not (usable and all(np.all(np.isfinite(cross)) for cross in crosses)):
+            raise nonfinite_error(U, Y)
+        return [
+            cls._make(size, single, gram=None, cross=cross, square=square, rows=(U[part], Y[part]))
+            for size, part, cross, square in zip(sizes, parts, crosses, squares)
+        ]
 
     @classmethod
     def from_shifted(cls, rows: ShiftedRows, *, single: bool) -> Moments:
         """Moments of fewer rows than features about another origin, keeping what the rows are made from."""
-        return cls._of(_shifted_sums(rows, single=single))
+        with np.errstate(all="ignore"):
+            return _of_kept(*rows.load(), single, rows)
 
     @classmethod
     def from_blocks(
@@ -161,10 +212,10 @@ class Moments:
             # Small blocks wait until together they outnumber the features: one product instead of many thin ones.
             fresh = sum(m.count for m in waiting if m.keeps_rows)
             if not keep_rows and (fresh >= waiting[0].n_features or not waiting[-1].keeps_rows):
-                waiting = [cls._of(_merged_sums(waiting))]
+                waiting = [_merged(waiting)]
         if not waiting:
             raise DataError("there are no blocks: the iterable given to from_blocks was empty")
-        total = waiting[0] if len(waiting) == 1 else cls._of(_merged_sums(waiting))
+        total = waiting[0] if len(waiting) == 1 else _merged(waiting)
         return total.rounded(precision)
 
     # --- what they hold -----------------------------------------------------------------------------------------
@@ -228,13 +279,12 @@ class Moments:
         one = slice(index, index + 1)
         kept = self._kept if isinstance(self._kept, RowParts) else self.rows
         rows = kept.outputs(one) if isinstance(kept, RowParts) else kept and (kept[0], kept[1][:, one])
-        parts = {"cross": self._cross[:, one], "square": self._square[one], "rows": rows}
-        return self._of(replace(self._sums, single=True, **parts))
+        return self._replaced(single=True, cross=self._cross[:, one], square=self._square[one], rows=rows)
 
     def divided(self, size: float) -> Moments:
         """Moments of the targets divided by ``size``, sharing the Gram matrix."""
         rows = None if self.rows is None else (self.rows[0], self.rows[1] / size)
-        return self._of(replace(self._sums, cross=self._cross / size, square=self._square / size**2, rows=rows))
+        return self._replaced(cross=self._cross / size, square=self._square / size**2, rows=rows)
 
     def mapped(self, matrix: Floats) -> Moments:
         """Moments of the features ``U @ matrix``, for a matrix (p, k)."""
@@ -242,26 +292,25 @@ class Moments:
             U, Y = self.rows
             return self.from_rows(U @ matrix, Y[:, 0] if self._single else Y)
         gram, cross = matrix.T @ self.gram @ matrix, matrix.T @ self._cross
-        return self._of(replace(self._sums, gram=(gram + gram.T) / 2, cross=cross))
+        return self._replaced(gram=(gram + gram.T) / 2, cross=cross)
 
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""
-        return self._of(replace(self._sums, gram=self.gram, rows=None))
+        return self._replaced(gram=self.gram, rows=None)
 
     def on_device(self, device: str | None) -> Moments:
         """The same sums as tensors on a device of PyTorch, such as "cuda"; for None as NumPy arrays."""
-        return self._of(_converted_sums(self, to_numpy if device is None else partial(to_device, device=device)))
+        convert = to_numpy if device is None else partial(to_device, device=device)
+        rows = None if (kept := self.rows) is None else (freeze(convert(kept[0])), freeze(convert(kept[1])))
+        gram = None if rows else convert(self.gram)
+        return self._replaced(gram=gram, cross=convert(self._cross), square=convert(self._square), rows=rows)
 
     def rounded(self, precision: str) -> Moments:
         """The same sums, told how strong a direction may look that is only rounding of products in that precision."""
         if self.keeps_rows or precision == "float64":
             return self
         noise = rounding(self.gram, precision)
-        return self._of(replace(self._sums, summed=noise)) if noise else self
-
-    @property
-    def _sums(self) -> Sums:
-        return Sums(self.count, self._single, self._gram, self._cross, self._square, self._kept, self._summed)
+        return self._replaced(summed=noise) if noise else self
 
     def __repr__(self) -> str:
         kept = ", rows kept" if self.keeps_rows else ""
@@ -272,7 +321,7 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        return self._of(_merged_sums([self, other]))
+        return _merged([self, other])
 
     def __radd__(self, other: object) -> Moments:
         # sum() starts from the integer 0.
@@ -281,7 +330,22 @@ class Moments:
     def __sub__(self, other: Moments) -> Moments:
         if not isinstance(other, Moments):
             return NotImplemented
-        return self._of(_remaining_sums(self, other))
+        check_alike([self, other])
+        xp = namespace(self._cross)
+        count = self.count - other.count
+        gram, square = self.gram - other.gram, self._square - other._square
+        slack = rounding_of(self.n_features)
+        diagonal = xp.linalg.diagonal(gram)
+        negative = (diagonal < -slack * xp.linalg.diagonal(self.gram), square < -slack * self._square)
+        if count < 0 or any(bool(xp.any(where)) for where in negative):
+            raise DataError(
+                f"cannot subtract moments of {other.count} rows from moments of {self.count}: "
+                "they were never part of them; subtract only what was added"
+            )
+        square = xp.maximum(square, xp.zeros_like(square))
+        summed = max(self._summed, other._summed, float(xp.max(xp.linalg.diagonal(self.gram))))
+        cross = self._cross - other._cross
+        return self._replaced(count=count, gram=gram, cross=cross, square=square, rows=None, summed=summed)
 
     # --- use ----------------------------------------------------------------------------------------------------
 
@@ -313,66 +377,31 @@ class Moments:
 
     def loss(self, theta: Array) -> float:
         """Sum of squared errors ``|Y - U theta|^2`` of a head (p,) or (p, D), over all outputs."""
-        return self.system.loss(_check_head(self, theta))
+        if array_api_compat.is_array_api_obj(theta):
+            namespace(theta, self._cross)
+        theta = as_float64(theta if is_numpy(self._cross) else match(theta, self._cross), what="theta")
+        if tuple(theta.shape) != (expected := tuple(self.cross.shape)):
+            raise DataError(f"a head of these moments has shape {expected}; got {tuple(theta.shape)}")
+        return self.system.loss(theta[:, None] if self._single else theta)
 
     def losses(self, heads: Array) -> np.ndarray[Any, Any]:
         """:meth:`loss` of each of several heads, (N, p) or (N, p, D)."""
-        return _head_losses(self, heads)
+        shape = tuple(self.cross.shape)
+        many = len(heads) >= MANY_HEADS and is_numpy(self.cross)
+        if not many or not all(is_numpy(head) and head.shape == shape for head in heads):
+            return np.array([self.loss(theta) for theta in heads])
+        stacked = np.reshape(np.asarray(heads, dtype=np.float64), (-1, self.n_features, self.n_outputs))
+        found = np.empty(len(stacked))
+        step = max(1, LOSSES_AT_ONCE // (max(self.n_features, self.count) * self.n_outputs))
+        for begin in range(0, len(stacked), step):
+            # Heads side by side, one column for each head and output: a single product.
+            columns = stacked[begin : begin + step].transpose(1, 0, 2).reshape(self.n_features, -1)
+            found[begin : begin + step] = self.system.column_losses(columns, self.n_outputs)
+        return found
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What moments are filled with; cross is (p, D) and square (D,) whatever the targets' shape.
-
-    ``summed`` is the largest diagonal that was ever summed: subtraction leaves rounding of that size behind.
-    """
-
-    count: int
-    single: bool
-    gram: Array | None
-    cross: Array
-    square: Array
-    rows: Kept | None
-    summed: float = 0.0
-
-
-def _given_sums(count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> Sums:
-    """Sums that somebody else has formed, copied and checked."""
-    gram = as_float64(gram, what="gram", copy=True)
-    cross = as_float64(cross, what="cross", copy=True)
-    single = cross.ndim == 1
-    cross = cross[:, None] if single else cross
-    xp = namespace(gram)
-    square = xp.reshape(xp.asarray(square, dtype=xp.float64, device=gram.device), (-1,))
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or cross.ndim != 2 or cross.shape[0] != gram.shape[0]:
-        raise DataError(
-            f"moments need gram (p, p) and cross (p,) or (p, D); got {tuple(gram.shape)} and {tuple(cross.shape)}"
-        )
-    if square.shape[0] != cross.shape[1]:
-        raise DataError(f"square has {square.shape[0]} entries for {cross.shape[1]} outputs; pass one per output")
-    if not isinstance(count, int | np.integer) or isinstance(count, bool) or count < 0:
-        raise DataError(f"count must be a whole number >= 0; got {count!r}")
-    if not (all_finite(gram) and all_finite(cross) and all_finite(square)):
-        raise DataError("moments must be finite; these hold NaN or infinity")
-    diagonal = xp.linalg.diagonal(gram)
-    if bool(xp.any(diagonal < 0)) or bool(xp.any(square < 0)):
-        raise DataError("gram's diagonal and square are sums of squares; these hold negative numbers")
-    largest = float(xp.max(xp.abs(gram)))
-    if float(xp.max(xp.abs(gram - gram.T))) > 1e-9 * largest:
-        raise DataError("gram must be symmetric, as U'U is")
-    return Sums(int(count), single, gram, cross, square, None)
-
-
-def _row_sums(U: Array, Y: Array, *, keep_rows: bool = False, precision: str = "float64") -> Sums:
-    """Sums over rows; rows are kept (in float64) while they are fewer than the features, or on request."""
-    check_choice("precision", precision, PRECISIONS)
-    U, Y, single = check_rows(U, Y)
-    if keep_rows:
-        return _reference_sums(U, Y, single)
-    return _few_sums(U, Y, single) if U.shape[0] < U.shape[1] else _all_sums(U, Y, single, precision)
-
-
-def _all_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Sums:
+def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Moments:
+    """Sums over rows that outnumber the features; the rows are not kept."""
     xp = namespace(U)
     gram = cross = square = None
     with np.errstate(all="ignore"):  # non-finite sums are diagnosed below
@@ -390,24 +419,23 @@ def _all_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> S
     if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
         if precision == "float64":
             raise nonfinite_error(U, Y)
-        _all_sums(U, Y, single)  # names what is not finite, if it is the rows
+        _of_sums(U, Y, single)  # names what is not finite, if it is the rows
         raise DataError('the squares of the features overflow float32; pass dtype="float64" or scale the features')
-    return Sums(int(U.shape[0]), single, gram, cross, square, None)
+    return Moments._make(int(U.shape[0]), single, gram=gram, cross=cross, square=square)
 
 
-def _few_sums(U: Array, Y: Array, single: bool) -> Sums:
-    U = freeze(as_float64(U, what="U", copy=True))
-    Y = freeze(as_float64(Y, what="Y", copy=True))
+def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
+    """Sums of few rows, and what the rows are kept as."""
     xp = namespace(U)
     with np.errstate(all="ignore"):
         cross, square = U.T @ Y, xp.sum(Y**2, axis=0)
         usable = all_finite(cross) and all_finite(square) and bool(xp.isfinite(xp.sum(U**2)))
     if not usable:
         raise nonfinite_error(U, Y)
-    return Sums(int(U.shape[0]), single, None, cross, square, (U, Y))
+    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=kept)
 
 
-def _reference_sums(U: Array, Y: Array, single: bool) -> Sums:
+def _of_reference(U: Array, Y: Array, single: bool) -> Moments:
     """One pass over rows that stay where they are."""
     xp = namespace(U)
     Y = freeze(as_float64(Y, what="Y", copy=True))
@@ -422,41 +450,7 @@ def _reference_sums(U: Array, Y: Array, single: bool) -> Sums:
         square = xp.sum(Y**2, axis=0)
     if not (np.isfinite(size) and all_finite(cross) and all_finite(square)):
         raise nonfinite_error(U, Y)
-    return Sums(int(U.shape[0]), single, None, cross, square, RowParts(((U, Y),)))
-
-
-def _group_sums(U: Array, Y: Array, sizes: Sequence[int]) -> list[Sums]:
-    """Sums of datasets that lie one below the other, checked together; rows that are kept share one copy."""
-    U, Y, single = check_rows(U, Y)
-    sizes = [check_whole("sizes", size, least=1) for size in sizes]
-    if sum(sizes) != U.shape[0]:
-        raise DataError(f"sizes add up to {sum(sizes)} rows, U has {U.shape[0]}; give the rows of every dataset")
-    edges = np.cumsum([0, *sizes]).tolist()
-    parts = [slice(a, b) for a, b in pairwise(edges)]
-    if not is_numpy(U) or max(sizes) >= U.shape[1]:
-        return [_row_sums(U[part], Y[part, 0] if single else Y[part]) for part in parts]
-    U = freeze(as_float64(U, what="U", copy=True))
-    Y = freeze(as_float64(Y, what="Y", copy=True))
-    with np.errstate(all="ignore"):
-        crosses = [U[part].T @ Y[part] for part in parts]
-        squares = np.add.reduceat(Y**2, edges[:-1])
-        usable = np.all(np.isfinite(squares)) and np.isfinite(np.vdot(U, U))
-    if not (usable and all(np.all(np.isfinite(cross)) for cross in crosses)):
-        raise nonfinite_error(U, Y)
-    return [
-        Sums(size, single, None, cross, square, (U[part], Y[part]))
-        for size, part, cross, square in zip(sizes, parts, crosses, squares)
-    ]
-
-
-def _shifted_sums(rows: ShiftedRows, *, single: bool) -> Sums:
-    """Sums of fewer rows than features about another origin, keeping what the rows are made from."""
-    with np.errstate(all="ignore"):
-        U, Y = rows.load()
-        cross, square = U.T @ Y, namespace(Y).sum(Y**2, axis=0)
-    if not (all_finite(cross) and all_finite(square)):
-        raise nonfinite_error(U, Y)
-    return Sums(int(U.shape[0]), single, None, cross, square, rows)
+    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=RowParts(((U, Y),)))
 
 
 def _gram_of(rows: Kept) -> Array:
@@ -470,56 +464,23 @@ def _gram_of(rows: Kept) -> Array:
     return gram
 
 
-def _merged_sums(moments: Sequence[Moments]) -> Sums:
+def _merged(moments: Sequence[Moments]) -> Moments:
     """The sum of several moments, by one product over all rows that are still kept."""
     check_alike(moments)
     first = moments[0]
     xp = namespace(first._cross)
-    count, single = sum(m.count for m in moments), first.single_output
-    cross, square = sum(m._cross for m in moments), sum(m._square for m in moments)
-    if all(m.keeps_rows for m in moments):
-        if any(isinstance(m._kept, RowParts) for m in moments):
-            pairs = tuple(pair for m in moments for pair in m.parts)
-            return Sums(count, single, None, cross, square, RowParts(pairs))
-        if count < first.n_features:
-            U, Y = (freeze(xp.concat(side)) for side in zip(*(pair for m in moments for pair in m.parts)))
-            return Sums(count, single, None, cross, square, (U, Y))
+    count, cross = sum(m.count for m in moments), sum(m._cross for m in moments)
+    make = partial(Moments._make, count, first.single_output, cross=cross, square=sum(m._square for m in moments))
+    parted = any(isinstance(m._kept, RowParts) for m in moments)
+    if all(m.keeps_rows for m in moments) and (parted or count < first.n_features):
+        pairs = tuple(pair for m in moments for pair in m.parts)
+        rows = RowParts(pairs) if parted else tuple(freeze(xp.concat(side)) for side in zip(*pairs))
+        return make(gram=None, rows=rows)
     apart = [m for m in moments if not m.keeps_rows or isinstance(m._kept, RowParts)]
     gram = sum(m.gram for m in apart)
     if len(apart) < len(moments):
         gram = gram + column_gram(xp.concat([U for m in moments if m not in apart for U, _ in m.parts]))
-    return Sums(count, single, gram, cross, square, None, max(m._summed for m in moments))
-
-
-def _converted_sums(moments: Moments, convert: Callable[[Array], Array]) -> Sums:
-    """The same sums in another array library or on another device."""
-    rows = None if (kept := moments.rows) is None else (freeze(convert(kept[0])), freeze(convert(kept[1])))
-    gram = None if rows else convert(moments.gram)
-    cross, square = convert(moments._cross), convert(moments._square)
-    return Sums(moments.count, moments.single_output, gram, cross, square, rows, moments._summed)
-
-
-def _remaining_sums(whole: Moments, other: Moments) -> Sums:
-    """What is left of ``whole`` without ``other``."""
-    check_alike([whole, other])
-    xp = namespace(whole._cross)
-    count = whole.count - other.count
-    gram, square = whole.gram - other.gram, whole._square - other._square
-    slack = rounding_of(whole.n_features)
-    diagonal = xp.linalg.diagonal(gram)
-    impossible = (
-        count < 0
-        or bool(xp.any(diagonal < -slack * xp.linalg.diagonal(whole.gram)))
-        or bool(xp.any(square < -slack * whole._square))
-    )
-    if impossible:
-        raise DataError(
-            f"cannot subtract moments of {other.count} rows from moments of {whole.count}: "
-            "they were never part of them; subtract only what was added"
-        )
-    square = xp.maximum(square, xp.zeros_like(square))
-    summed = max(whole._summed, other._summed, float(xp.max(xp.linalg.diagonal(whole.gram))))
-    return Sums(count, whole.single_output, gram, whole._cross - other._cross, square, None, summed)
+    return make(gram=gram, summed=max(m._summed for m in moments))
 
 
 def check_alike(moments: Sequence[Moments]) -> None:
@@ -541,39 +502,3 @@ def check_alike(moments: Sequence[Moments]) -> None:
 
 def _target_shape(m: Moments) -> str:
     return "(n,)" if m.single_output else f"(n, {m.n_outputs})"
-
-
-def _check_head(moments: Moments, theta: Array) -> Array:
-    """A head of these moments as (p, D), in their array library."""
-    if array_api_compat.is_array_api_obj(theta):
-        namespace(theta, moments.cross)
-    theta = as_float64(theta if is_numpy(moments.cross) else match(theta, moments.cross), what="theta")
-    expected = tuple(moments.cross.shape)
-    if tuple(theta.shape) != expected:
-        raise DataError(f"a head of these moments has shape {expected}; got {tuple(theta.shape)}")
-    return theta[:, None] if moments.single_output else theta
-
-
-def _head_losses(moments: Moments, heads: Array) -> Floats:
-    """``|Y - U theta|^2`` of each of several heads, (N, p) or (N, p, D)."""
-    stacked = _stacked(moments, heads)
-    if stacked is None:
-        return np.array([moments.loss(theta) for theta in heads])
-    found = np.empty(len(stacked))
-    step = max(1, LOSSES_AT_ONCE // (max(moments.n_features, moments.count) * moments.n_outputs))
-    for begin in range(0, len(stacked), step):
-        # Heads side by side, one column for each head and output: a single product.
-        part = stacked[begin : begin + step]
-        columns = part.transpose(1, 0, 2).reshape(moments.n_features, -1)
-        found[begin : begin + step] = moments.system.column_losses(columns, moments.n_outputs)
-    return found
-
-
-def _stacked(moments: Moments, heads: Array) -> Floats | None:
-    """Many NumPy heads as (N, p, D), or None where the plain loop is as good."""
-    shape = tuple(moments.cross.shape)
-    many = len(heads) >= MANY_HEADS and is_numpy(moments.cross)
-    if not many or not all(is_numpy(head) and head.shape == shape for head in heads):
-        return None
-    stacked = np.stack([np.asarray(head, dtype=np.float64) for head in heads])
-    return stacked[:, :, None] if moments.single_output else stacked

@@ -19,13 +19,12 @@ import scipy.linalg
 from mixtune._array import Floats, column_gram
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
+from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows
-from mixtune.moments._standardise import Center, augmented, no_center, own_center, recentred
+from mixtune.moments._standardise import Center, augmented, check_target_size, no_center, own_center, recentred
 from mixtune.moments._system import RowSystem, System
 
-#: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
-SATURATED = 1e-9
 #: Eigenvalues below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-12
 #: Errors that differ by less than this part are equal: rounding.
@@ -319,16 +318,6 @@ class Sample:
         return X @ head[:-1] + head[-1] if self.intercept else X @ head
 
 
-def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
-    """Residuals of rows left out, ``e / (1 - h)``; infinite where a row alone decides its own prediction.
-
-    This is the one rule for rows of leverage 1: leaving them out says nothing.
-    """
-    rest = 1.0 - leverages
-    known = rest > SATURATED
-    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
-
-
 def spectrum_of(matrix: Floats) -> Spectrum:
     """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
     values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
@@ -396,6 +385,7 @@ def loo_ridge(U: Floats, y: Floats, ridges: Sequence[float], *, relative: bool =
     candidates = np.array([check_nonnegative("ridges", r) for r in np.atleast_1d(np.asarray(ridges))])
     if len(candidates) == 0 or np.any(candidates == 0):
         raise ParameterError("ridges must be positive candidates, at least one")
+    check_target_size(np.max(np.abs(y), keepdims=True))
     regression = Regression(Moments.from_rows(U, y).system, Rows(U, y), float(len(y)))
     if relative:
         candidates = candidates * regression.mean_eigenvalue

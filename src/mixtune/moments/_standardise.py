@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mixtune._array import EPSILON, Floats
+from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
 
@@ -36,6 +37,8 @@ RUN_ENTRIES = 2**17
 BLOCK_ENTRIES = 2**21
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
 LARGEST, TINY = 1e100, 1e-300
+#: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.
+HEAVIEST, SMALLEST_TARGETS = 1e140, 1e-140
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,9 +64,16 @@ class Scaling:
     def to_units(self, coef: Floats, intercept: Any) -> tuple[Floats, Any]:
         """Coefficients (..., p[, D]) and intercepts (...[, D]) of prepared features, for the features as they are."""
         single = self.target_shift.ndim == 0
-        coef = coef / (self.scale if single else self.scale[:, None])
-        moved = coef @ self.shift if single else np.einsum("...pd,p->...d", coef, self.shift)
-        return coef, intercept + self.target_shift - moved
+        with np.errstate(over="ignore"):
+            scaled = coef / (self.scale if single else self.scale[:, None])
+        if beyond := np.argwhere(np.isfinite(coef) & ~np.isfinite(scaled)).tolist():
+            column = beyond[0][-1 if single else -2]
+            raise DataError(
+                f"column {column} (counted from 0) varies by {self.scale[column]:.3g}, so its coefficient would be "
+                "beyond float64; rescale it"
+            )
+        moved = scaled @ self.shift if single else np.einsum("...pd,p->...d", scaled, self.shift)
+        return scaled, intercept + self.target_shift - moved
 
 
 def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> Scaling:
@@ -71,12 +81,32 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
 
     Without an intercept nothing is subtracted, so that the origin stays where it is.
     """
+    if (total := sum(part.total for part in rows)) > HEAVIEST:
+        raise DataError(
+            f"sample weights add up to {total:.3g}, whose square is beyond float64; divide them by a constant"
+        )
     mean, spread = _column_scale([part.X for part in rows], [part.weight for part in rows])
     y = np.concatenate([part.targets for part in rows])
-    level = _column_scale([y], [np.concatenate([part.weight for part in rows])])[0].reshape(rows[0].y.shape[1:])
+    level, target_spread = _column_scale([y], [np.concatenate([part.weight for part in rows])])
     if not center:
-        mean, level = np.zeros_like(mean), np.zeros_like(level)
-    return Scaling(mean, spread if standardise else np.ones_like(spread), level)
+        mean, level, target_spread = np.zeros_like(mean), np.zeros_like(level), np.max(np.abs(y), axis=0)
+    check_target_size(target_spread)
+    return Scaling(mean, spread if standardise else np.ones_like(spread), level.reshape(rows[0].y.shape[1:]))
+
+
+def check_target_size(sizes: Floats) -> None:
+    """Refuse targets whose squares vanish in float64: every error would be zero, and no fit better than another.
+
+    Examples
+    --------
+    >>> check_target_size(np.array([1e-200]))
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: targets of size 1e-200 have squares below float64; multiply them by a constant
+    """
+    small = sizes[(sizes > 0) & (sizes < SMALLEST_TARGETS)]
+    if len(small):
+        raise DataError(f"targets of size {small[0]:.3g} have squares below float64; multiply them by a constant")
 
 
 def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -160,6 +190,9 @@ def pooled_scale(moments: Sequence[Moments], origin: Origin | None = None) -> tu
         rounding = 10 * EPSILON * np.sqrt(sum(m.count for m in moments))
         constant |= variance <= (rounding * (origin.features + mean)) ** 2
     spread = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
+    # Where all squares vanish, the targets' products with the features still say how large the targets are.
+    squares, products = sum(m._square for m in moments), np.max([np.abs(m._cross).max(axis=0) for m in moments], axis=0)
+    check_target_size(np.where(squares > 0, np.sqrt(squares / total), products / total))
     return mean, spread, np.asarray(sum(m.cross[-1] for m in moments) / total)
 
 
@@ -191,10 +224,8 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     """
     level = np.reshape(np.asarray(target_shift, dtype=np.float64), (-1,))
     if moments.rows is not None:
-        U, Y = moments.rows
-        root = U[:, -1:]
-        U = np.concatenate([(U[:, :-1] - root * shift) / scale, root], axis=1)
-        Y = Y - root * level
+        U, Y = ShiftedRows(*moments.rows, shift, level).load()
+        U = np.concatenate([U / scale, moments.rows[0][:, -1:]], axis=1)
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram, cross = moments.gram, moments._cross
     total, sums = gram[-1, -1], gram[-1, :-1] - gram[-1, -1] * shift
@@ -202,15 +233,8 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     inner, square = _moved_sums(moments, shift, scale, level, out=new[:-1, :-1])
     new[-1, :-1] = new[:-1, -1] = sums / scale
     new[-1, -1] = total
-    return Moments._make(
-        moments.count,
-        moments.single_output,
-        gram=new,
-        cross=np.concatenate([inner, (cross[-1] - total * level)[None]]),
-        square=square,
-        rows=None,
-        summed=_rounding_left(moments, scale),
-    )
+    cross = np.concatenate([inner, (cross[-1] - total * level)[None]])
+    return moments._replaced(gram=new, cross=cross, square=square, summed=_rounding_left(moments, scale))
 
 
 def _moved_sums(
@@ -284,7 +308,7 @@ def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
     gram[:-1, :-1] = total.gram
     gram[-1] = gram[:, -1] = edge[: p + 1]
     cross = np.concatenate([total._cross, edge[None, p + 1 :]])
-    return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square, rows=None)
+    return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square)
 
 
 def _rooted(rows: Rows, scaling: Scaling | None) -> tuple[Floats, Floats, Floats]:
@@ -330,17 +354,12 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
 
     Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory.
     """
-    rows = moments.rows
-    if rows is not None:
-        design, targets = rows
-        if not keep and len(design) < design.shape[1] - 1:
-            shifted = ShiftedRows(design, targets, center.features, np.reshape(center.targets, -1))
+    if (rows := moments.rows) is not None:
+        shifted = ShiftedRows(*rows, center.features, np.reshape(center.targets, -1))
+        if not keep and moments.count < moments.n_features - 1:
             return Moments.from_shifted(shifted, single=moments.single_output)
-        root = design[:, -1:]
-        about = targets - root * center.targets
-        about = about[:, 0] if moments.single_output else about
-        return Moments.from_rows(design[:, :-1] - root * center.features, about)
+        U, Y = shifted.load()
+        return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram = np.empty((len(center.features),) * 2)
     cross, square = _moved_sums(moments, center.features, None, np.reshape(center.targets, -1), gram)
-    parts = {"gram": gram, "cross": cross, "square": square, "rows": None}
-    return Moments._make(moments.count, moments.single_output, **parts, summed=_rounding_left(moments, 1.0))
+    return moments._replaced(gram=gram, cross=cross, square=square, summed=_rounding_left(moments, 1.0))

@@ -12,11 +12,12 @@ solution by products with it, where that is cheaper or all that memory allows.
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, NamedTuple
 
 from mixtune._array import (
     EPSILON,
@@ -38,17 +39,21 @@ from mixtune.moments._cost import (
     CONJUGATE_GRADIENTS,
     DUAL,
     EIGENBASIS,
+    MOST_STEPS,
     PRIMAL,
     USUAL_STEPS,
     Cost,
     SolverOptions,
     SolveStats,
+    Step,
     gram_costs,
     plan,
     row_costs,
 )
-from mixtune.moments._iterative import MOST_STEPS, Sketch, Step, iterate
 from mixtune.moments._rows import float64_blocks
+
+if TYPE_CHECKING:
+    from mixtune.moments._iterative import Sketch
 
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
 STACKED = 2**24
@@ -109,9 +114,9 @@ class System(ABC):
     def gradient(self, theta: Array) -> Array:
         """``b - A theta``: half the negative gradient of the loss."""
 
-    @abstractmethod
     def loss(self, theta: Array) -> float:
         """``|T - X theta|^2``, summed over outputs; never negative."""
+        return float(self.column_losses(theta, theta.shape[1])[0])
 
     @abstractmethod
     def column_losses(self, columns: Array, outputs: int) -> Array:
@@ -126,13 +131,15 @@ class System(ABC):
         first, *rest = plan(self.costs(), options, shift=shift, like=theta)
         if first.method != CONJUGATE_GRADIENTS:
             return self._factored_step(theta, shift, first)
-        if not rest:
-            return iterate(self, theta, shift, options)
+        from mixtune.moments._iterative import iterate  # only here, where a matrix is too large to factor
+
         # A walk that takes as long as the factorisation would have taken is given up for it.
-        most_steps = min(MOST_STEPS, int(USUAL_STEPS * rest[0].work / first.work))
+        most_steps = min([MOST_STEPS, *(int(USUAL_STEPS * cost.work / first.work) for cost in rest)])
         try:
             return iterate(self, theta, shift, options, most_steps=most_steps)
         except ConvergenceError:
+            if not rest:
+                raise
             return self._factored_step(theta, shift, rest[0])
 
     @abstractmethod
@@ -146,6 +153,8 @@ class System(ABC):
     @cached_property
     def sketch(self) -> Sketch:
         """The strong directions of A found so far, for conjugate gradients; good for any shift."""
+        from mixtune.moments._iterative import Sketch
+
         return Sketch(self.apply, self.zero)
 
     @property
@@ -165,9 +174,7 @@ class System(ABC):
     @cached_property
     def least_loss(self) -> float:
         """``l*``: the smallest loss any theta reaches."""
-        xp = namespace(self.zero)
-        origin = xp.zeros_like(self.zero)
-        return self.loss(self.step(origin, 0.0))
+        return self.loss(self.step(namespace(self.zero).zeros_like(self.zero), 0.0))
 
     @property
     @abstractmethod
@@ -198,15 +205,14 @@ class GramSystem(System):
     def gradient(self, theta: Array) -> Array:
         return self.cross - self.gram @ theta
 
-    def loss(self, theta: Array) -> float:
+    def loss(self, theta: Array) -> float:  # in half the time of many losses, which small problems feel
         xp = namespace(self.cross)
-        # <theta, A theta - b> - <theta, b> + c: one product with A.
-        inner = xp.sum(theta * (self.gram @ theta - 2.0 * self.cross))
-        return max(float(inner + xp.sum(self.square)), 0.0)
+        return max(float(xp.sum(theta * (self.gram @ theta - 2.0 * self.cross)) + xp.sum(self.square)), 0.0)
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(self.cross)
-        crosses = xp.tile(self.cross, (1, columns.shape[1] // outputs))
+        crosses = _repeated(self.cross, columns.shape[1] // outputs)
+        # <theta, A theta - b> - <theta, b> + c: one product with A.
         inner = xp.sum(columns * (self.gram @ columns - 2.0 * crosses), axis=0)
         losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
         return xp.maximum(losses, xp.zeros_like(losses))  # NaN, from heads that overflow, stays
@@ -239,94 +245,6 @@ class GramSystem(System):
         return self._eigenbasis
 
 
-class RowSystem(System):
-    """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p."""
-
-    rows: Array
-    targets: Array
-
-    def __init__(self, rows: Array, targets: Array) -> None:
-        self.rows, self.targets = rows, targets
-
-    @property
-    def zero(self) -> Array:
-        xp = namespace(self.rows)
-        shape = (self.rows.shape[1], self.targets.shape[1])
-        return xp.zeros(shape, dtype=self.rows.dtype, device=self.rows.device)
-
-    def apply(self, theta: Array) -> Array:
-        return self.rows.T @ (self.rows @ theta)
-
-    def gradient(self, theta: Array) -> Array:
-        return self.rows.T @ (self.targets - self.rows @ theta)
-
-    def loss(self, theta: Array) -> float:
-        xp = namespace(self.rows)
-        return float(xp.sum((self.targets - self.rows @ theta) ** 2))
-
-    def column_losses(self, columns: Array, outputs: int) -> Array:
-        xp = namespace(self.rows)
-        targets = xp.tile(self.targets, (1, columns.shape[1] // outputs))
-        squares = xp.sum((targets - self.rows @ columns) ** 2, axis=0)
-        return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
-
-    @property
-    def entries(self) -> int:
-        n, p = self.shape
-        return n * p
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and features."""
-        return int(self.rows.shape[0]), int(self.rows.shape[1])
-
-    @property
-    def target_square(self) -> float:
-        return float(namespace(self.targets).sum(self.targets**2))
-
-    def costs(self) -> tuple[Cost, ...]:
-        return row_costs(*self.shape, int(self.targets.shape[1]))
-
-    def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
-        if cost.method == PRIMAL:
-            return self._primal._factored_step(theta, shift, cost)
-        residual = self._left_over(theta)
-        dual = solve_definite(self._row_gram(), shift, residual)
-        if dual is not None:
-            return Step(self._combined(dual), SolveStats(DUAL, cost.flops, cost.bytes))
-        left, singular, right = self._svd
-        filtered = (left.T @ residual) * (singular / (singular**2 + shift))[:, None]
-        return Step(right.T @ filtered, SolveStats(EIGENBASIS, cost.flops, cost.bytes))
-
-    def _left_over(self, theta: Array) -> Array:
-        """``T - X theta``."""
-        return self.targets - self.rows @ theta
-
-    def _row_gram(self) -> Array:
-        """``X X'``, of which the lower triangle will be read."""
-        return row_gram(self.rows)
-
-    def _combined(self, dual: Array) -> Array:
-        """``X' dual``."""
-        return self.rows.T @ dual
-
-    @cached_property
-    def _primal(self) -> GramSystem:
-        xp = namespace(self.rows)
-        return GramSystem(column_gram(self.rows), self.rows.T @ self.targets, xp.sum(self.targets**2, axis=0))
-
-    @cached_property
-    def _svd(self) -> tuple[Array, Array, Array]:
-        xp = namespace(self.rows)
-        left, singular, right = xp.linalg.svd(self.rows, full_matrices=False)
-        keep = singular > max(self.rows.shape) * EPSILON * float(xp.max(singular))
-        return left[:, keep], singular[keep], right[keep, :]
-
-    def eigenbasis(self) -> Eigenbasis:
-        _, singular, right = self._svd
-        return Eigenbasis(singular**2, right.T)
-
-
 class Part(NamedTuple):
     """Rows (n, p) of any floating type, targets (n, D) in float64, and how much they count."""
 
@@ -335,31 +253,28 @@ class Part(NamedTuple):
     weight: float = 1.0
 
 
-def row_system(parts: Sequence[Part]) -> RowSystem:
-    """The least-squares problem of all parts: stacked while that is small, else left where they are."""
-    size = sum(int(part.rows.shape[0]) for part in parts) * int(parts[0].rows.shape[1])
-    if size > STACKED:
-        return PartedSystem(parts)
-    return RowSystem(*stack(parts))
+class RowSystem(System):
+    """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p.
 
+    ``parts`` are where they come from: one array each, or several that are multiplied block by block and stacked only
+    where somebody asks for ``rows``.
+    """
 
-def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
-    """All rows and targets on top of each other in float64, each part scaled by the root of its weight."""
-    whole = [(as_float64(U, what="U"), Y, w) for U, Y, w in parts]
-    if len(whole) == 1 and whole[0][2] == 1.0:
-        return whole[0][:2]
-    xp = namespace(whole[0][0])
-    return xp.concat([w**0.5 * U for U, _, w in whole]), xp.concat([w**0.5 * Y for _, Y, w in whole])
+    parts: tuple[Part, ...]
 
+    def __init__(self, rows: Array, targets: Array) -> None:
+        self.rows, self.targets = rows, targets
+        self.parts, self.blocked = (Part(rows, targets),), False
 
-class PartedSystem(RowSystem):
-    """A :class:`RowSystem` of several parts; ``rows`` and ``targets`` stack them only where somebody asks."""
-
-    def __init__(self, parts: Sequence[Part]) -> None:
-        self.parts = tuple(parts)
+    @classmethod
+    def of_parts(cls, parts: Sequence[Part]) -> RowSystem:
+        """Rows that stay where they are."""
+        system = cls.__new__(cls)
+        system.parts, system.blocked = tuple(parts), True
+        return system
 
     def __repr__(self) -> str:
-        return f"PartedSystem(shape={self.shape}, parts={len(self.parts)})"
+        return f"RowSystem(shape={self.shape}, parts={len(self.parts)})"
 
     @cached_property
     def rows(self) -> Array:
@@ -367,8 +282,7 @@ class PartedSystem(RowSystem):
 
     @cached_property
     def targets(self) -> Array:
-        xp = namespace(self.parts[0].targets)
-        return xp.concat([part.weight**0.5 * part.targets for part in self.parts])
+        return namespace(self.parts[0].targets).concat([part.weight**0.5 * part.targets for part in self.parts])
 
     @property
     def zero(self) -> Array:
@@ -379,48 +293,52 @@ class PartedSystem(RowSystem):
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Rows and features."""
         return sum(int(part.rows.shape[0]) for part in self.parts), int(self.parts[0].rows.shape[1])
 
+    @property
+    def entries(self) -> int:
+        n, p = self.shape
+        return n * p
+
+    @property
+    def target_square(self) -> float:
+        return float(namespace(self.targets).sum(self.targets**2))
+
+    def costs(self) -> tuple[Cost, ...]:
+        return row_costs(*self.shape, int(self.parts[0].targets.shape[1]))
+
     def apply(self, theta: Array) -> Array:
-        image = namespace(theta).zeros_like(theta)
-        for V, _, w in self._blocks(theta.shape[1]):
-            image += w * (V.T @ (V @ theta))
-        return image
+        return _total(w * (V.T @ (V @ theta)) for V, _, w in self._blocks(theta.shape[1]))
 
     def gradient(self, theta: Array) -> Array:
-        slope = namespace(theta).zeros_like(theta)
-        for V, Y, w in self._blocks(theta.shape[1]):
-            slope += w * (V.T @ (Y - V @ theta))
-        return slope
-
-    def loss(self, theta: Array) -> float:
-        return float(self.column_losses(theta, theta.shape[1])[0])
+        return _total(w * (V.T @ (Y - V @ theta)) for V, Y, w in self._blocks(theta.shape[1]))
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
-        xp = namespace(columns)
-        losses = xp.zeros((columns.shape[1] // outputs,), dtype=xp.float64, device=columns.device)
-        for V, Y, w in self._blocks(columns.shape[1]):
-            squares = xp.sum((xp.tile(Y, (1, losses.shape[0])) - V @ columns) ** 2, axis=0)
-            losses += w * xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
-        return losses
+        xp, count = namespace(columns), columns.shape[1] // outputs
+        blocks = self._blocks(columns.shape[1])
+        squares = _total(w * xp.sum((_repeated(Y, count) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
+        return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
-    def eigenbasis(self) -> Eigenbasis:
-        n, p = self.shape
-        return super().eigenbasis() if n < p else self._primal.eigenbasis()
-
-    @cached_property
-    def _primal(self) -> GramSystem:
-        xp, p = namespace(self.zero), self.shape[1]
-        gram = xp.zeros((p, p), dtype=xp.float64, device=self.zero.device)
-        for U, Y, w in self.parts:
-            for V, _ in float64_blocks(U, Y):
-                gram += column_gram(V) if w == 1.0 else w * column_gram(V)
-        return GramSystem(gram, self.gradient(self.zero), xp.sum(self.targets**2, axis=0))
-
-    def _left_over(self, theta: Array) -> Array:
-        return namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in self._blocks(theta.shape[1])])
+    def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
+        if cost.method == PRIMAL:
+            return self._primal._factored_step(theta, shift, cost)
+        if self.blocked:
+            blocks = self._blocks(theta.shape[1])
+            residual = namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in blocks])
+        else:
+            residual = self.targets - self.rows @ theta
+        dual = solve_definite(self._row_gram(), shift, residual)
+        if dual is not None:
+            return Step(self._combined(dual), SolveStats(DUAL, cost.flops, cost.bytes))
+        left, singular, right = self._svd
+        filtered = (left.T @ residual) * (singular / (singular**2 + shift))[:, None]
+        return Step(right.T @ filtered, SolveStats(EIGENBASIS, cost.flops, cost.bytes))
 
     def _row_gram(self) -> Array:
+        """``X X'``, of which the lower triangle will be read."""
+        if not self.blocked:
+            return row_gram(self.rows)
         xp, n = namespace(self.zero), self.shape[0]
         gram = xp.zeros((n, n), dtype=xp.float64, device=self.zero.device)
         low = 0
@@ -436,19 +354,70 @@ class PartedSystem(RowSystem):
         return gram
 
     def _combined(self, dual: Array) -> Array:
-        step = namespace(dual).zeros_like(self.zero)
-        low = 0
+        """``X' dual``."""
+        if not self.blocked:
+            return self.rows.T @ dual
+        image, low = self.zero, 0
         for V, _, w in self._blocks(dual.shape[1]):
-            step += w**0.5 * (V.T @ dual[low : low + V.shape[0], :])
+            image += w**0.5 * (V.T @ dual[low : low + V.shape[0], :])
             low += V.shape[0]
-        return step
+        return image
+
+    @cached_property
+    def _primal(self) -> GramSystem:
+        blocks = ((V, w) for U, Y, w in self.parts for V, _ in float64_blocks(U, Y))
+        gram = _total(column_gram(V) if w == 1.0 else w * column_gram(V) for V, w in blocks)
+        return GramSystem(gram, self.gradient(self.zero), namespace(gram).sum(self.targets**2, axis=0))
+
+    @cached_property
+    def _svd(self) -> tuple[Array, Array, Array]:
+        xp = namespace(self.rows)
+        left, singular, right = xp.linalg.svd(self.rows, full_matrices=False)
+        keep = singular > max(self.rows.shape) * EPSILON * float(xp.max(singular))
+        return left[:, keep], singular[keep], right[keep, :]
+
+    def eigenbasis(self) -> Eigenbasis:
+        if self.blocked and self.shape[0] >= self.shape[1]:
+            return self._primal.eigenbasis()
+        _, singular, right = self._svd
+        return Eigenbasis(singular**2, right.T)
 
     def _blocks(self, columns: int) -> Iterator[tuple[Array, Array, float]]:
         """Rows in float64 with their targets and weight, in blocks for products with so many columns."""
+        if not self.blocked:
+            yield self.rows, self.targets, 1.0
+            return
         for U, Y, w in self.parts:
             step = _block_rows(U, columns)
             for begin in range(0, int(U.shape[0]), step):
                 yield as_float64(U[begin : begin + step, :], what="U"), Y[begin : begin + step, :], w
+
+
+def row_system(parts: Sequence[Part]) -> RowSystem:
+    """The least-squares problem of all parts: stacked while that is small, else left where they are."""
+    size = sum(int(part.rows.shape[0]) for part in parts) * int(parts[0].rows.shape[1])
+    if size > STACKED:
+        return RowSystem.of_parts(parts)
+    return RowSystem(*stack(parts))
+
+
+def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
+    """All rows and targets on top of each other in float64, each part scaled by the root of its weight."""
+    whole = [(as_float64(U, what="U"), Y, w) for U, Y, w in parts]
+    if len(whole) == 1 and whole[0][2] == 1.0:
+        return whole[0][:2]
+    xp = namespace(whole[0][0])
+    return xp.concat([w**0.5 * U for U, _, w in whole]), xp.concat([w**0.5 * Y for _, Y, w in whole])
+
+
+def _total(terms: Iterator[Array]) -> Array:
+    """The sum of fresh arrays, added up in the first of them."""
+    return reduce(operator.iadd, terms)
+
+
+def _repeated(array: Array, count: int) -> Array:
+    """The columns of an array side by side, so many times."""
+    return array if count == 1 else namespace(array).tile(array, (1, count))
 
 
 def _block_rows(U: Array, columns: int) -> int:

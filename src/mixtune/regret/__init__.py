@@ -1,7 +1,6 @@
 """RegretProblem -> solve -> RegretSolution: closed form, dense and accelerated references, descent, certificates."""
 
-from mixtune.regret._problem import RegretProblem
-from mixtune.regret._solution import RegretSolution, StoredPath
+from mixtune.regret._problem import RegretProblem, RegretSolution, StoredPath
 from mixtune.regret._solve import Schedule, solve
 from mixtune.regret.baselines import joint_head, joint_subset_head, local_head, mean_local_head
 from mixtune.regret.certificates import (

@@ -31,12 +31,10 @@ from typing import Literal
 import numpy as np
 
 from mixtune._array import Array, Floats, match, namespace
+from mixtune._checks import check_choice
 from mixtune.errors import ParameterError
 from mixtune.moments import AUTO, SolverOptions
-from mixtune.regret._problem import RegretProblem, heads_weights
-from mixtune.regret._solution import RegretSolution
-
-METHODS = ("closed-form", "riccati", "accelerated")
+from mixtune.regret._problem import RegretProblem, RegretSolution, heads_weights
 
 
 def solve(
@@ -85,8 +83,7 @@ def solve(
     """
     if not isinstance(problem, RegretProblem):
         raise ParameterError(f"solve takes a RegretProblem; got a {type(problem).__name__}")
-    if method not in METHODS:
-        raise ParameterError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
+    check_choice("method", method, ("closed-form", "riccati", "accelerated"))
     options = SolverOptions(solver, tolerance, memory_limit)
     if method == "closed-form":
         return _closed_form(problem, options)
@@ -186,15 +183,11 @@ def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSoluti
     schedule = Schedule(problem.transfer, problem.stability, problem.horizon)
     reference = problem.as_matrices(problem.reference)
     anchor = problem.mix(reference)
-    offset = offset_mix = None
-    if problem.start is not problem.reference:
-        offset = problem.as_matrices(problem.start) - reference
-        offset_mix = problem.mix(offset)
+    offset = None if problem.start is problem.reference else problem.as_matrices(problem.start) - reference
+    offset_mix = None if offset is None else problem.mix(offset)
     effective_ridge = schedule.rho / problem.weight_square
-    stats = None
-    if problem.horizon == 0:
-        delta = namespace(anchor).zeros_like(anchor)
-    else:
+    delta, stats = namespace(anchor).zeros_like(anchor), None
+    if problem.horizon > 0:
         prior = anchor if offset_mix is None else anchor + schedule.pull * offset_mix
         # Where nothing holds the heads back: the minimum-norm least-squares solution, wherever they started.
         origin = prior if effective_ridge > 0 else namespace(prior).zeros_like(prior)
@@ -234,18 +227,18 @@ class ClosedFormPath:
         return coef if self.offset_mix is None else coef + kept * self.offset_mix
 
     def heads(self, t: Floats) -> Array:
-        kept, walked = (_outer(share, self.delta)[:, None] for share in self._shares(t))
-        shares = heads_weights(self.problem.weights / self.problem.weight_square, self.delta)
-        heads = self.problem.as_matrices(self.problem.reference) + walked * (shares * self.delta)
-        return heads if self.offset is None else heads + kept * self.offset
+        return self.problem.as_matrices(self.problem.reference) + self._combined(*self._shares(t))
 
     def controls(self, t: Floats) -> Array:
         """``Theta(t+1) - Theta(t)`` from the differences of the shares, which do not cancel."""
         walked = self.schedule.end_step(t)
-        kept = self.schedule.start_step(t) + self.schedule.pull * walked
+        return self._combined(self.schedule.start_step(t) + self.schedule.pull * walked, walked)
+
+    def _combined(self, kept: Floats, walked: Floats) -> Array:
+        """``kept z(0) + walked (w/|w|^2) x delta``, (T, N, p, D)."""
         shares = heads_weights(self.problem.weights / self.problem.weight_square, self.delta)
-        controls = _outer(walked, self.delta)[:, None] * (shares * self.delta)
-        return controls if self.offset is None else controls + _outer(kept, self.delta)[:, None] * self.offset
+        moved = _outer(walked, self.delta)[:, None] * (shares * self.delta)
+        return moved if self.offset is None else moved + _outer(kept, self.delta)[:, None] * self.offset
 
     def loss(self, t: Floats) -> Floats:
         kept, walked = self._shares(t)
@@ -267,13 +260,10 @@ class ClosedFormPath:
 
     def running_cost(self, t: Floats) -> Floats:
         """Summation by parts: lambda |z_t|^2 + beta (<z_t, z_t - z_{t-1}> - <z_0, z_1 - z_0>) for t >= 1."""
-        now, before = self._shares(t), self._shares(np.maximum(t - 1, 0))
-        first, second = self._shares(np.zeros(1)), self._shares(np.ones(1))
-        step = tuple(a - b for a, b in zip(now, before))
-        opening = tuple(b - a for a, b in zip(first, second))
-        cost = self.schedule.transfer * self._inner(now, now) + self.schedule.stability * (
-            self._inner(now, step) - self._inner(first, opening)
-        )
+        now, before, first, second = map(self._shares, (t, np.maximum(t - 1, 0), np.zeros(1), np.ones(1)))
+        step, opening = (tuple(a - b for a, b in zip(*pair)) for pair in ((now, before), (second, first)))
+        moved = self._inner(now, step) - self._inner(first, opening)
+        cost = self.schedule.transfer * self._inner(now, now) + self.schedule.stability * moved
         return np.where(t > 0, np.maximum(cost, 0.0), 0.0)
 
     def _inner(self, left: tuple[Floats, ...], right: tuple[Floats, ...]) -> Floats:

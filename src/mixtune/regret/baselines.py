@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from mixtune._array import Array, namespace
 from mixtune.errors import ParameterError
-from mixtune.moments import Moments, check_alike, local_heads
-
-__all__ = ["joint_head", "joint_subset_head", "local_head", "mean_local_head"]
+from mixtune.moments import Moments, local_heads
 
 
 def local_head(moments: Sequence[Moments], index: int, *, ridge: float) -> Array:
@@ -20,7 +18,6 @@ def mean_local_head(moments: Sequence[Moments], *, ridge: float) -> Array:
     """MLO: the plain mean of all local heads."""
     if not moments:
         raise ParameterError("there are no datasets to average over")
-    check_alike(moments)
     heads = local_heads(moments, [ridge] * len(moments))
     return namespace(heads).mean(heads, axis=0)
 

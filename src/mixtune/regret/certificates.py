@@ -10,27 +10,18 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mixtune._array import namespace
 from mixtune._checks import check_nonnegative, check_positive
 from mixtune.errors import ParameterError
-from mixtune.regret._problem import RegretProblem
-from mixtune.regret._solution import RegretSolution
+from mixtune.regret._problem import RegretProblem, RegretSolution
 from mixtune.regret._solve import Schedule
-from mixtune.weights import TransportWeights
 
-__all__ = [
-    "Certificate",
-    "GeneralisationBound",
-    "certify",
-    "generalisation_bound",
-    "kl_term",
-    "optimal_cost",
-    "t_gain",
-    "transfer_gain",
-]
+if TYPE_CHECKING:
+    from mixtune.weights import TransportWeights
 
 
 @dataclass(frozen=True)
@@ -143,6 +134,8 @@ def kl_term(weights: TransportWeights) -> float:
 
 
 def _need_distances(weights: TransportWeights) -> None:
+    from mixtune.weights import TransportWeights
+
     if not isinstance(weights, TransportWeights):
         raise ParameterError(
             "Theorem 1 is about transport distances; pass what WassersteinWeights(...).weigh(domains=...) returns, "
@@ -183,12 +176,7 @@ class GeneralisationBound:
 
 
 def generalisation_bound(
-    weights: TransportWeights,
-    *,
-    delta: float,
-    loss_lipschitz: float,
-    model_lipschitz: float,
-    constant: float = 1.0,
+    weights: TransportWeights, *, delta: float, loss_lipschitz: float, model_lipschitz: float, constant: float = 1.0
 ) -> GeneralisationBound:
     """Theorem 1 for given weights: with probability 1 - delta the focal risk and the weighted risk differ by less.
 
@@ -209,14 +197,11 @@ def generalisation_bound(
         raise ParameterError(
             "Theorem 1 needs the Wasserstein distances themselves; weigh with distance='auto' and screen=False"
         )
-    delta = check_positive("delta", delta)
-    if delta > 1:
-        raise ParameterError(f"delta must be in (0, 1]; got {delta!r}")
+    delta, constant = check_positive("delta", delta), check_positive("constant", constant)
+    if delta > 1 or constant < 1:
+        raise ParameterError(f"Theorem 1 needs delta in (0, 1] and constant >= 1; got {delta!r} and {constant!r}")
     model_lipschitz = check_nonnegative("model_lipschitz", model_lipschitz)
     lipschitz = check_nonnegative("loss_lipschitz", loss_lipschitz) * max(1.0, model_lipschitz)
-    constant = check_positive("constant", constant)
-    if constant < 1:
-        raise ParameterError(f"constant must be >= 1 in Theorem 1; got {constant!r}")
     power, kl = float(weights.values @ weights.relevance), kl_term(weights)
     penalty = 0.0 if kl == 0 else (kl / weights.temperature if weights.temperature > 0 else math.inf)
     chance = math.log(2 * len(weights) / delta) / 2

@@ -20,10 +20,7 @@ import numpy as np
 from mixtune._array import Array, Floats, match, namespace, to_numpy
 from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ConvergenceError, ParameterError
-from mixtune.regret._problem import RegretProblem, heads_weights
-from mixtune.regret._solution import RegretSolution
-
-__all__ = ["DescentPath", "descend"]
+from mixtune.regret._problem import RegretProblem, RegretSolution, heads_weights
 
 #: Steps evaluated at a time, times eigenvalues: bounds the memory of long curves.
 CHUNK_ENTRIES = 2**21
@@ -114,6 +111,12 @@ class DescentPath:
         small[t == 0] = 0.0
         return np.where(drop[None, :] < 1, small, 1 - self._power(t))
 
+    @cached_property
+    def _gradient_squares(self) -> Floats:
+        """``g_k^2`` summed over outputs."""
+        gradient = self._basis[2]
+        return to_numpy(namespace(gradient).sum(gradient**2, axis=1))
+
     def _displacement(self, t: Floats) -> Array:
         """``theta^w(t) - theta^w(0)``, (len(t), p, D)."""
         return self._combine(self._moved(t) / self._basis[0], t)
@@ -139,7 +142,7 @@ class DescentPath:
         return self._per_head(self._combine(self._power(t) * (self._drop / self._basis[0]), t))
 
     def loss(self, t: Floats) -> Floats:
-        excess = self._per_eigenvalue(self._basis[2]) / self._basis[0]
+        excess = self._gradient_squares / self._basis[0]
         floor = max(self.problem.system.loss(self._start_mix) - float(excess.sum()), 0.0)
         with np.errstate(over="ignore"):
             return floor + self._chunked(t, lambda u: self._power(u) ** 2 @ excess)
@@ -152,16 +155,14 @@ class DescentPath:
         """beta times the geometric sum of squared steps (2 lr |w|^2 g_k q_k^u)^2/|w|^2."""
         if self.problem.stability == 0:
             return np.zeros(t.shape)
-        values, drop = self._basis[0], self._drop
-        weight = self.problem.stability * self._per_eigenvalue(self._basis[2]) * (drop / values) ** 2
-        ratio = (1 - drop) ** 2
+        drop = self._drop
+        weight = self.problem.stability * self._gradient_squares * (drop / self._basis[0]) ** 2
         opening = drop * (2 - drop)  # 1 - q^2
 
+        @np.errstate(divide="ignore", invalid="ignore")
         def sums(u: Floats) -> Floats:
-            squares = self._power(u) ** 2
-            with np.errstate(divide="ignore", invalid="ignore"):
-                total = np.where(np.abs(opening) > 1e-3, (1 - squares) / opening, _geometric(ratio, u))
-            return total @ weight
+            summed = (1 - self._power(u) ** 2) / opening
+            return np.where(np.abs(opening) > 1e-3, summed, _geometric((1 - drop) ** 2, u)) @ weight
 
         return self._chunked(t, sums) / self.problem.weight_square
 
@@ -173,18 +174,13 @@ class DescentPath:
         xp = namespace(gradient)
         offset = self.problem.as_matrices(self.problem.start) - self.problem.as_matrices(self.problem.reference)
         lean = to_numpy(xp.sum(gradient * (vectors.T @ self.problem.mix(offset)), axis=1)) / values
-        spread = self._per_eigenvalue(gradient) / values**2
+        spread = self._gradient_squares / values**2
 
         def sums(u: Floats) -> Floats:
             first, second = _moved_sums(self._drop, u)
             return (2 * first @ lean + second @ spread) / self.problem.weight_square
 
         return self.problem.transfer * (t * float(xp.sum(offset**2)) + self._chunked(t, sums))
-
-    @staticmethod
-    def _per_eigenvalue(gradient: Array) -> Floats:
-        """``g_k^2`` summed over outputs."""
-        return to_numpy(namespace(gradient).sum(gradient**2, axis=1))
 
     def _chunked(self, t: Floats, function: Callable[[Floats], Floats]) -> Floats:
         size = max(1, CHUNK_ENTRIES // max(1, len(self._drop)))

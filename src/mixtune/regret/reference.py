@@ -10,11 +10,8 @@ from dataclasses import dataclass
 
 from mixtune._array import Array, namespace
 from mixtune.errors import SingularError
-from mixtune.regret._problem import RegretProblem
-from mixtune.regret._solution import RegretSolution, StoredPath
+from mixtune.regret._problem import RegretProblem, RegretSolution, StoredPath
 from mixtune.regret._solve import Schedule
-
-__all__ = ["ValueFunction", "accelerated", "riccati", "value_functions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +36,10 @@ def value_functions(problem: RegretProblem) -> list[ValueFunction]:
     xp = namespace(reference)
     p = problem.moments[0].n_features
     identity = xp.eye(problem.n_domains * p, dtype=reference.dtype, device=reference.device)
-    gram = sum(float(wi) * m.gram for wi, m in zip(problem.weights, problem.moments))
-    cross = sum(float(wi) * m._cross for wi, m in zip(problem.weights, problem.moments))
-    square = sum(float(wi) * float(xp.sum(m._square)) for wi, m in zip(problem.weights, problem.moments))
-    one = xp.eye(p, dtype=reference.dtype, device=reference.device)
-    mixing = xp.concat([float(wi) * one for wi in problem.weights], axis=1)  # [w_1 I_p, ..., w_N I_p]
+    weighted = [(float(w), m) for w, m in zip(problem.weights, problem.moments)]
+    gram, cross = sum(w * m.gram for w, m in weighted), sum(w * m._cross for w, m in weighted)
+    square = sum(w * float(xp.sum(m._square)) for w, m in weighted)
+    mixing = xp.concat([w * identity[:p, :p] for w, _ in weighted], axis=1)  # [w_1 I_p, ..., w_N I_p]
     backward = [ValueFunction(mixing.T @ gram @ mixing, -(mixing.T @ cross), square)]
     for _ in range(T):
         after = backward[-1]

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mixtune._array import Array, Floats, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers, to_numpy
 from mixtune._checks import check_nonnegative, check_whole
 from mixtune.errors import ParameterError
 from mixtune.moments import Moments
 from mixtune.regret._problem import RegretProblem
 from mixtune.regret._solve import solve
-
-__all__ = ["Sensitivity", "adversarial_sensitivity", "log_slope"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,14 +128,13 @@ def adversarial_sensitivity(
     rng = np.random.default_rng(seed)
     random, worst = np.empty((len(levels), len(parts), trials)), np.empty((len(levels), len(parts)))
     for j, share in enumerate(parts):
-        budget = max(1, int(np.floor(share * attack.total_rows + 1e-9)))
+        budget = max(1, int(np.floor(share * len(attack.owner) + 1e-9)))
         directions = [attack.random_direction(rng, budget) for _ in range(trials)]
         for i, epsilon in enumerate(levels):
             random[i, j] = [abs(attack.change(epsilon, d)) for d in directions]
             directed = max(attack.worst_change(epsilon, budget, sign, refinements) for sign in (1.0, -1.0))
             # Smaller attacks and random ones are within the budget too: the worst is the worst of all found.
-            found = [directed, *random[i, j], worst[i - 1, j] if i else 0.0, worst[i, j - 1] if j else 0.0]
-            worst[i, j] = max(found)
+            worst[i, j] = max(directed, *random[i, j], worst[i - 1, j] if i else 0.0, worst[i, j - 1] if j else 0.0)
     return Sensitivity(levels, parts, attack.energy, random, worst)
 
 
@@ -158,10 +155,6 @@ class _Attack:
         self.owner = np.repeat(np.arange(len(rows)), [len(U) for U, _ in rows])
         self.energy = solve(clean).energy
 
-    @property
-    def total_rows(self) -> int:
-        return len(self.owner)
-
     def _solve(self, dU: Floats, dY: Floats) -> tuple[float, Floats]:
         U, Y = self.U + dU, self.Y + dY
         moments = [
@@ -177,9 +170,8 @@ class _Attack:
 
     def random_direction(self, rng: np.random.Generator, budget: int) -> tuple[Floats, Floats]:
         """Unit directions for ``budget`` random rows, zero elsewhere."""
-        chosen = np.zeros(self.total_rows, dtype=bool)
-        chosen[rng.permutation(self.total_rows)[:budget]] = True
-        return tuple(_unit(rng.standard_normal(a.shape)) * chosen[:, None] for a in (self.U, self.Y))  # type: ignore[return-value]
+        chosen = _mask(rng.permutation(len(self.owner))[:budget], len(self.owner))
+        return tuple(_unit(rng.standard_normal(a.shape)) * chosen for a in (self.U, self.Y))  # type: ignore[return-value]
 
     def worst_change(self, epsilon: float, budget: int, sign: float, refinements: int) -> float:
         """``|L~ - L|`` with the budget spent along the gradient of the energy, best of a few refined directions."""
@@ -191,11 +183,15 @@ class _Attack:
             pressure = 2 * self.clean.weights[self.owner][:, None] * residual
             gU, gY = pressure @ coef.T, -pressure
             strength = np.linalg.norm(gU, axis=1) + np.linalg.norm(gY, axis=1)
-            chosen = np.zeros(self.total_rows, dtype=bool)
-            chosen[np.argsort(-strength, kind="stable")[:budget]] = True
-            dU, dY = (sign * epsilon * _unit(g) * chosen[:, None] for g in (gU, gY))
+            chosen = _mask(np.argsort(-strength, kind="stable")[:budget], len(self.owner))
+            dU, dY = (sign * epsilon * _unit(g) * chosen for g in (gU, gY))
             best = max(best, abs(self._solve(dU, dY)[0] - self.energy))
         return best
+
+
+def _mask(places: Integers, count: int) -> Booleans:
+    """Which of ``count`` rows are at these places, (count, 1)."""
+    return np.isin(np.arange(count), places)[:, None]
 
 
 def _unit(rows: Floats) -> Floats:

@@ -10,13 +10,7 @@ from mixtune.weights._rule import (
     predictive_shares,
 )
 from mixtune.weights._wasserstein import TransportWeights, WassersteinWeights
-from mixtune.weights.transport import (
-    Diameter,
-    TransportDistance,
-    pooled_diameter,
-    sampling_floor,
-    wasserstein_distance,
-)
+from mixtune.weights.transport import Diameter, TransportDistance, pooled_diameter, sampling_floor, wasserstein_distance
 
 __all__ = [
     "Diameter",

@@ -9,16 +9,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from mixtune._array import Array, Floats, all_finite, as_float64
 from mixtune._checks import check_nonnegative, check_simplex
-from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
-from mixtune.features import FeatureMap
 from mixtune.moments import Moments, local_heads
+
+if TYPE_CHECKING:
+    from mixtune.data import Domains
+    from mixtune.features import FeatureMap
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -60,7 +62,7 @@ class DomainWeights:
         return dict(zip(self.names, self.values.tolist()))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """All that rules may look at; each takes what it needs."""
 
@@ -121,15 +123,8 @@ class WeightRule(ABC):
             raise ParameterError(f"pass domains, moments or heads of the same number of domains; got {sizes or 'none'}")
         count = next(iter(sizes.values()))
         names = tuple(domains.names) if domains is not None else tuple(str(i) for i in range(count))
-        evidence = Evidence(
-            names=names,
-            focal=_focal_index(focal, names, domains),
-            domains=domains,
-            feature_map=feature_map,
-            moments=moments,
-            heads=heads,
-        )
-        return self._weigh(evidence)
+        place = _focal_index(focal, names, domains)
+        return self._weigh(Evidence(names, place, domains, feature_map, moments, heads))
 
     @abstractmethod
     def _weigh(self, evidence: Evidence) -> DomainWeights:
@@ -150,8 +145,7 @@ class EqualWeights(WeightRule):
 
     def _weigh(self, evidence: Evidence) -> DomainWeights:
         count = len(evidence.names)
-        values = check_simplex(np.full(count, 1 / count), count)
-        return DomainWeights(values, evidence.names, evidence.focal, "equal")
+        return DomainWeights(check_simplex([1 / count] * count, count), evidence.names, evidence.focal, "equal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,10 +228,10 @@ def _check_heads(heads: Array) -> None:
 def _focal_index(focal: int | str | None, names: tuple[str, ...], domains: Domains | None) -> int:
     if focal is None:
         return domains.focal_index if domains is not None else 0
-    if isinstance(focal, str):
-        if focal not in names:
-            raise ParameterError(f"there is no domain {focal!r}; the domains are {', '.join(names[:8])}")
+    if focal in names:
         return names.index(focal)
+    if isinstance(focal, str):
+        raise ParameterError(f"there is no domain {focal!r}; the domains are {', '.join(names[:8])}")
     whole = isinstance(focal, int | np.integer) and not isinstance(focal, bool)
     if not whole or not 0 <= focal < len(names):
         raise ParameterError(f"focal must be a domain's name or an index from 0 to {len(names) - 1}; got {focal!r}")

@@ -77,8 +77,7 @@ def principal_axes(X: Floats, Y: Floats) -> Floats:
     count = len(X) + len(Y)
     mean = (X.sum(axis=0) + Y.sum(axis=0)) / count
     spread = ((X - mean).T @ (X - mean) + (Y - mean).T @ (Y - mean)) / count
-    axes: Floats = np.linalg.eigh(spread)[1][:, ::-1]
-    return axes
+    return np.linalg.eigh(spread)[1][:, ::-1]
 
 
 def axes_bound(X: Floats, Y: Floats) -> float:
@@ -101,8 +100,7 @@ def axes_bound(X: Floats, Y: Floats) -> float:
 
 def _along_axes(X: Floats, Y: Floats) -> float:
     parts = ranges(X.shape[1], PROJECTED_ENTRIES // (len(X) + len(Y)))
-    squares = [float(np.sum(line_distances(X[:, part], Y[:, part]) ** 2)) for part in parts]
-    return float(np.sqrt(sum(squares)))
+    return float(np.sqrt(sum(float(np.sum(line_distances(X[:, part], Y[:, part]) ** 2)) for part in parts)))
 
 
 def sliced_interval(X: Floats, Y: Floats, *, directions: int, seed: int) -> tuple[float, float, float]:

@@ -144,16 +144,11 @@ class Plan:
     column_potential: Floats
     flow: Floats
 
-    def transposed(self) -> Plan:
-        """The same plan with rows and columns exchanged."""
-        return Plan(self.cost, self.lower, self.column_potential, self.row_potential, self.flow.T)
-
     def scaled(self, exponent: int) -> Plan:
         """The same plan with all costs multiplied by this power of two."""
-        cost, lower, u, v = (
-            np.ldexp(part, exponent) for part in (self.cost, self.lower, self.row_potential, self.column_potential)
-        )
-        return Plan(float(cost), float(lower), u, v, self.flow)
+        cost, lower = (float(np.ldexp(part, exponent)) for part in (self.cost, self.lower))
+        u, v = (np.ldexp(part, exponent) for part in (self.row_potential, self.column_potential))
+        return Plan(cost, lower, u, v, self.flow)
 
 
 def unit_costs(X: Floats, Y: Floats) -> tuple[Floats, int]:
@@ -237,7 +232,9 @@ def solve_within(X: Floats, Y: Floats, limit: float, *, seed: int, subsample: in
     """`solve_samples`, or a proven lower bound above `limit` where one is found on the way."""
     if len(X) < len(Y):  # the longer side on the rows is several times faster at 100 x 50,000
         plan = solve_within(Y, X, limit, seed=seed, subsample=subsample)
-        return plan.transposed() if isinstance(plan, Plan) else plan
+        if not isinstance(plan, Plan):
+            return plan
+        return Plan(plan.cost, plan.lower, plan.column_potential, plan.row_potential, plan.flow.T)
     cost, exponent = unit_costs(X, Y)
     a, b = masses(len(X), len(Y))
     long_and_thin = cost.size >= WARM_ENTRIES and len(X) >= WARM_ASPECT * len(Y)
@@ -292,9 +289,8 @@ class SparsePlan:
 
     def moves_all(self, a: Floats, b: Floats) -> bool:
         """Whether the plan has exactly these marginals."""
-        return np.array_equal(np.bincount(self.rows, self.flow, len(a)), a) and np.array_equal(
-            np.bincount(self.columns, self.flow, len(b)), b
-        )
+        sides = ((self.rows, a), (self.columns, b))
+        return all(np.array_equal(np.bincount(places, self.flow, len(mass)), mass) for places, mass in sides)
 
 
 def solve_on_pairs(
@@ -432,8 +428,8 @@ def _candidates(reduced: Floats) -> Integers:
     wanted = PAIRS_PER_POINT * (n + m)
     flat = reduced.reshape(-1)
     sample = flat[:: max(1, flat.size // 50_000)]
-    share = min(1.0, wanted / flat.size)
-    level = np.partition(sample, place)[place] if (place := int(share * (len(sample) - 1))) else sample.min()
+    place = int(min(1.0, wanted / flat.size) * (len(sample) - 1))
+    level = np.partition(sample, place)[place]
     near = np.flatnonzero(flat < level)[: 4 * wanted]  # more only where costs repeat
     across, down, _ = staircase(n, m)
     rows, columns = np.arange(n), np.arange(m)
@@ -444,5 +440,4 @@ def _candidates(reduced: Floats) -> Integers:
 def _steepest(reduced: Floats, better: Integers) -> Integers:
     """The pairs of most negative reduced cost; all of them where they are few."""
     most = min(sum(reduced.shape) * PAIRS_PER_POINT, len(better))
-    chosen: Integers = better[np.argpartition(reduced.reshape(-1)[better], most - 1)[:most]]
-    return chosen
+    return better[np.argpartition(reduced.reshape(-1)[better], most - 1)[:most]]

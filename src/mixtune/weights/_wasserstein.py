@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from mixtune._array import Array, Booleans, Floats, Integers, as_float64, namespace, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
-from mixtune.data import Domains
 from mixtune.errors import ParameterError
-from mixtune.features import FeatureMap
 from mixtune.weights._rule import DomainWeights, Evidence, WeightRule, normalise
 from mixtune.weights.transport import (
     METHODS,
@@ -31,6 +29,10 @@ from mixtune.weights.transport import (
     random_halves,
     sampling_floor,
 )
+
+if TYPE_CHECKING:
+    from mixtune.data import Domains
+    from mixtune.features import FeatureMap
 
 DistanceFunction = Callable[[Floats, Floats], "TransportDistance | float"]
 

@@ -20,22 +20,11 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 
-from mixtune._array import Array, Floats, as_float64, to_numpy
+from mixtune._array import Array, Floats, as_float64, count_nonfinite, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights._transport_bounds import axes_bound, bracket, sliced_interval
 from mixtune.weights._transport_exact import CHUNK_ENTRIES, Plan, line_distances, ranges, solve_within
-
-__all__ = [
-    "METHODS",
-    "Diameter",
-    "TransportDistance",
-    "distances_to",
-    "pooled_diameter",
-    "random_halves",
-    "sampling_floor",
-    "wasserstein_distance",
-]
 
 METHODS = ("auto", "exact", "line", "sliced", "bracket")
 
@@ -363,10 +352,8 @@ def _cheap_bound(X: Floats, Y: Floats, limit: float) -> float | None:
     if math.isinf(limit):
         return None
     means = float(np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0))) * (1.0 - 1e-12)
-    if means > limit:
-        return means
-    axes = axes_bound(X, Y)
-    return axes if axes > limit else None
+    best = means if means > limit else axes_bound(X, Y)
+    return best if best > limit else None
 
 
 def _default_jobs(X: Floats, others: Sequence[Floats], settings: Settings) -> int:
@@ -385,14 +372,12 @@ def as_rows(sample: Any, name: str) -> Floats:
     if np.ma.isMaskedArray(sample) and np.ma.is_masked(sample):
         raise DataError(f"{name} is a masked array with masked entries; drop or fill them first")
     rows = to_numpy(as_float64(sample, what=name))
-    if rows.ndim == 1:
-        rows = rows[:, None]
+    rows = rows[:, None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
         raise DataError(f"{name} has {rows.ndim} dimensions; pass shape (rows, columns), or (rows,) for one column")
     if rows.size == 0:
         raise DataError(f"{name} is empty (shape {rows.shape}); pass at least one row and one column")
-    bad = int(rows.size - np.count_nonzero(np.isfinite(rows)))
-    if bad:
+    if bad := count_nonfinite(rows):
         raise DataError(f"{name} has {bad} entries that are NaN or infinite; drop or impute those rows first")
     return rows
 
@@ -402,10 +387,8 @@ def as_same_columns(samples: Sequence[Any], names: Sequence[str]) -> list[Floats
     checked = [as_rows(sample, name) for sample, name in zip(samples, names)]
     columns = checked[0].shape[1]
     for rows, name in zip(checked, names):
-        if rows.shape[1] != columns:
-            raise DataError(
-                f"{name} has {rows.shape[1]} columns, {names[0]} has {columns}; pass the same columns in both"
-            )
+        if (width := rows.shape[1]) != columns:
+            raise DataError(f"{name} has {width} columns, {names[0]} has {columns}; pass the same columns in both")
     return checked
 
 
