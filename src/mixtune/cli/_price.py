@@ -15,7 +15,7 @@ from rich.table import Column, Table
 import mixtune.options as options
 from mixtune._array import torch_device
 from mixtune._files import write_atomically
-from mixtune.cli._engine import Device
+from mixtune.cli._streaming import Device
 from mixtune.errors import ParameterError
 from mixtune.report.exercise import draw_exercise_region
 from mixtune.report.figures import require_matplotlib
