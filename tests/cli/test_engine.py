@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from mixtune.cli._engine import check_engine, execute_on_cluster
+from mixtune.cli._streaming import LIMIT, check_engine, execute_on_cluster
 from mixtune.errors import MissingExtraError, ParameterError
+from mixtune.streaming import DEFAULT_LIMIT
 
 
 def test_options_are_checked(monkeypatch):
@@ -21,6 +25,18 @@ def test_options_are_checked(monkeypatch):
     monkeypatch.setattr("mixtune.streaming._stream.import_module", missing)
     with pytest.raises(MissingExtraError, match=r"mixtune\[dask\]"):
         check_engine("dask", None)
+
+
+def test_the_memory_limit_is_that_of_the_library():
+    assert LIMIT == DEFAULT_LIMIT
+
+
+def test_the_rooms_that_work_are_not_imported_for_the_help():
+    code = "import sys, mixtune.cli._fit, mixtune.cli._predict; print(sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "mixtune.cli._streaming" in loaded
+    assert "'mixtune.estimators" not in loaded
+    assert "'sklearn'" not in loaded
 
 
 def test_runs_of_a_study_on_a_cluster():

@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 def rows_of(text, separator=","):
-    return list(csv.DictReader(StringIO(text), delimiter=separator))
+    return list(csv.DictReader(StringIO(text, newline=""), delimiter=separator))
 
 
 def test_to_the_terminal(folder):
@@ -93,6 +93,30 @@ def test_written_as_the_input_is(folder, tmp_path):
     assert row["size"] == "1,5"
     expected = load(folder / "model.mixtune").predict([[1.5, 1.0]])
     assert float(row["prediction"].replace(",", ".")) == pytest.approx(float(expected[0]))
+
+
+def test_formulas_are_copied_unless_told_otherwise(folder, tmp_path):
+    formulas = ["=1+1", "+cmd", "-x", "-inf", "@sum", "\tx", "\rx", "\uff1dx"]
+    harmless = ["-5", "+2.5e3", "-.5 ", "plain", "a=b", "", "'q"]
+    rows = [[text, "red", -1.5] for text in (*formulas, *harmless)]
+    new = write_rows(tmp_path / "new.csv", ["=note", "colour", "size"], rows)
+    predict = ("predict", folder / "model.mixtune", new)
+    copied = rows_of(run(*predict).out)
+    assert [row["=note"] for row in copied] == [*formulas, *harmless]
+    shown = run(*predict, "--neutralise-formulas").out
+    assert run(*predict, "--neutralise-formulas", "--out", tmp_path / "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_bytes().decode() == shown
+    marked = rows_of(shown)
+    assert [row.pop("'=note") for row in marked] == [*(f"'{text}" for text in formulas), *harmless]
+    assert marked == [{name: row[name] for name in ("colour", "size", "prediction")} for row in copied]
+    assert "Parquet has no formulas" in refused(*predict, "--neutralise-formulas", "--out", tmp_path / "out.parquet")
+
+
+def test_numbers_with_a_decimal_comma_are_no_formulas(folder, tmp_path):
+    new = tmp_path / "new.csv"
+    new.write_text("note;colour;size\n-1,5;red;-1,5\n-a;red;2\n")
+    done = run("predict", folder / "model.mixtune", new, "--separator", ";", "--decimal", ",", "--neutralise-formulas")
+    assert [row["note"] for row in rows_of(done.out, ";")] == ["-1,5", "'-a"]
 
 
 def test_classes(folder):

@@ -59,9 +59,8 @@ def main() -> None:
     try:
         app()
     except MixtuneError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"[bold red]Error:[/] {safe(error.render('terminal'))}", highlight=False
-        )
+        message = f"[bold red]Error:[/] {safe(error.render('terminal'))}"
+        Console(stderr=True, soft_wrap=True).print(message, highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.cli._fit import new_model
-from mixtune.data import TrainingTables
-from mixtune.estimators import FOCAL_ONLY, MINE, Compared, compare_nested, rivals
-from mixtune.report import write_csv
+from mixtune.report.facts import FOCAL_ONLY
+
+if TYPE_CHECKING:
+    from mixtune.data import TrainingTables
+    from mixtune.estimators import Compared
 
 
 def compare(
@@ -24,7 +26,7 @@ def compare(
     folds: Annotated[int, typer.Option(help="Folds of the focal rows.", min=2)] = 5,
     repeats: Annotated[int, typer.Option(help="How often to cut the rows anew.", min=1)] = 1,
     seed: reading.Seed = 0,
-    out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
     ignore: reading.Ignore = None,
     categories: reading.Categories = None,
     random_width: reading.RandomWidth = None,
@@ -54,37 +56,32 @@ def compare(
 
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
+    from mixtune.data import read_training
+    from mixtune.estimators import compare_nested, rivals
+    from mixtune.report import write_csv
+
     options = reading.options_given(locals())
-    outputs.check_outputs({"--out": out}, force=force, inputs=files, endings={"--out": (".csv",)})
+    outputs.check_outputs({"--out": out}, force=force, inputs=files, endings=(".csv",))
     with outputs.progress_bar(1) as step:
         step("Reading")
-        read = reading.read(files, options)
+        read = read_training(files, **options)
     classes = read.encoder.target.classes is not None
     model = new_model(read.domains, classes=classes, random_width=random_width, seed=seed)
     methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
+    settings = {"folds": folds, "repeats": repeats, "seed": seed}
     cuts = min(folds, read.domains.focal_domain.n_rows)
     with outputs.progress_bar(len(methods) * cuts * repeats) as step:
         step("Comparing")
         results = compare_nested(
-            read.domains,
-            methods,
-            classes=classes,
-            folds=folds,
-            repeats=repeats,
-            seed=seed,
-            progress=lambda _: step("Comparing"),
+            read.domains, methods, classes=classes, **settings, progress=lambda _: step("Comparing")
         )
     if out is not None:
         with outputs.writing(out):
             write_csv(out, [asdict(each) for each in results])
     if as_json:
-        about = {"target": read.encoder.target.name, "focal": read.domains.focal, "folds": folds, "repeats": repeats}
-        found = {
-            "seed": seed,
-            "error": "share of wrong classes" if classes else "rmse",
-            "methods": [asdict(each) for each in results],
-            "notes": read.notes,
-        }
+        about = {"target": read.encoder.target.name, "focal": read.domains.focal, **settings}
+        error = "share of wrong classes" if classes else "rmse"
+        found = {"error": error, "methods": [asdict(each) for each in results], "notes": read.notes}
         outputs.print_json({**about, **found, "written": out})
     else:
         _show(read, results, f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else ""), out)
@@ -96,13 +93,13 @@ def _show(read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: P
     console, classes, focal = outputs.output(), read.encoder.target.classes is not None, read.domains.focal_domain
     console.print(f"[bold]{outputs.safe(_verdict(results))}[/]\n")
     title = f'Error on {focal.n_rows:,} unseen rows of "{focal.name}"'
-    console.print(outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results))
-    console.print()
     console.print(
-        f"Nested cross-validation over the focal rows, {cuts}. "
-        + ("Wrong: share of wrong classes. " if classes else "")
-        + f"/ {FOCAL_ONLY}: error relative to the focal-only fit; below 1 is better. Intervals take the rows as "
-        "independent.\n"
+        outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results), "", sep="\n"
+    )
+    wrong = "Wrong: share of wrong classes. " if classes else ""
+    console.print(
+        f"Nested cross-validation over the focal rows, {cuts}. {wrong}/ {FOCAL_ONLY}: error relative to the focal-only "
+        "fit; below 1 is better. Intervals take the rows as independent.\n"
     )
     outputs.show_lines(console, "Notes", read.notes)
     failed = [f"{each.method} failed in {each.failures} fits: {each.failure}" for each in results if each.failures]
@@ -112,6 +109,8 @@ def _show(read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: P
 
 
 def _verdict(results: tuple[Compared, ...]) -> str:
+    from mixtune.estimators import MINE
+
     mine = next(each for each in results if each.method == MINE)
     if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
         return f"mixtune cannot be compared with {FOCAL_ONLY}: one of them failed, or makes no error at all."

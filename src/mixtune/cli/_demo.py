@@ -12,21 +12,14 @@ import typer
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.cli._fit import new_model
-from mixtune.data import load_exam
 from mixtune.errors import ParameterError
-from mixtune.estimators import compare_held_out, rivals
-from mixtune.report import give_verdict, page_html, read_facts
 
 
 def demo(
-    focal: Annotated[
-        str | None, typer.Option(metavar="SCHOOL", help="1 to 65; by default the largest.", show_default=False)
-    ] = None,
+    focal: Annotated[str | None, typer.Option(metavar="SCHOOL", help="1 to 65; by default the largest.")] = None,
     rows: Annotated[int, typer.Option(help="Pupils of that school to learn from.", min=5)] = 20,
     seed: Annotated[int, typer.Option(help="Fixes which pupils these are.", min=0)] = 0,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page about the fit, such as report.html.", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
@@ -44,7 +37,11 @@ def demo(
 
     mixtune demo --focal 49 --rows 30 --report report.html
     """
-    outputs.check_outputs({"--report": report}, force=force, endings={"--report": (".html",)})
+    from mixtune.data import load_exam
+    from mixtune.estimators import compare_held_out, rivals
+    from mixtune.report import give_verdict, page_html, read_facts
+
+    outputs.check_outputs({"--report": report}, force=force)
     begin = time.perf_counter()
     with outputs.progress_bar(3 + (report is not None)) as step:
         step("Reading")

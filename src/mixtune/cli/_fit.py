@@ -6,7 +6,7 @@ import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -16,11 +16,10 @@ from mixtune._messages import Note, counted
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.cli import _streaming as streaming
-from mixtune.cli._engine import Device, Engine, Scheduler
-from mixtune.data import Domain, Domains, TrainingTables
-from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
-from mixtune.features import Concatenate, Identity, RandomFeatures
-from mixtune.report import Facts, Verdict, give_verdict, page_html, read_facts
+
+if TYPE_CHECKING:
+    from mixtune.data import Domain, Domains, TrainingTables
+    from mixtune.report import Facts, Verdict
 
 
 def fit(
@@ -28,12 +27,8 @@ def fit(
     target: reading.Target,
     domain: reading.DomainColumn = None,
     focal: reading.Focal = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.", show_default=False)
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write a page about the fit, such as report.html.", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
     categories: reading.Categories = None,
     random_width: reading.RandomWidth = None,
@@ -50,9 +45,9 @@ def fit(
     stream: streaming.StreamFlag = False,
     sample_rows: streaming.SampleRows = streaming.ROWS,
     memory_limit: streaming.MemoryLimit = streaming.LIMIT,
-    engine: Engine = "local",
-    scheduler: Scheduler = None,
-    device: Device = "cpu",
+    engine: streaming.Engine = "local",
+    scheduler: streaming.Scheduler = None,
+    device: streaming.Device = "cpu",
 ) -> None:
     """Learn to predict a column of one domain, with the help of the others.
 
@@ -78,15 +73,16 @@ def fit(
 
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
+    from mixtune.data import read_training
+    from mixtune.report import give_verdict, page_html
+
     options = reading.options_given(locals())
     torch_device(device)
-    large = streaming.Streaming.given(
+    large = streaming.stream_settings(
         stream=stream, engine=engine, scheduler=scheduler, memory_limit=memory_limit, sample_rows=sample_rows
     )
     settings = {"random_features": random_width, "seed": seed}
-    outputs.check_outputs(
-        {"--out": out, "--report": report}, force=force, inputs=files, endings={"--report": (".html",)}
-    )
+    outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
     if large is None:
         streaming.check_whole(files, domain)
@@ -94,7 +90,7 @@ def fit(
     streamed = None if large is None else streaming.read_streamed(files, options, large, seed=seed)
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
-        read = reading.read(files, options) if streamed is None else streamed
+        read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
         model, facts = _fit(read, random_width, seed, device)
         verdict = give_verdict(facts)
@@ -108,8 +104,8 @@ def fit(
             outputs.write_file(report, page_html(facts, title=title, settings={**shown, **settings}).encode())
     written = {"model": out, "report": report}
     if as_json:
-        document = _document(read, facts, verdict)
-        outputs.print_json({**document, "written": written, "seconds": time.perf_counter() - begin})
+        seconds = time.perf_counter() - begin
+        outputs.print_json({**_document(read, facts, verdict), "written": written, "seconds": seconds})
     else:
         _show(read, facts, verdict, written, reading.csv_options(options))
 
@@ -136,28 +132,24 @@ def new_model(
     >>> new_model(make_domains(n_columns=3, seed=0).domains, classes=False, random_width=10).feature_map.n_features_out
     13
     """
+    from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
+    from mixtune.features import Concatenate, Identity, RandomFeatures
+
     kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
     feature_map = None
     if random_width is not None:
-        mean, spread = domains.input_scaling()
-        inputs = domains.focal_domain.n_columns
-        hidden = RandomFeatures(
-            n_inputs=inputs,
-            width=random_width,
-            activation="leaky_relu",
-            # Units then see a sum of variance one, however many columns there are.
-            weight_scale=inputs**-0.5,
-            constant=False,
-            input_shift=mean,
-            input_scale=spread,
-            seed=seed,
-        )
+        (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
+        # With this scale units see a sum of variance one, however many columns there are.
+        units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": seed}
+        hidden = RandomFeatures(n_inputs=inputs, width=random_width, input_shift=mean, input_scale=spread, **units)
         feature_map = Concatenate([Identity(inputs), hidden])
     return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)
 
 
 def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own."""
+    from mixtune.report import read_facts
+
     target, domains = read.encoder.target, read.domains
 
     def rows(each: Domain) -> tuple[Any, Any]:
@@ -198,9 +190,8 @@ def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[st
     if (model := written["model"]) is None:
         console.print("The model was not kept; pass --out model.mixtune to keep it.")
     else:
-        console.print(
-            f"Next: mixtune predict {outputs.safe(shlex.quote(str(model)))} new.csv{outputs.safe(csv)}", soft_wrap=True
-        )
+        command = f"mixtune predict {shlex.quote(str(model))} new.csv{csv}"
+        console.print(f"Next: {outputs.safe(command)}", soft_wrap=True)
 
 
 def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -11,14 +11,15 @@ from rich.console import Console
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._outputs import facts_document, output, print_json, safe, show_lines, show_model, table
-from mixtune.cli._saved_model import encoder_of, load_if_possible, rows_of, texts_of
-from mixtune.data import LevelColumn, TableEncoder
-from mixtune.estimators import SavedInfo, read_info
-from mixtune.report import model_facts
+from mixtune.errors import ParameterError
+
+if TYPE_CHECKING:
+    from mixtune.data import TableEncoder
+    from mixtune.estimators import SavedInfo
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.", show_default=False)],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")],
     as_json: reading.AsJson = False,
 ) -> None:
     """Show what a saved model is, what it was trained on, and what it learned.
@@ -33,12 +34,19 @@ def inspect(
 
     mixtune inspect model.mixtune --json
     """
+    from mixtune.estimators import load, read_info
+    from mixtune.report import model_facts
+
     info = read_info(model)
-    encoder = encoder_of(info)
-    loaded, needs = load_if_possible(model)
-    facts = None if loaded is None else model_facts(loaded, rows_of(info))
+    encoder, facts, needs = reading.encoder_of(info), None, None
+    try:
+        loaded = load(model)
+    except ParameterError as error:  # it takes something that only Python can provide, such as a network
+        needs = str(error)
+    else:
+        facts = model_facts(loaded, _rows(info))
     # The notes of the fit include those of the estimator.
-    notes = texts_of(info, "notes") or ([] if facts is None else list(facts.notes))
+    notes = _texts(info, "notes") or ([] if facts is None else list(facts.notes))
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
@@ -53,23 +61,32 @@ def inspect(
     show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
 
 
+def _rows(info: SavedInfo) -> dict[str, int]:
+    """The number of rows of each domain, where the file says so; metadata saved in Python may hold anything."""
+    rows = info.metadata.get("rows")
+    return {name: count for name, count in rows.items() if isinstance(count, int)} if isinstance(rows, dict) else {}
+
+
+def _texts(info: SavedInfo, key: str) -> list[str]:
+    """A list of texts from the metadata of the file; empty where there is none."""
+    texts = info.metadata.get(key)
+    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+
+
 def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) -> None:
-    metadata = info.metadata
-    if isinstance(sentence := metadata.get("verdict"), str):
+    if isinstance(sentence := info.metadata.get("verdict"), str):
         console.print(f"[bold]{safe(sentence)}[/]\n")
     lines = {"model": info.estimator, "features": info.feature_map}
     if encoder is not None:
-        target = encoder.target
-        kind = (
-            "a number" if target.classes is None else f"one of {len(target.classes)} classes: {quoted(target.classes)}"
-        )
-        lines |= {"predicts": f"{target.name} ({kind})", "for": str(encoder.focal)}
-        lines["missing"] = "filled in" if encoder.impute else "refused"
+        target, classes = encoder.target, encoder.target.classes
+        kind = "a number" if classes is None else f"one of {len(classes)} classes: {quoted(classes)}"
+        missing = "filled in" if encoder.impute else "refused"
+        lines |= {"predicts": f"{target.name} ({kind})", "for": str(encoder.focal), "missing": missing}
         if encoder.domain is not None:
             lines["domains"] = f'by column "{encoder.domain}"'
-    if files := texts_of(info, "files"):
+    if files := _texts(info, "files"):
         lines["trained on"] = quoted(files)
-    if rows := rows_of(info):
+    if rows := _rows(info):
         lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domains"
     lines["made with"] = ", ".join(f"{name} {version}" for name, version in info.created_with.items())
     for name, value in lines.items():
@@ -80,6 +97,8 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) 
 
 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
+    from mixtune.data import LevelColumn
+
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
         if isinstance(column, LevelColumn):
@@ -87,7 +106,6 @@ def _show_columns(console: Console, encoder: TableEncoder) -> None:
         else:
             kind = "number" if not column.indicator else f"number, {column.median:g} where missing"
         made.add_row(safe(column.name), safe(kind))
-    console.print(made)
-    console.print()
+    console.print(made, "", sep="\n")
     if encoder.unused:
         console.print(f"Not used: {safe(quoted(encoder.unused, 20))}\n")

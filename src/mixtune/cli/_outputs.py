@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -24,9 +24,10 @@ from rich.table import Table
 from mixtune._files import write_atomically
 from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
-from mixtune.report import Facts
-from mixtune.report.facts import DomainFact
 from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, percent_column
+
+if TYPE_CHECKING:
+    from mixtune.report.facts import DomainFact, Facts
 
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
@@ -77,9 +78,8 @@ def _typed(texts: Sequence[str]) -> list[str]:
 
 def table(title: str, *columns: str, left: int = 1) -> Table:
     """Make an empty table: the first ``left`` columns hold words, the others numbers."""
-    made = Table(
-        title=safe(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
-    )
+    made = Table(title=safe(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    made.show_edge = made.pad_edge = False
     made.add_column(columns[0], overflow="ellipsis", no_wrap=True, max_width=30)
     for index, name in enumerate(columns[1:], start=1):
         made.add_column(name, justify="left" if index < left else "right")
@@ -88,14 +88,11 @@ def table(title: str, *columns: str, left: int = 1) -> Table:
 
 def show_lines(console: Console, title: str, lines: Sequence[str]) -> None:
     """A list of remarks under a title; nothing where there are none."""
-    if not lines:
-        return
-    console.print(f"[bold]{safe(title)}[/]")
     grid = Table.grid(padding=(0, 1))
     for line in lines:
         grid.add_row(" -", safe(as_typed(line)))
-    console.print(grid)
-    console.print()
+    if lines:
+        console.print(f"[bold]{safe(title)}[/]", grid, "", sep="\n")
 
 
 def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool = True) -> None:
@@ -123,8 +120,7 @@ def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool 
     console.print()
     if facts.compared and left_out and facts.sources:
         title = f"Error{scores}, each focal row left out in turn"
-        console.print(comparison_table(title, "RMSE", "mixtune / it", facts.compared))
-        console.print()
+        console.print(comparison_table(title, "RMSE", "mixtune / it", facts.compared), "", sep="\n")
 
 
 def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
@@ -164,19 +160,19 @@ def comparison_table(title: str, error: str, against: str, rows: Sequence[Any]) 
 
 def facts_document(facts: Facts) -> dict[str, Any]:
     """The facts about a model, as commands print them in JSON; what is not known of a domain is left out."""
-    gain = facts.gain
+
+    def picked(fact: Any, *names: str) -> dict[str, Any]:
+        return {name: getattr(fact, name) for name in names}
+
     return {
         "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
         "comparison": [
             {"rmse" if key == "error" else key: value for key, value in asdict(each).items()} for each in facts.compared
         ],
-        "transfer_gain": None if gain is None else {"reduction": gain.reduction, "low": gain.low, "high": gain.high},
+        "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
-        "candidates": [
-            {"family": each.family, "share": each.share, "settings": each.settings}
-            for each in facts.candidates[:MOST_CANDIDATES]
-        ],
+        "candidates": [picked(each, "family", "share", "settings") for each in facts.candidates[:MOST_CANDIDATES]],
         "notes": facts.notes,
     }
 
@@ -217,11 +213,7 @@ def print_json(document: Mapping[str, Any]) -> None:
 
 
 def check_outputs(
-    outputs: Mapping[str, Path | None],
-    *,
-    force: bool,
-    inputs: Sequence[Path] = (),
-    endings: Mapping[str, Sequence[str]] | None = None,
+    outputs: Mapping[str, Path | None], *, force: bool, inputs: Sequence[Path] = (), endings: tuple[str, ...] = ("",)
 ) -> None:
     """Refuse, before any work, a path that could not be written in the end.
 
@@ -234,7 +226,7 @@ def check_outputs(
     inputs
         Files that are read, which are never replaced.
     endings
-        For some options, how the name must end.
+        How names must end, except that of a report, which ends in .html.
 
     Examples
     --------
@@ -247,7 +239,7 @@ def check_outputs(
     for option, path in outputs.items():
         if path is None:
             continue
-        allowed, other = tuple((endings or {}).get(option, ("",))), seen.get(path.resolve())
+        allowed, other = (".html",) if option == "--report" else endings, seen.get(path.resolve())
         checks = (
             (path.is_dir(), f"{path} is a folder; give the name of a file in it"),
             (not path.name.lower().endswith(allowed), f"{path} must end in {' or '.join(allowed)}"),

@@ -4,43 +4,44 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as parquet
 import typer
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
-from mixtune.cli._saved_model import load_with_encoder
-from mixtune.data import CsvFormat, Encoded, read_new, read_table
 from mixtune.errors import DataError, ParameterError
 
-_CSV, _PARQUET = (".csv", ".tsv"), (".parquet", ".pq")
+if TYPE_CHECKING:
+    from mixtune.data import Encoded, TableEncoder
+
+_PARQUET = (".parquet", ".pq")
+#: A cell that begins so is a formula to spreadsheets (the last four are the wide forms of the first four) ...
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+#: ... unless it is a number.
+_NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.", show_default=False)],
-    new: Annotated[
-        Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.", show_default=False)
-    ],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
+    new: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Write to this .csv, .tsv or .parquet file; else to the terminal.", show_default=False),
+        Path | None, typer.Option(help="Write to this .csv, .tsv or .parquet file; else to the terminal.")
     ] = None,
     interval: Annotated[
-        float | None,
-        typer.Option(
-            metavar="COVERAGE", help="Add an interval, such as 0.9: columns lower, upper.", show_default=False
-        ),
+        float | None, typer.Option(metavar="COVERAGE", help="Add an interval, such as 0.9: columns lower, upper.")
     ] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
+    neutralise_formulas: Annotated[
+        bool, typer.Option("--neutralise-formulas", help="Put ' before text that spreadsheets would run as formulas.")
+    ] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
     encoding: reading.Encoding = "utf-8",
@@ -54,6 +55,11 @@ def predict(
     one column per class). CSV is written with the separator and the decimals of
     the input; files are in UTF-8. Notes go to standard error.
 
+    Text is copied unchanged, also where it begins with =, +, - or @. A
+    spreadsheet takes such a cell for a formula: with rows from people you do not
+    trust, give --neutralise-formulas before opening the CSV in one. Numbers stay
+    numbers.
+
     Exit code 0: done; 2: the command or the data cannot be used.
 
     Examples:
@@ -62,13 +68,20 @@ def predict(
 
     mixtune predict model.mixtune new.csv --interval 0.9 --out predictions.csv
     """
+    import pyarrow as pa
+
+    from mixtune.data import CsvFormat, read_new, read_table
+
     form = CsvFormat(encoding, "\t" if separator in ("\\t", "tab") else separator, decimal)
-    check_outputs({"--out": out}, force=force, inputs=[model, new], endings={"--out": (*_CSV, *_PARQUET)})
+    check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
+    typed = out is not None and out.name.lower().endswith(_PARQUET)
+    if typed and neutralise_formulas:
+        raise ParameterError("--neutralise-formulas is for CSV; Parquet has no formulas, leave it out")
     if interval is not None and not 0 < interval < 1:
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
         step("Reading")
-        fitted, encoder = load_with_encoder(model)
+        fitted, encoder = _load(model)
         target = encoder.target
         if target.classes is None and proba:
             raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
@@ -79,14 +92,16 @@ def predict(
         columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
-    typed = out is not None and out.name.lower().endswith(_PARQUET)
     # Parquet has types, so there the cells are numbers again where they are numbers.
     table = read_table(new, form, text=encoder.text_columns) if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     between = form.separator or ("\t" if new.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
+    if out is not None and out.name.lower().endswith(".tsv"):
+        between = "\t"
+    lines = _csv_lines(table, between, form.decimal, neutralise=neutralise_formulas)
     if out is not None:
-        _write(out, table, between, form.decimal)
+        write_file(out, _parquet(table) if typed else "".join(lines).encode())
     if as_json:
         about = {"model": model, "target": target.name, "focal": encoder.focal, "rows": len(read.X)}
         print_json({**about, "columns": columns, "notes": read.notes, "written": out})
@@ -94,9 +109,27 @@ def predict(
     errors = output(stderr=True)
     show_lines(errors, "Notes", read.notes)
     if out is None:
-        sys.stdout.writelines(_csv_lines(table, between, form.decimal))
+        sys.stdout.writelines(lines)
     else:
         errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
+
+
+def _load(path: Path) -> tuple[Any, TableEncoder]:
+    """Load a model that can read tables, or say why this file does not hold one."""
+    from mixtune.estimators import load, read_info
+
+    encoder = reading.encoder_of(read_info(path))
+    if encoder is None:
+        raise DataError(
+            f"{path} was saved in Python and does not say how tables become its inputs; use it in Python with "
+            f'mixtune.estimators.load("{path}"), or make a model with: mixtune fit'
+        )
+    model = load(path)
+    if model.n_features_in_ != len(encoder.names):
+        raise DataError(
+            f"{path} takes {model.n_features_in_} inputs, but says how to make {len(encoder.names)}; fit it again"
+        )
+    return model, encoder
 
 
 def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
@@ -118,29 +151,36 @@ def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, pr
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def _write(out: Path, table: Any, separator: str, decimal: str) -> None:
-    """Write a table in the format that the name of the file asks for."""
-    name = out.name.lower()
-    if name.endswith(_PARQUET):
-        buffer = io.BytesIO()
-        parquet.write_table(table, buffer)
-        write_file(out, buffer.getvalue())
-    else:
-        lines = _csv_lines(table, "\t" if name.endswith(".tsv") else separator, decimal)
-        write_file(out, "".join(lines).encode())
+def _parquet(table: Any) -> bytes:
+    import pyarrow.parquet as parquet
+
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()
 
 
-def _csv_lines(table: Any, separator: str, decimal: str) -> Iterator[str]:
+def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:
     """The lines of the file, a batch of rows at a time."""
 
     def cell(value: Any) -> Any:
-        return str(value).replace(".", decimal) if isinstance(value, float) else value
+        if isinstance(value, float):
+            return str(value).replace(".", decimal)
+        if neutralise and isinstance(value, str) and value.startswith(_FORMULA):
+            return value if _NUMBER.fullmatch(value.replace(decimal, ".")) else f"'{value}"
+        return value
 
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=separator, lineterminator="\n")
-    writer.writerow(table.column_names)
+    lines = _Lines()
+    # The default line end makes the writer quote cells with a carriage return, which "\n" alone would not.
+    writer = csv.writer(lines, delimiter=separator, lineterminator="\r\n")
+    writer.writerow(map(cell, table.column_names))
     for batch in table.to_batches(max_chunksize=10_000):
         writer.writerows(zip(*(map(cell, column.to_pylist()) for column in batch.columns)))
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+        yield "".join(lines)
+        lines.clear()
+
+
+class _Lines(list[str]):
+    """What a CSV writer has written, with plain line ends."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")

@@ -1,79 +1,54 @@
-"""The options that say how tables are read, shared by the commands that take training data."""
+"""How tables are read: the options that several commands share, and what a saved model says about it.
+
+The rooms that do the work are imported by the functions that need them, so that ``--help`` and mistakes are quick.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from mixtune._messages import setting
-from mixtune.data import TrainingTables, read_training
 
-_READING = "How the files are read"
+if TYPE_CHECKING:
+    from mixtune.data import TableEncoder
+    from mixtune.estimators import SavedInfo
+
+_option = partial(typer.Option, rich_help_panel="How the files are read")
 
 Files: TypeAlias = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE",
         help="CSV or Parquet. One file with a --domain column, or one file per domain, the focal one first.",
-        show_default=False,
     ),
 ]
-Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.", show_default=False)]
+Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
 DomainColumn: TypeAlias = Annotated[
-    str | None, typer.Option("--domain", help="The column that says where each row comes from.", show_default=False)
+    str | None, typer.Option("--domain", help="The column that says where each row comes from.")
 ]
-Focal: TypeAlias = Annotated[
-    str | None, typer.Option(help="The domain to predict for; by default the first file.", show_default=False)
-]
-Ignore: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="A column to leave out; may be repeated.", show_default=False)
-]
+Focal: TypeAlias = Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")]
+Ignore: TypeAlias = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
 Categories: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="A column of numbers that are categories; may be repeated.", show_default=False),
+    list[str] | None, typer.Option(help="A column of numbers that are categories; may be repeated.")
 ]
 Missing: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="refuse|impute",
-        help="Refuse missing values, or fill in the median and mark where.",
-        rich_help_panel=_READING,
-    ),
+    str, _option(metavar="refuse|impute", help="Refuse missing values, or fill in the median and mark where.")
 ]
-MaxLevels: TypeAlias = Annotated[
-    int, typer.Option(help="The most levels that a column of text may have.", min=2, rich_help_panel=_READING)
-]
+MaxLevels: TypeAlias = Annotated[int, _option(help="The most levels that a column of text may have.", min=2)]
 TargetKind: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|number|classes", help="By default text is classes, the rest numbers.", rich_help_panel=_READING
-    ),
+    str, _option(metavar="auto|number|classes", help="By default text is classes, the rest numbers.")
 ]
-DropMissingTarget: TypeAlias = Annotated[
-    bool, typer.Option("--drop-missing-target", help="Drop rows without a target.", rich_help_panel=_READING)
-]
-Encoding: TypeAlias = Annotated[str, typer.Option(help="Of CSV files, such as latin-1.", rich_help_panel=_READING)]
-Separator: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Between columns; by default a comma, and a tab for .tsv.", show_default=False, rich_help_panel=_READING
-    ),
-]
-Decimal: TypeAlias = Annotated[
-    str, typer.Option(metavar=".|,", help="What stands before the decimals.", rich_help_panel=_READING)
-]
+DropMissingTarget: TypeAlias = Annotated[bool, _option("--drop-missing-target", help="Drop rows without a target.")]
+Encoding: TypeAlias = Annotated[str, _option(help="Of CSV files, such as latin-1.")]
+Separator: TypeAlias = Annotated[str | None, _option(help="Between columns; by default a comma, and a tab for .tsv.")]
+Decimal: TypeAlias = Annotated[str, _option(metavar=".|,", help="What stands before the decimals.")]
+_WIDTH_HELP = "Add so many random features of the inputs, for relations that are not linear."
 RandomWidth: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--random-features",
-        metavar="WIDTH",
-        help="Add so many random features of the inputs, for relations that are not linear.",
-        min=1,
-        show_default=False,
-    ),
+    int | None, typer.Option("--random-features", metavar="WIDTH", help=_WIDTH_HELP, min=1)
 ]
 Seed: TypeAlias = Annotated[int, typer.Option(help="Fixes whatever is drawn at random.", min=0)]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
@@ -106,6 +81,9 @@ def csv_options(options: dict[str, Any]) -> str:
     return "".join(f" {setting(name, 'tab' if value == chr(9) else value).terminal}" for name, value in given.items())
 
 
-def read(files: Sequence[Path], options: dict[str, Any]) -> TrainingTables:
-    """Read the training tables."""
-    return read_training(files, **options)
+def encoder_of(info: SavedInfo) -> TableEncoder | None:
+    """How a saved model reads tables; None for one that was saved in Python."""
+    from mixtune.data import TableEncoder
+
+    stored = info.metadata.get("encoder")
+    return TableEncoder.from_dict(stored) if isinstance(stored, dict) else None

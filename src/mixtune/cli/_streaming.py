@@ -1,4 +1,4 @@
-"""``--stream``: tables that do not fit into memory, read block by block, here or on a cluster.
+"""Where the work is done, and ``--stream``: tables that do not fit into memory, read block by block.
 
 The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass, and the choice
 is learned on these. The result looks like tables that were read whole.
@@ -6,75 +6,107 @@ is learned on these. The result looks like tables that were read whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from mixtune.cli._engine import check_engine
-from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
 from mixtune.errors import ParameterError
-from mixtune.streaming import DEFAULT_LIMIT, StreamedSources, open_stream
 
-_PANEL = "Tables that do not fit into memory"
+if TYPE_CHECKING:
+    from mixtune.data import TrainingTables
 
-StreamFlag: TypeAlias = Annotated[
-    bool,
+ENGINES = ("local", "dask")
+
+Engine: TypeAlias = Annotated[
+    str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
+]
+Scheduler: TypeAlias = Annotated[
+    str | None,
     typer.Option(
-        "--stream",
-        help="Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and "
-        "several files with a --domain column are taken as well. Columns of numbers only.",
-        rich_help_panel=_PANEL,
+        metavar="ADDRESS",
+        help="Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started.",
     ),
 ]
-MemoryLimit: TypeAlias = Annotated[
-    str, typer.Option(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.", rich_help_panel=_PANEL)
-]
-SampleRows: TypeAlias = Annotated[
-    int, typer.Option(help="How many rows of every other domain are drawn.", min=1, rich_help_panel=_PANEL)
+Device: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="cpu|cuda", help="Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
+    ),
 ]
 
-LIMIT = DEFAULT_LIMIT
+_option = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
+_STREAM_HELP = (
+    "Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and several "
+    "files with a --domain column are taken as well. Columns of numbers only."
+)
+
+StreamFlag: TypeAlias = Annotated[bool, _option("--stream", help=_STREAM_HELP)]
+MemoryLimit: TypeAlias = Annotated[
+    str, _option(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.")
+]
+SampleRows: TypeAlias = Annotated[int, _option(help="How many rows of every other domain are drawn.", min=1)]
+
+#: The default of the library, written out so that its room is imported only where it is needed.
+LIMIT = "512 MB"
 ROWS = 2000
 
 
-class Streaming(NamedTuple):
-    """How to stream, as the options say."""
+def check_engine(engine: str, scheduler: str | None) -> None:
+    """Refuse unknown engines, a scheduler without Dask, and Dask where it is not installed.
 
-    engine: str
-    scheduler: str | None
-    memory_limit: str
-    sample_rows: int
+    Examples
+    --------
+    >>> check_engine("local", None)
+    >>> check_engine("local", "tcp://10.0.0.1:8786")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: --scheduler is for --engine dask; add it, or leave the scheduler out
+    """
+    if engine not in ENGINES:
+        raise ParameterError(f"--engine {engine} is unknown; choose from {', '.join(ENGINES)}")
+    if engine == "local" and scheduler is not None:
+        raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
+    if engine == "dask":
+        from mixtune.streaming import dask_module
 
-    @classmethod
-    def given(
-        cls, *, stream: bool, engine: str, scheduler: str | None, memory_limit: str, sample_rows: int
-    ) -> Streaming | None:
-        """The options where a stream is asked for, which Dask implies, else None.
+        dask_module("distributed")
 
-        Examples
-        --------
-        >>> options = {"engine": "local", "scheduler": None, "memory_limit": "1GB", "sample_rows": 2000}
-        >>> Streaming.given(stream=True, **options)
-        Streaming(engine='local', scheduler=None, memory_limit='1GB', sample_rows=2000)
-        """
-        check_engine(engine, scheduler)
-        if stream or engine == "dask":
-            return cls(engine, scheduler, memory_limit, sample_rows)
-        set_anyway = {"--memory-limit": memory_limit != LIMIT, "--sample-rows": sample_rows != ROWS}
-        for option, is_set in set_anyway.items():
-            if is_set:
-                raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
-        return None
+
+def execute_on_cluster(
+    run: Any, settings: Any, seeds: Mapping[int, int], *, scheduler: str | None, jobs: int | None = None
+) -> Generator[tuple[int, Any, float], None, None]:
+    """Do the runs of a study on a cluster; yields (index, outcome, seconds) like the processes of this machine do.
+
+    ``jobs`` is the number of processes of a local cluster, and stays out of one that is there already.
+    """
+    from mixtune.streaming import run_tasks
+
+    given = {index: (settings, seed) for index, seed in seeds.items()}
+    yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
+
+
+def stream_settings(
+    *, stream: bool, engine: str, scheduler: str | None, memory_limit: str, sample_rows: int
+) -> dict[str, Any] | None:
+    """How to stream, where a stream is asked for, which Dask implies; None where tables are read whole."""
+    check_engine(engine, scheduler)
+    if stream or engine == "dask":
+        where = {"engine": engine, "scheduler": scheduler}
+        return {**where, "memory_limit": memory_limit, "sample_rows": sample_rows}
+    for option, is_set in (("--memory-limit", memory_limit != LIMIT), ("--sample-rows", sample_rows != ROWS)):
+        if is_set:
+            raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
+    return None
 
 
 def check_whole(files: Sequence[Path], domain: str | None) -> None:
     """Refuse tables that only a stream reads: folders, or several files, with a column of domains."""
-    if domain is None:
-        return
     folder = next((path for path in files if path.is_dir()), None)
-    if folder is not None or len(set(files)) > 1:
+    if domain is not None and (folder is not None or len(set(files)) > 1):
         given = f"{len(set(files))} are given" if folder is None else f'"{folder}" is a folder'
         raise ParameterError(
             f"--domain {domain} goes with one file, {given}; add --stream, which takes folders and "
@@ -82,7 +114,9 @@ def check_whole(files: Sequence[Path], domain: str | None) -> None:
         )
 
 
-def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Streaming, *, seed: int) -> TrainingTables:
+def read_streamed(
+    files: Sequence[Path], options: Mapping[str, Any], streaming: Mapping[str, Any], *, seed: int
+) -> TrainingTables:
     """Read training tables in one pass: all focal rows, and some of every other domain.
 
     Parameters
@@ -92,9 +126,23 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
     options
         Those of :func:`mixtune.cli._reading.options_given`.
     streaming, seed
-        How to stream, and which rows are drawn.
+        How to stream, by :func:`stream_settings`, and which rows are drawn.
     """
-    _check_options(options)
+    from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
+    from mixtune.streaming import StreamedSources, open_stream
+
+    # These take a look at all rows before the first is used.
+    asked = {
+        "--categories": options["categories"],
+        "--missing impute": options["missing"] != "refuse",
+        "--target-kind classes": options["target_kind"] == "classes",
+        "--drop-missing-target": options["drop_missing_target"],
+    }
+    if wanted := next(filter(asked.get, asked), None):
+        raise ParameterError(
+            f"{wanted} does not go with --stream, which takes columns of numbers without missing values; prepare "
+            "the table first, or leave --stream out"
+        )
     reading = {name: options[name] for name in ("target", "domain", "encoding", "separator", "decimal")}
     paths = list(dict.fromkeys(files))
     stream = open_stream(paths, ignore=options["ignore"], **reading)
@@ -104,38 +152,14 @@ def read_streamed(files: Sequence[Path], options: dict[str, Any], streaming: Str
         if options["domain"] is not None or paths[0].is_dir():
             raise ParameterError("say which domain to predict for, with --focal NAME")
         focal = str(stream.chunks[0].name)
-    drawn = StreamedSources(paths, columns=columns, seed=seed, **reading, **streaming._asdict()).samples(whole=(focal,))
-    encoder = TableEncoder(
-        tuple(NumberColumn(name) for name in columns),
-        TargetColumn(options["target"]),
-        domain=options["domain"],
-        focal=focal,
-        unused=options["ignore"],
-    )
-    held = sum(len(X) for X, _ in drawn.values())
+    drawn = StreamedSources(paths, columns=columns, seed=seed, **reading, **streaming).samples(whole=(focal,))
+    read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
+    encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])
+    inputs = [X for X, _ in drawn.values()]
+    constant = [constant_notes(name, [X[:, place] for X in inputs]) for place, name in enumerate(columns)]
     note = (
-        f"read as a stream: at most {streaming.sample_rows:,} rows of every domain but the focal one were drawn at "
-        f"random, {held:,} rows in all; --sample-rows changes that"
-    )
-    constant = (
-        said
-        for index, name in enumerate(columns)
-        for said in constant_notes(name, [X[:, index] for X, _ in drawn.values()])
+        f"read as a stream: at most {streaming['sample_rows']:,} rows of every domain but the focal one were drawn at "
+        f"random, {sum(map(len, inputs)):,} rows in all; --sample-rows changes that"
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
-    return TrainingTables(Domains(members, focal=focal), encoder, (note, *constant))
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    """Refuse what takes a look at all rows before the first is used."""
-    asked = {
-        "--categories": bool(options["categories"]),
-        "--missing impute": options["missing"] != "refuse",
-        "--target-kind classes": options["target_kind"] == "classes",
-        "--drop-missing-target": options["drop_missing_target"],
-    }
-    if wanted := [name for name, value in asked.items() if value]:
-        raise ParameterError(
-            f"{wanted[0]} does not go with --stream, which takes columns of numbers without missing values; prepare "
-            "the table first, or leave --stream out"
-        )
+    return TrainingTables(Domains(members, focal=focal), encoder, (note, *chain.from_iterable(constant)))

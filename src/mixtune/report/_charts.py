@@ -28,6 +28,8 @@ MOST_POINTS = 20
 _SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 Points = Iterable[tuple[float, float]]
+#: A method, a number as text, and the number with the ends of its interval.
+MethodRow = tuple[str, str, tuple[float, float | None, float | None]]
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,9 @@ def nice_range(values: Iterable[float | None], *, room: float = 0.06) -> tuple[f
     """
     known = [float(v) for v in values if v is not None and math.isfinite(v)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
-    if high - low <= 1e-12 * max(abs(low), abs(high)):
-        half = 0.5 * abs(low) or 0.5
-        return low - half, high + half
-    return low - room * (high - low), high + room * (high - low)
+    flat = high - low <= 1e-12 * max(abs(low), abs(high))
+    beyond = (0.5 * abs(low) or 0.5) if flat else room * (high - low)
+    return low - beyond, high + beyond
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> dict[float, str]:
@@ -107,8 +108,7 @@ def log_ticks(low: float, high: float, most: int = 6) -> dict[float, str]:
         inside = [value for value in between if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
         return {value: number(value) for value in (inside if len(inside) > 1 else (low, high))}
     powers = range(first, last + 1, math.ceil((last - first + 1) / most))
-    names = {0: "1", 1: "10"}
-    return {10.0**p: names.get(p, f"10{str(p).translate(_SUPERSCRIPT)}") for p in powers}
+    return {10.0**p: {0: "1", 1: "10"}.get(p, f"10{str(p).translate(_SUPERSCRIPT)}") for p in powers}
 
 
 def tick_text(value: float) -> str:
@@ -176,61 +176,39 @@ class Drawing:
     def figure(self, heading: str, caption: str) -> Html:
         """The drawing below a heading, with a title and a description for those who cannot see it."""
         title, description = f"{self.name}-t", f"{self.name}-d"
-        svg = element(
-            "svg",
-            element("title", self.title, id=title),
-            element("desc", self.description, id=description),
-            *self.parts,
-            viewBox=f"0 0 {WIDTH} {self.height:g}",
-            role="img",
-            aria_labelledby=f"{title} {description}",
-        )
+        words = element("title", self.title, id=title), element("desc", self.description, id=description)
+        frame = {"viewBox": f"0 0 {WIDTH} {self.height:g}", "role": "img"}
+        svg = element("svg", *words, *self.parts, **frame, aria_labelledby=f"{title} {description}")
         heading, caption = element("h3", shorten(heading, 90)), element("figcaption", caption)
         return element("figure", heading, svg, caption, class_="chart")
 
 
-def error_chart(compared: Sequence[MethodFact]) -> Html:
-    """Errors with 95% intervals, one line per method."""
-    rows = []
+def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
+    """Errors of the methods with 95% intervals, and the error of the model over that of each other method."""
+    rows: list[MethodRow] = []
     for each, text in zip(compared, column([each.error for each in compared])):
         error, half = each.error or 0.0, 1.96 * (each.standard_error or 0.0)
         rows.append((each.method, text, (error, max(error - half, 0.0), error + half)))
-    drawing = _methods(
-        Drawing("error", "Left-out error of each fit", "", 0.0), rows, "root mean squared error", at_one=False
-    )
-    return drawing.figure(
+    errors = _methods("error", "Left-out error of each fit", rows, "root mean squared error").figure(
         "Left-out error with 95% intervals",
         "The same rows are behind every line, so intervals may overlap although the difference is clear; "
         "for differences see the ratios.",
     )
-
-
-def ratio_chart(compared: Sequence[MethodFact]) -> Html:
-    """The error of the model over that of each other method, with 95% intervals and a line at 1."""
-    rows = [
-        (each.method, f"{each.ratio:.2f}", (each.ratio, each.ratio_low, each.ratio_high))
-        for each in compared
-        if each.method != OWN and each.ratio is not None
-    ]
-    drawing = _methods(Drawing("ratio", "Error relative to other fits", "", 0.0), rows, "error ÷ theirs", at_one=True)
-    return drawing.figure(
+    others = [each for each in compared if each.method != OWN]
+    rows = [(c.method, f"{c.ratio:.2f}", (c.ratio, c.ratio_low, c.ratio_high)) for c in others if c.ratio is not None]
+    ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ theirs", even=1.0).figure(
         "Error relative to each",
         "Left of the line at 1, mixtune is better. Intervals (95%) are for the difference on the same rows.",
     )
+    return errors, ratios
 
 
-def _methods(
-    drawing: Drawing,
-    rows: Sequence[tuple[str, str, tuple[float, float | None, float | None]]],
-    label: str,
-    *,
-    at_one: bool,
-) -> Drawing:
-    """Draw one line per method: its name, a dot with an interval, and the number."""
-    drawing.height = 52.0 + 36 * len(rows)
-    drawing.description = "; ".join(f"{METHOD_NAMES.get(method, method)} {text}" for method, text, _ in rows)
+def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even: float | None = None) -> Drawing:
+    """One line per method: its name, a dot with an interval, and the number; with a line through all at ``even``."""
+    shown = "; ".join(f"{METHOD_NAMES.get(method, method)} {text}" for method, text, _ in rows)
+    drawing = Drawing(name, title, shown, height=52.0 + 36 * len(rows))
     bottom = drawing.height - 44
-    low, high = nice_range([value for *_, values in rows for value in values] + [1.0] * at_one)
+    low, high = nice_range([even, *(value for *_, values in rows for value in values)])
     scale = Scale(max(low, 0.0), high, 106.0, WIDTH - 58.0)
     drawing.x_axis(scale, bottom, label, 8)
     for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
@@ -241,8 +219,8 @@ def _methods(
             drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
         drawing.dot(scale(middle), y, 5.0, f"dot {style}", f"{text} ({number(low_end)} to {number(high_end)})")
         drawing.text(WIDTH - 4, y + 4, text, f"value {style}", "end")
-    if at_one:
-        drawing.line(scale(1.0), 8, scale(1.0), bottom, "even")
+    if even is not None:
+        drawing.line(scale(even), 8, scale(even), bottom, "even")
     return drawing
 
 
@@ -343,13 +321,14 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
         tip = f"row {i + 1}: actual {number(rows.actual[i])}, predicted {number(rows.predicted[i])}"
         place = x(rows.predicted[i]), y(rows.actual[i])
         drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot ours", "" if many else tip)
-    caption = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
-    if rows.half is None:
-        caption += f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
-    else:
-        caption += f"{percent(COVERAGE)} intervals around the line where both agree; "
-        caption += f"{rows.covered:,} of {count:,} rows lie inside theirs."
-    return drawing.figure(f"Predicted and actual, {rows.name}", caption)
+    caption = (
+        f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
+        if rows.half is None
+        else f"{percent(COVERAGE)} intervals around the line where both agree; {rows.covered:,} of {count:,} rows lie "
+        "inside theirs."
+    )
+    some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
+    return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
 
 
 def residual_chart(rows: LeftOut, name: str) -> Html:
@@ -367,8 +346,8 @@ def residual_chart(rows: LeftOut, name: str) -> Html:
     for value, start, end in zip(counts.tolist(), edges[:-1], edges[1:]):
         if value:
             tip = f"{counted((value, 'row'))} from {number(start)} to {number(end)}"
-            size = {"width": x(end) - x(start) - 1.4, "height": y(0.0) - y(value)}
-            drawing.add("rect", "bar", tip=tip, x=x(start) + 0.7, y=y(value), **size)
+            width, height = x(end) - x(start) - 1.4, y(0.0) - y(value)
+            drawing.add("rect", "bar", tip=tip, x=x(start) + 0.7, y=y(value), width=width, height=height)
     drawing.line(x(0.0), TOP, x(0.0), 286, "even")
     worst = int(np.argmax(np.abs(residuals)))
     return drawing.figure(

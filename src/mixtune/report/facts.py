@@ -9,32 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from mixtune._array import Floats
 from mixtune.errors import DataError, MixtuneError, ParameterError
-from mixtune.estimators import as_sources
 from mixtune.report.wording import plain_value
 
-__all__ = [
-    "COVERAGE",
-    "FOCAL_ONLY",
-    "OWN",
-    "CandidateFact",
-    "ClassFact",
-    "DomainFact",
-    "Facts",
-    "Gain",
-    "LeftOut",
-    "MethodFact",
-    "RidgeFact",
-    "Trajectory",
-    "model_facts",
-    "read_facts",
-]
+if TYPE_CHECKING:
+    from mixtune.estimators import Sources
 
 #: Names of two methods in a comparison: the model itself, and a fit to the focal rows alone.
 OWN, FOCAL_ONLY = "ours", "focal only"
@@ -215,8 +199,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     >>> facts.focal.name, facts.sources, facts.gain
     ('focal', (), None)
     """
-    inner = getattr(model, "regressor_", model)
-    check_is_fitted(inner, "coef_")
+    inner = _fitted(model)
     focal_rows = (rows or {}).get(inner.domain_names_[0])
     compared = tuple(_method(each, focal_rows) for each in getattr(inner, "compared_", ()))
     # What a single focal row, left out or not, says about removing a source is chance.
@@ -261,15 +244,24 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequen
     DataError
         If the rows are not those that the model was fitted to.
     """
-    inner = getattr(model, "regressor_", model)
-    check_is_fitted(inner, "coef_")
+    from sklearn.utils.validation import _num_samples
+
+    from mixtune.estimators import as_sources
+
+    inner = _fitted(model)
     if not hasattr(inner, "removal_effects"):
         raise DataError(
             f"a {type(inner).__name__} weighs no candidates and no removals, so there is too little to report; "
             "fit RegretOptimalRegressorCV or RegretOptimalClassifierCV"
         )
-    others = _source_rows(inner, sources)
-    facts = model_facts(model, {inner.domain_names_[0]: _num_samples(X), **others})
+    rows = {} if (given := as_sources(sources)) is None else _source_rows(given, inner)
+    focal, *fitted = inner.domain_names_
+    if odd := sorted(set(fitted) ^ set(rows)):
+        raise DataError(
+            f"the model was fitted to {len(fitted)} sources, {len(rows)} were passed, and {len(odd)} are only in one "
+            f"of the two, such as {odd[0]!r}; pass the X, y and sources of the fit"
+        )
+    facts = model_facts(model, {focal: _num_samples(X), **rows})
     names = (target,) if isinstance(target, str) else tuple(map(str, target or ()))
     predicted = _matrix(inner.loo_predictions_)
     if len(predicted) != _num_samples(y):
@@ -284,22 +276,24 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequen
     return replace(facts, target=names, left_out=_left_out(inner, predicted, X, y, names))
 
 
-def _source_rows(inner: Any, sources: Any) -> dict[str, int]:
+def _fitted(model: Any) -> Any:
+    """The fitted regressor: of a classifier, the one behind its scores."""
+    from sklearn.utils.validation import check_is_fitted
+
+    inner = getattr(model, "regressor_", model)
+    check_is_fitted(inner, "coef_")
+    return inner
+
+
+def _source_rows(sources: Sources, inner: Any) -> dict[str, int]:
     """How many rows the fit saw of each source: of those that are streamed, a sample."""
-    given = as_sources(sources)
-    rows: dict[str, int] = {}
-    if given is not None:
-        rows.update((name, _num_samples(source.X)) for name, source in given.items())
-        columns = getattr(inner, "feature_names_in_", None)
-        for stream in given.streams:
-            samples = stream.samples(None if columns is None else tuple(columns))
-            rows.update((name, len(X)) for name, (X, _) in samples.items())
-    fitted = set(inner.domain_names_[1:])
-    if odd := sorted(fitted ^ set(rows)):
-        raise DataError(
-            f"the model was fitted to {len(fitted)} sources, {len(rows)} were passed, and {len(odd)} are only in one "
-            f"of the two, such as {odd[0]!r}; pass the X, y and sources of the fit"
-        )
+    from sklearn.utils.validation import _num_samples
+
+    rows = {name: _num_samples(source.X) for name, source in sources.items()}
+    columns = getattr(inner, "feature_names_in_", None)
+    for stream in sources.streams:
+        samples = stream.samples(None if columns is None else tuple(columns))
+        rows.update((name, len(X)) for name, (X, _) in samples.items())
     return rows
 
 
@@ -325,19 +319,13 @@ def _domains(
     apart = {} if distances is None else dict(zip(distances.names, distances.distances))
     facts = []
     for place, name in enumerate(names):
-        removal = removals.get(name)
-        facts.append(
-            DomainFact(
-                name=str(name),
-                weight=None if weights is None else float(weights.values[place]),
-                rows=int(rows.get(name, 0)),
-                own_error=errors.get(name),
-                distance=float(apart[name].value) if name in apart else None,
-                change=None if removal is None else float(removal.change),
-                error_without=None if removal is None else _root(removal.loo_error),
-                shift=None if removal is None else float(removal.shift),
-            )
-        )
+        weight = None if weights is None else float(weights.values[place])
+        distance = float(apart[name].value) if name in apart else None
+        fact = DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance)
+        if (gone := removals.get(name)) is not None:
+            change, shift = float(gone.change), float(gone.shift)
+            fact = replace(fact, change=change, error_without=_root(gone.loo_error), shift=shift)
+        facts.append(fact)
     return facts
 
 
@@ -363,23 +351,15 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
 
 
 def _candidate(candidate: Any) -> CandidateFact:
-    return CandidateFact(
-        family=str(candidate.family),
-        settings=dict(candidate.settings),
-        effective_ridge=float(candidate.effective_ridge),
-        error=_root(candidate.loo_error),
-        validation_error=_root(candidate.play_error),
-        share=float(candidate.share),
-    )
+    errors = {"error": _root(candidate.loo_error), "validation_error": _root(candidate.play_error)}
+    family, settings, ridge = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
+    return CandidateFact(family, settings, ridge, **errors, share=float(candidate.share))
 
 
 def _ridge(path: Any) -> RidgeFact | None:
-    if path is None:
-        return None
-    pairs = sorted(zip(path.ridges, path.loo_errors))
-    kept = [
-        (float(ridge), root) for ridge, error in pairs if 0 < ridge < math.inf and (root := _root(error)) is not None
-    ]
+    pairs = [] if path is None else sorted(zip(path.ridges, path.loo_errors))
+    kept = [(float(ridge), _root(error)) for ridge, error in pairs if 0 < ridge < math.inf]
+    kept = [pair for pair in kept if pair[1] is not None]
     if len(kept) < 2:
         return None
     ridges, errors = zip(*kept)
@@ -425,10 +405,8 @@ def _half_widths(inner: Any, X: Any, rows: int) -> tuple[Floats | None, str]:
 
 def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
     classes, labels = np.asarray(model.classes_), np.asarray(y).ravel()
-    if len(unknown := labels[~np.isin(labels, classes)]):
-        raise DataError(
-            f"y holds the class {unknown.tolist()[0]!r}, which the model does not know; pass the y of the fit"
-        )
+    if unknown := labels[~np.isin(labels, classes)].tolist():
+        raise DataError(f"y holds the class {unknown[0]!r}, which the model does not know; pass the y of the fit")
     guessed = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
     counts = np.zeros((len(classes), len(classes)), dtype=int)
     np.add.at(counts, (np.searchsorted(classes, labels), guessed), 1)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
 import numpy as np
-import sklearn
 
 from mixtune._files import write_atomically
 from mixtune._messages import counted
@@ -26,8 +26,6 @@ from mixtune.report import _charts as charts
 from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, OWN, CandidateFact, ClassFact, DomainFact, Facts, read_facts
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
-
-__all__ = ["page_html", "report_html", "write_report"]
 
 #: Of longer tables, so many rows are shown and the others are folded away.
 LONGEST_TABLE, SHOWN_ROWS = 30, 15
@@ -92,7 +90,8 @@ def report_html(
         If the rows are not those that the model was fitted to.
     """
     facts = read_facts(model, X=X, y=y, sources=sources, target=target)
-    return page_html(facts, title=title, settings=settings, notes=notes, date=date)
+    facts = replace(facts, notes=(*facts.notes, *notes))
+    return page_html(facts, title=title, settings=settings, date=date)
 
 
 def write_report(path: str | Path, model: Any, *, X: Any, y: Any, sources: Any, **options: Any) -> Path:
@@ -106,24 +105,20 @@ def write_report(path: str | Path, model: Any, *, X: Any, y: Any, sources: Any, 
 
 
 def page_html(
-    facts: Facts,
-    *,
-    title: str | None = None,
-    settings: Mapping[str, Any] | None = None,
-    notes: Sequence[str] = (),
-    date: str | None = None,
+    facts: Facts, *, title: str | None = None, settings: Mapping[str, Any] | None = None, date: str | None = None
 ) -> str:
     """Write the page from facts that were read before; the options are those of :func:`report_html`."""
     if title is None:
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
     verdict = give_verdict(facts)
-    remarks = [element("li", note) for note in dict.fromkeys((*facts.notes, *notes))]
+    remarks = [element("li", note) for note in dict.fromkeys(facts.notes)]
     sections = [_datasets(facts), _comparison(facts), _path(facts), _rows(facts), _removals(facts), _average(facts)]
     data = counted((facts.focal.rows, "focal row"))
     if facts.sources:
         rows = sum(source.rows for source in facts.sources)
         data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
+    aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
     folder = files("mixtune.report")
     fields = {
         "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
@@ -134,9 +129,7 @@ def page_html(
         "verdict": verdict.sentence,
         "evidence": join(element("p", text, class_="meaning") for text in verdict.evidence),
         "cards": _cards(facts),
-        "notes": element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-        if remarks
-        else "",
+        "notes": aside if remarks else "",
         "sections": join([*sections, _settings(facts, settings, date)]),
     }
     template = Template(folder.joinpath("page.html").read_text(encoding="utf-8"))
@@ -152,8 +145,7 @@ def _cards(facts: Facts) -> Html:
         cards.append(("focal rows alone", alone, "the same error without the other datasets"))
     if facts.sources:
         cards.append(("from other datasets", percent(facts.transferred), "of the prediction"))
-    inside = [rows for rows in facts.left_out if rows.half is not None]
-    if inside:
+    if inside := [rows for rows in facts.left_out if rows.half is not None]:
         part = sum(rows.covered for rows in inside) / sum(len(rows.actual) for rows in inside)
         cards.append((f"inside {percent(COVERAGE)} intervals", percent(part), "of the focal rows"))
     elif facts.classes is not None:
@@ -180,13 +172,10 @@ def _datasets(facts: Facts) -> Html:
     most = max(d.weight or 0.0 for d in domains) or 1.0  # the longest bar
     reach = max([d.distance or 0.0 for d in facts.sources] + [facts.floor or 0.0]) or 1.0
     floor = None if facts.floor is None else facts.floor / reach
-    texts = zip(
-        percent_column([d.weight or 0.0 for d in domains]),
-        column([d.own_error for d in domains]),
-        column([None, *(d.distance for d in facts.sources)]),
-    )
+    weights, errors = percent_column([d.weight or 0.0 for d in domains]), column([d.own_error for d in domains])
+    distances = column([None, *(d.distance for d in facts.sources)])
     rows: list[list[str]] = []
-    for domain, (weight, error, distance) in zip(domains, texts):
+    for domain, weight, error, distance in zip(domains, weights, errors, distances):
         if domain is facts.focal:
             name, style, far = _name(domain.name, mark="focal"), "own", distance
         else:
@@ -227,17 +216,13 @@ def _why(domain: DomainFact, facts: Facts) -> str:
 def _distances(facts: Facts, known: bool) -> str:
     if not known:
         return "Distances between datasets were not computed for this fit."
-    floor = (
-        "The sampling floor is not known: it takes two focal rows."
-        if facts.floor is None
-        else f"The mark on each bar is the sampling floor, {number(facts.floor)}: two random halves of the focal rows "
-        "are that far apart, so smaller distances say nothing."
-    )
-    threshold = (
-        "No dataset is left out for its distance alone; some of the averaged fits use only the near ones."
-        if facts.threshold is None or math.isinf(facts.threshold)
-        else f"Datasets farther than the threshold, {number(facts.threshold)}, are left out."
-    )
+    floor = "The sampling floor is not known: it takes two focal rows."
+    if facts.floor is not None:
+        floor = f"The mark on each bar is the sampling floor, {number(facts.floor)}: two random halves of the focal "
+        floor += "rows are that far apart, so smaller distances say nothing."
+    threshold = "No dataset is left out for its distance alone; some of the averaged fits use only the near ones."
+    if facts.threshold is not None and not math.isinf(facts.threshold):
+        threshold = f"Datasets farther than the threshold, {number(facts.threshold)}, are left out."
     return (
         "Distance is the Wasserstein distance of a dataset's rows to the focal rows, as a part of the largest distance "
         f"between any two rows. {floor} {threshold}"
@@ -254,8 +239,7 @@ def _comparison(facts: Facts) -> Html:
         "Joint: one fit to all rows pooled, as if they were one dataset. Mean of locals: the average of one fit per "
         "dataset."
     )
-    figures = _pair(charts.error_chart(compared), charts.ratio_chart(compared))
-    return _section("comparison", "Against simpler fits", text, figures)
+    return _section("comparison", "Against simpler fits", text, _pair(*charts.comparison_charts(compared)))
 
 
 def _path(facts: Facts) -> Html:
@@ -277,23 +261,24 @@ def _path(facts: Facts) -> Html:
 def _rows(facts: Facts) -> Html:
     """Left-out predictions and residuals, or the table of classes."""
     if facts.classes is not None:
-        return _class_table(facts.classes)
-    if not facts.left_out:
+        text, parts = _classified(facts.classes)
+    elif facts.left_out:
+        text = "Every row is predicted by a fit without it, so this is what to expect of new rows from the same place."
+        if (outputs := facts.left_out[0].outputs) > 1:
+            which = "each has its own charts" if outputs <= MOST_OUTPUTS else "the charts show the first"
+            text += f" There are {outputs} outputs; {which}."
+        parts = [
+            _pair(charts.left_out_chart(rows, f"rows{k}"), charts.residual_chart(rows, f"residuals{k}"))
+            for k, rows in enumerate(facts.left_out)
+        ]
+    else:
         text = "Leave-one-out cannot judge these rows: without one of them there is nothing left to predict it from."
-        return _section("rows", "On the focal rows", text)
-    outputs = facts.left_out[0].outputs
-    text = "Every row is predicted by a fit without it, so this is what to expect of new rows from the same place."
-    if outputs > 1:
-        which = "each has its own charts" if outputs <= MOST_OUTPUTS else "the charts show the first"
-        text += f" There are {outputs} outputs; {which}."
-    figures = [
-        _pair(charts.left_out_chart(rows, f"rows{k}"), charts.residual_chart(rows, f"residuals{k}"))
-        for k, rows in enumerate(facts.left_out)
-    ]
-    return _section("rows", "On the focal rows", text, *figures)
+        parts = []
+    return _section("rows", "On the focal rows", text, *parts)
 
 
-def _class_table(classes: ClassFact) -> Html:
+def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
+    """How many rows are classified right, and the table of classes where it can be read."""
     # Wilson's 95% interval of a share.
     z, n, part = 1.96, classes.rows, classes.right / classes.rows
     middle = (part + z * z / (2 * n)) / (1 + z * z / n)
@@ -305,13 +290,13 @@ def _class_table(classes: ClassFact) -> Html:
         "any other."
     )
     if len(classes.names) > MOST_CLASSES:
-        return _section("rows", "On the focal rows", text)
+        return text, []
     rows = [
         [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
     heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
-    return _section("rows", "On the focal rows", text, _table(heads, rows, "Actual and left-out classes"))
+    return text, [_table(heads, rows, "Actual and left-out classes")]
 
 
 def _removals(facts: Facts) -> Html:
@@ -319,35 +304,30 @@ def _removals(facts: Facts) -> Html:
     if not facts.sources:
         return Html()
     name, heading = "removal", "If a dataset were removed"
-    if facts.focal.rows == 1:
-        return _section(name, heading, "A single focal row cannot tell what this would change.")
-    if not facts.removable:
-        text = "Not known for a model that was loaded from a file: it takes the state of the fit. Fit again to see it."
-        return _section(name, heading, text)
+    if facts.focal.rows == 1 or not facts.removable:
+        saved = "Not known for a model that was loaded from a file: it takes the state of the fit. Fit again to see it."
+        single = "A single focal row cannot tell what this would change."
+        return _section(name, heading, single if facts.focal.rows == 1 else saved)
     known = [(d, d.change) for d in with_known_effect(facts) if d.change is not None]
     known.sort(key=lambda pair: (-abs(pair[1]), pair[0].name))
     # Changes of no account must not look large only because there are no others.
     most = max([10 * HELP_MARGIN, *(abs(change) for _, change in known)])
-    texts = zip(
-        percent_column([change for _, change in known], signed=True),
-        column([d.error_without for d, _ in known]),
-        column([d.shift for d, _ in known]),
-    )
+    changes = percent_column([change for _, change in known], signed=True)
+    errors, shifts = column([d.error_without for d, _ in known]), column([d.shift for d, _ in known])
     rows: list[list[str]] = []
-    for (domain, change), (shown, error, shift) in zip(known, texts):
+    for (domain, change), shown, error, shift in zip(known, changes, errors, shifts):
         # From the middle, to the right where the error rises.
         start, end = sorted([0.5, 0.5 + change / most / 2])
         style = "far" if effect_of(domain) == "no difference" else "up" if change > 0 else "down"
         rows.append([_name(domain.name), _bar(shown, end, start, style=f"both {style}", mark=0.5), error, shift])
-    text = (
-        f"Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-        f"{number(facts.error)}. "
+    meaning = (
+        f"A rise means that the dataset helped, a fall that it hurt; up to {percent(HELP_MARGIN)} either way counts as "
+        "no difference."
     )
-    text += (
-        "A rise means that the dataset helped, a fall that it hurt; "
-        f"up to {percent(HELP_MARGIN)} either way counts as no difference."
-        if can_tell(facts)
-        else f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
+    chance = f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
+    text = (
+        "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
+        f"{number(facts.error)}. {meaning if can_tell(facts) else chance}"
     )
     if left := len(facts.sources) - len(known):
         text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
@@ -355,8 +335,9 @@ def _removals(facts: Facts) -> Html:
     least = percent(abs(rest[0][1])) if rest else ""
     summary = f"{counted((len(rest), 'more dataset'))}, each changing the error by at most {least}"
     heads = ["without", "error changes by", "error then", "predictions move by"]
-    table = _table(heads, rows, "What removing each dataset would change", summary=summary)
-    return _section(name, heading, text, table)
+    return _section(
+        name, heading, text, _table(heads, rows, "What removing each dataset would change", summary=summary)
+    )
 
 
 def _average(facts: Facts) -> Html:
@@ -367,15 +348,13 @@ def _average(facts: Facts) -> Html:
     for each in facts.candidates:
         shares.setdefault(each.family, []).append(each.share)
     families = sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0]))
-    text = "There was one candidate."
-    if len(facts.candidates) > 1:
-        text = (
-            f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how "
-            "well it does on focal rows it has not seen"
-        )
-        if facts.validation_sources:
-            text += f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
-        text += "."
+    tried = f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
+    text = (
+        f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how well "
+        f"it does on focal rows it has not seen{tried if facts.validation_sources else ''}."
+        if len(facts.candidates) > 1
+        else "There was one candidate."
+    )
     bands, legend = [], []
     for k, (name, parts) in enumerate(families):
         bands.append(element("i", class_=f"c{k % 5}", style=f"width:{100 * math.fsum(parts):.2f}%"))
@@ -383,26 +362,17 @@ def _average(facts: Facts) -> Html:
         share = f" {percent(math.fsum(parts))}"
         words = element("span", element("b", name), share, element("span", meaning, class_="why"))
         legend.append(element("li", element("i", class_=f"c{k % 5}"), words))
-    return _section(
-        "average",
-        "What was averaged",
-        text,
-        element("div", *bands, class_="bands", role="img", aria_label="Shares of the families"),
-        element("ul", *legend, class_="legend"),
-        _candidate_table(facts.candidates),
-    )
+    shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
+    listed = element("ul", *legend, class_="legend")
+    return _section("average", "What was averaged", text, shown, listed, _candidate_table(facts.candidates))
 
 
 def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
     top, rest = candidates[:TOP_CANDIDATES], candidates[TOP_CANDIDATES:]
     most = max(c.share for c in top) or 1.0
-    texts = zip(
-        percent_column([c.share for c in top]),
-        column([c.error for c in top]),
-        column([c.validation_error for c in top]),
-    )
+    shares, errors = percent_column([c.share for c in top]), column([c.error for c in top])
     rows: list[list[str]] = []
-    for c, (share, error, validation) in zip(top, texts):
+    for c, share, error, validation in zip(top, shares, errors, column([c.validation_error for c in top])):
         settings = ", ".join(f"{name} {plain_value(value)}" for name, value in c.settings.items())
         name, bar = _name(c.family, below=settings), _bar(share, c.share / most)
         rows.append([name, bar, number(c.effective_ridge), error, validation])
@@ -415,23 +385,28 @@ def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
 
 def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None) -> Html:
     """What was set, and with which versions."""
+    import sklearn
+
     versions = {
         "mixtune": __version__,
         "NumPy": np.__version__,
         "scikit-learn": sklearn.__version__,
         "Python": platform.python_version(),
-        **({} if date is None else {"date": date}),
+        "date": date,
     }
     given = {name: plain_value(value) for name, value in (settings or {}).items()}
     lists = []
     for heading, pairs in {"Given": given, facts.estimator: facts.parameters, "Versions": versions}.items():
-        items = [
-            element("div", element("dt", name), element("dd", element("bdi", value))) for name, value in pairs.items()
+        known = [
+            (element("dt", name), element("dd", element("bdi", text)))
+            for name, text in pairs.items()
+            if text is not None
         ]
-        if items:
+        if known:
+            items = (element("div", *pair) for pair in known)
             lists.append(element("div", element("h3", heading), element("dl", *items, class_="pairs")))
-    heading = element("h2", "Settings and versions")
-    return element("section", heading, element("div", *lists, class_="lists"), id="settings")
+    title = element("h2", "Settings and versions")
+    return element("section", title, element("div", *lists, class_="lists"), id="settings")
 
 
 def _name(name: str, *, below: str = "", mark: str = "") -> Html:
@@ -466,15 +441,9 @@ def _table(
         rest = _table(heads, rows[shown:], f"{caption}: the rest")
         return join([_table(heads, rows[:shown], caption), element("details", element("summary", summary), rest)])
     top = [element("th", head, scope="col", class_="num" if place else "") for place, head in enumerate(heads)]
-    body = [
-        element(
-            "tr", name, *(element("td", cell, class_="num", data_label=head) for head, cell in zip(heads[1:], cells))
-        )
-        for name, *cells in rows
-    ]
-    return element(
-        "table",
-        element("caption", caption, class_="unseen"),
-        element("thead", element("tr", *top)),
-        element("tbody", *body),
-    )
+    body = []
+    for name, *cells in rows:
+        numbers = (element("td", cell, class_="num", data_label=head) for head, cell in zip(heads[1:], cells))
+        body.append(element("tr", name, *numbers))
+    parts = element("thead", element("tr", *top)), element("tbody", *body)
+    return element("table", element("caption", caption, class_="unseen"), *parts)

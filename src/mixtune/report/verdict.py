@@ -8,8 +8,6 @@ from mixtune._messages import counted
 from mixtune.report.facts import DomainFact, Facts
 from mixtune.report.wording import number, percent
 
-__all__ = ["HELP_MARGIN", "Verdict", "can_tell", "effect_of", "give_verdict", "with_known_effect"]
-
 #: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
 HELP_MARGIN = 0.001
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
@@ -44,12 +42,11 @@ def give_verdict(facts: Facts) -> Verdict:
         tone, change = "bad", f"Transfer made the error {percent(-gain.reduction)} worse"
         interval = f"{percent(-gain.high).removesuffix('%')} to {percent(-gain.low)}"
     else:
-        same = abs(gain.reduction) < 5e-4
-        tone = "even"
-        change = f"No clear difference: with transfer the error is {'the same' if same else _side(gain.reduction)}"
+        how = "the same" if abs(gain.reduction) < 5e-4 else _side(gain.reduction)
+        tone, change = "even", f"No clear difference: with transfer the error is {how}"
         interval = f"{_side(gain.low)} to {_side(gain.high)}"
-    sentence = f"{change} (95% interval {interval}); {_which_helped(facts)}."
-    return Verdict(sentence, tone, (_evidence(facts), _what_helping_means(facts)))
+    helped, meaning = _which_helped(facts)
+    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, (_evidence(facts), meaning))
 
 
 def effect_of(domain: DomainFact) -> str:
@@ -77,64 +74,53 @@ def with_known_effect(facts: Facts) -> list[DomainFact]:
     return [d for d in facts.sources if d.change is not None or not facts.removable]
 
 
-def _helped(facts: Facts) -> list[DomainFact]:
-    """The sources that helped; without removals, those that weigh more than an equal share of the sources' weight."""
+def _which_helped(facts: Facts) -> tuple[str, str]:
+    """How many datasets helped, for the verdict, and a paragraph on what that counts."""
+    if not can_tell(facts):
+        rows = counted((facts.focal.rows, "focal row"))
+        unknown = f"With fewer than {ENOUGH_ROWS} focal rows, which datasets helped is not judged: it would be chance."
+        return f"{rows} cannot tell which datasets helped", unknown
+    effects, known = [effect_of(d) for d in facts.sources], len(with_known_effect(facts))
+    found, hurt, count = effects.count("helped"), effects.count("hurt"), len(facts.sources)
     if facts.removable:
-        return [d for d in facts.sources if effect_of(d) == "helped"]
-    equal = facts.transferred / len(facts.sources) * (1 - 1e-9)
-    return [d for d in facts.sources if d.weight and d.weight > equal]
-
-
-def _which_helped(facts: Facts) -> str:
-    if not can_tell(facts):
-        return f"{counted((facts.focal.rows, 'focal row'))} cannot tell which datasets helped"
-    found, known = len(_helped(facts)), len(with_known_effect(facts))
-    if len(facts.sources) == 1:
-        return f"the one other dataset {'helped' if found else 'did not help'}"
-    which = f"{known:,} datasets" if known == len(facts.sources) else f"the {known:,} datasets looked at"
-    if found == 0:
-        hurt = any(effect_of(d) == "hurt" for d in facts.sources)
-        return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own"
-    if found == known:
-        return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped"
-    return f"{found:,} of {which} helped"
-
-
-def _what_helping_means(facts: Facts) -> str:
-    """What the number of datasets that helped counts."""
-    if not can_tell(facts):
-        return f"With fewer than {ENOUGH_ROWS} focal rows, which datasets helped is not judged: it would be chance."
-    if not facts.removable:
-        return (
+        others = [
+            f"{hurt:,} hurt" if hurt else "",
+            f"{known - hurt - found:,} made no difference either way" if known > hurt + found else "",
+            f"for {count - known:,} of little weight this was not computed" if count > known else "",
+        ]
+        rule = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it "
+        meaning = "; ".join(filter(None, [f"{rule}alone is left out", " and ".join(filter(None, others))])) + "."
+        if not found and count > 1:
+            meaning += (
+                f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are alike "
+            )
+            meaning += "replace one another."
+    else:
+        equal = facts.transferred / count * (1 - 1e-9)
+        found = sum(bool(d.weight and d.weight > equal) for d in facts.sources)
+        meaning = (
             "A dataset counts as having helped if it weighs more than an equal share of the weight of all sources "
             "(what leaving it out would do is not known for this model)."
         )
-    found, known = len(_helped(facts)), len(with_known_effect(facts))
-    hurt = sum(effect_of(d) == "hurt" for d in facts.sources)
-    rest, unknown = known - hurt - found, len(facts.sources) - known
-    others = [
-        f"{hurt:,} hurt" if hurt else "",
-        f"{rest:,} made no difference either way" if rest else "",
-        f"for {unknown:,} of little weight this was not computed" if unknown else "",
-    ]
-    text = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it alone is"
-    text = "; ".join([f"{text} left out", *filter(None, [" and ".join(filter(None, others))])]) + "."
-    if not found and len(facts.sources) > 1:
-        share = percent(facts.transferred)
-        text += f" Together they provide {share} of the prediction: datasets that are alike replace one another."
-    return text
+    which = f"{known:,} datasets" if known == count else f"the {known:,} datasets looked at"
+    if count == 1:
+        return f"the one other dataset {'helped' if found else 'did not help'}", meaning
+    if found == 0:
+        return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own", meaning
+    if found == known:
+        return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped", meaning
+    return f"{found:,} of {which} helped", meaning
 
 
 def _evidence(facts: Facts) -> str:
     """What the change of the error was measured on."""
     rows, validation = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_validation)
-    if rows is None:
-        text = "There are too few focal rows to compare with a fit to them alone"
-    else:
-        text = (
-            f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
-            f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
-        )
+    text = (
+        "There are too few focal rows to compare with a fit to them alone"
+        if rows is None
+        else f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
+        f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
+    )
     if validation is None:
         return f"{text}."
     text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "

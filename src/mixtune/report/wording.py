@@ -8,22 +8,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-__all__ = [
-    "METHOD_NAMES",
-    "MINUS",
-    "Html",
-    "clean",
-    "column",
-    "element",
-    "escape",
-    "join",
-    "number",
-    "percent",
-    "percent_column",
-    "plain_value",
-    "shorten",
-]
-
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
 METHOD_NAMES = {"ours": "mixtune"}
@@ -86,18 +70,14 @@ def element(tag: str, *content: Any, **attributes: Any) -> Html:
     >>> element("line", x1=0.0, x2=12.34)
     '<line x1="0" x2="12.3"/>'
     """
-    named = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{_place(value) if isinstance(value, float) else escape(value)}"'
-        for name, value in attributes.items()
-        if value is not None and value != ""
-    )
+    named = ""
+    for name, value in attributes.items():
+        if value is not None and value != "":
+            # Adding zero turns -0.0 into 0.0.
+            text = f"{round(value, 1) + 0.0:.1f}".removesuffix(".0") if isinstance(value, float) else escape(value)
+            named += f' {name.rstrip("_").replace("_", "-")}="{text}"'
     inside = join(content)
     return Html(f"<{tag}{named}/>" if tag in _EMPTY and not inside else f"<{tag}{named}>{inside}</{tag}>")
-
-
-def _place(value: float) -> str:
-    text = f"{value:.1f}".removesuffix(".0")
-    return "0" if text == "-0" else text
 
 
 def shorten(text: Any, length: int) -> str:
@@ -108,11 +88,8 @@ def shorten(text: Any, length: int) -> str:
     >>> shorten("the second school of the north", 12)
     'the se…north'
     """
-    text = clean(text)
-    if len(text) <= length:
-        return text
-    head = length // 2
-    return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
+    text, head = clean(text), length // 2
+    return text if len(text) <= length else f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
 
 
 def number(value: float | None, digits: int = 3) -> str:
