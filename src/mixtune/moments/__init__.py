@@ -12,6 +12,7 @@ from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
+    RANK_TOLERANCE,
     Paths,
     Regression,
     RidgeChoice,
@@ -41,6 +42,7 @@ from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 __all__ = [
     "AUTO",
     "MANY",
+    "RANK_TOLERANCE",
     "Center",
     "Fit",
     "GramSystem",

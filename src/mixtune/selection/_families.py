@@ -28,7 +28,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import Paths, Sample, roots_of
+from mixtune.moments import RANK_TOLERANCE, Paths, Sample, roots_of
 from mixtune.selection._hierarchy import (
     Context,
     Groups,
@@ -280,11 +280,13 @@ class Inputs:
 def _root(sample: Sample, *, full: bool) -> Floats:
     """The root of the covariance (p, p) of a sample's features, or their standard deviations (p,)."""
     center, moments = sample.center.features, sample.moments
-    if full:
-        second = moments.gram[:-1, :-1] / sample.total
-        return roots_of(second - np.outer(center, center))
     squares = np.diagonal(moments.gram) if moments.rows is None else np.sum(moments.rows[0] ** 2, axis=0)
-    return np.sqrt(np.maximum(squares[:-1] / sample.total - center**2, 0.0))
+    second = squares[:-1] / sample.total
+    # Columns that do not vary beyond rounding (all of them, in a domain of one row) have no spread at all.
+    varies = second - center**2 > RANK_TOLERANCE * second
+    if full:
+        return roots_of((moments.gram[:-1, :-1] / sample.total - np.outer(center, center)) * np.outer(varies, varies))
+    return np.sqrt(np.where(varies, second - center**2, 0.0))
 
 
 def _chance(values: Floats) -> Floats:
