@@ -64,7 +64,7 @@ def test_any_container(estimator, problem, container):
         return
     assert np.all(np.isfinite(found))
     if container not in ("float32", "masked"):
-        np.testing.assert_array_equal(found, checked_fit(problem, make))
+        np.testing.assert_allclose(found, checked_fit(problem, make), rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS])
