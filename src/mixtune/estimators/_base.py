@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -41,11 +42,23 @@ from mixtune.weights import TransportWeights, WassersteinWeights
 TEMPERATURE = 10.0
 
 
-class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Settings:
+    """Parameters of every estimator."""
+
+    feature_map: Any = None
+    _: KW_ONLY
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
+
+
+class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the regressors: one linear model on the features, learned from focal rows and sources.
 
-    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept``, ``focal_name`` and optionally ``device`` in
-    ``__init__`` and implement :meth:`_solve`. To support saving, they list their further fitted attributes in
+    Subclasses implement :meth:`_solve`; with parameters beyond :class:`Settings` they are dataclasses too, or set all
+    of them in ``__init__``. To support saving, they list their further fitted attributes in
     ``_stored_attributes`` and are registered with :func:`~mixtune.estimators.savable`.
     """
 
@@ -56,12 +69,6 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_uncertainty"),
     )
-
-    feature_map: Any
-    standardise: bool
-    fit_intercept: bool
-    focal_name: str
-    device: str = "cpu"
 
     coef_: Floats
     intercept_: Any

@@ -44,13 +44,8 @@ class _Baseline(MomentRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
 
-    feature_map: Any = None
     _: KW_ONLY
     ridge: Any = 1.0
-    standardise: bool = True
-    fit_intercept: bool = True
-    focal_name: str = "focal"
-    device: str = "cpu"
 
     @abstractmethod
     def _at(self, state: State, ridge: float) -> Solved:

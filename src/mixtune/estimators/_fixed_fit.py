@@ -80,18 +80,11 @@ class Uncertainty:
         rank = math.ceil((count + 1) * coverage - 1e-9)
         if rank > count:
             needed = math.ceil(coverage / (1 - coverage) - 1e-9)
-            are = "is" if count == 1 else "are"
-            raise ParameterError(
-                "intervals of coverage {coverage:g} need at least {needed} focal rows, there {are} {count:g}; {fix}",
-                code="few-rows",
-                coverage=coverage,
-                needed=needed,
-                are=are,
-                count=count,
-                fix=Wording(
-                    "lower coverage or use predict(X, return_std=True)", "give --interval a lower value or use --std"
-                ),
-            )
+            rows = "there is 1" if count == 1 else f"there are {count:g}"
+            lower = ("lower coverage or use predict(X, return_std=True)", "give --interval a lower value or use --std")
+            wanted = "intervals of coverage {coverage:g} need at least {needed} focal rows, {rows}; {fix}"
+            told: dict[str, Any] = {"coverage": coverage, "needed": needed, "rows": rows, "fix": Wording(*lower)}
+            raise ParameterError(wanted, code="few-rows", **told)
         quantiles = np.array([_ranked(column, self.left_out.copies, rank) for column in scores.T])
         return np.sqrt(self._spread(U))[:, None] * quantiles
 
@@ -225,12 +218,9 @@ def ridge_alone(state: State, ridge: float) -> tuple[RegretSolution, Fit]:
     return solution, _solution_fit(solution, state.centers[0], ridge, 1.0)
 
 
-def regret_optimal(
-    state: State, heads: Heads, weights: DomainWeights, *, transfer: float, stability: float, horizon: int
-) -> tuple[RegretSolution, Fit]:
-    """The regret-optimal solution with all domains about their common mean."""
+def regret_optimal(state: State, heads: Heads, weights: DomainWeights, **held: Any) -> tuple[RegretSolution, Fit]:
+    """The regret-optimal solution for transfer, stability and horizon, with all domains about their common mean."""
     moments, center = _problem_moments(state, weights)
-    held: dict[str, Any] = {"transfer": transfer, "stability": stability, "horizon": horizon}
     solution = solve(RegretProblem(moments=moments, weights=weights.values, heads=heads.coef, **held))
     ridge = math.inf if solution.effective_ridge is None else solution.effective_ridge
     return solution, _solution_fit(solution, center, ridge, float(weights.values[0]))

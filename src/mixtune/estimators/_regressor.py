@@ -14,7 +14,14 @@ from mixtune._array import Floats
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune._messages import nearest, quoted
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import TEMPERATURE, MomentRegressor, check_both, check_source, transport_distances
+from mixtune.estimators._base import (
+    TEMPERATURE,
+    MomentRegressor,
+    Settings,
+    check_both,
+    check_source,
+    transport_distances,
+)
 from mixtune.estimators._fixed_fit import (
     ROUNDING,
     Heads,
@@ -47,10 +54,9 @@ from mixtune.weights import (
 
 
 @dataclass(eq=False, repr=False)
-class FixedSettings:
+class FixedSettings(Settings):
     """Parameters shared by the regressor and the classifier at fixed parameters."""
 
-    feature_map: Any = None
     _: KW_ONLY
     weights: Any = "predictive"
     sharing: float | None = None
@@ -58,10 +64,6 @@ class FixedSettings:
     transfer: float = 1.0
     stability: float = 1.0
     horizon: int = 10
-    standardise: bool = True
-    fit_intercept: bool = True
-    focal_name: str = "focal"
-    device: str = "cpu"
 
 
 @savable
@@ -308,12 +310,8 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         if len(state.names) == 1:
             solution, fit = ridge_alone(state, ridge)
         else:
-            penalties: dict[str, Any] = {
-                "transfer": self.transfer,
-                "stability": self.stability,
-                "horizon": self.horizon,
-            }
-            solution, fit = regret_optimal(state, heads, weights, **penalties)
+            held = {name: getattr(self, name) for name in ("transfer", "stability", "horizon")}
+            solution, fit = regret_optimal(state, heads, weights, **held)
         distances = weights if isinstance(weights, TransportWeights) else None
         found = solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
@@ -364,11 +362,9 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
                 f"got {weights!r}"
             )
         check_choice("weights", weights, ("predictive", "equal", "wasserstein"))
-        if weights == "equal":
-            return EqualWeights()
-        if weights == "wasserstein":
-            return WassersteinWeights(TEMPERATURE)
-        return PredictiveWeights(default_sharing() if self.sharing is None else self.sharing)
+        if weights == "predictive":
+            return PredictiveWeights(default_sharing() if self.sharing is None else self.sharing)
+        return EqualWeights() if weights == "equal" else WassersteinWeights(TEMPERATURE)
 
 
 def _given(weights: dict[str, float], names: Sequence[str], gone: frozenset[str]) -> list[float]:
