@@ -25,9 +25,8 @@ from mixtune._messages import counted, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fixed_fit import Solved, mean_of_locals, pooled
+from mixtune.estimators._fits import Solved, State, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources
-from mixtune.estimators._preparation import State
 from mixtune.estimators._saving import savable
 
 #: Candidates of ``ridge="loo"``, for standardised features.

@@ -30,9 +30,18 @@ from mixtune.estimators._base import (
     column_names,
     transport_distances,
 )
-from mixtune.estimators._fixed_fit import ROUNDING, Heads, Solved, Uncertainty, compared_of, like_targets, local_heads
+from mixtune.estimators._fits import (
+    ROUNDING,
+    Heads,
+    Prepared,
+    Solved,
+    State,
+    Uncertainty,
+    compared_of,
+    like_targets,
+    local_heads,
+)
 from mixtune.estimators._inputs import as_sources, read_sources
-from mixtune.estimators._preparation import Prepared, State
 from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
