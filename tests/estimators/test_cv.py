@@ -347,7 +347,7 @@ def test_frames():
         fit(frame, y, {"s0": (frames["s0"][0].drop(columns="b"), frames["s0"][1])})
     with pytest.raises(DataError, match='column "b" of X of domain "s0" holds text'):
         fit(frame, y, {"s0": (frames["s0"][0].assign(b="x"), frames["s0"][1])})
-    with pytest.raises(DataError, match="more than one column named a"):
+    with pytest.raises(DataError, match='more than one column named "a"'):
         fit(pd.DataFrame(X, columns=["a", "a", "c", "d"]), y)
 
 
@@ -548,7 +548,7 @@ def test_a_fit_runs_through_few_modules():
     """A reader who follows one fit should not have to open more files than this."""
     X, y, sources = make_transfer(n=30, sizes=(40,) * 5)
     found = modules_run(lambda: RegretOptimalRegressorCV().fit(X, y, sources=sources))
-    assert len(found) <= 26, "\n".join(found)
+    assert len(found) <= 23, "\n".join(found)
 
 
 def test_the_solution_is_solved_for_on_first_access_and_follows_the_fit():
