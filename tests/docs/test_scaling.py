@@ -14,7 +14,8 @@ from docs.performance import MAIN, fill
 
 from docs import scaling, when
 from mixtune import Moments
-from mixtune.streaming._dask import merge_tree, pack
+from mixtune._registry import Writer
+from mixtune.streaming._dask import merge_tree
 
 RATES = scaling.Rates({64: 4e-6, 256: 1e-5, 1024: 6e-5}, merge=1e-10, byte=1e-9, task=1e-3)
 
@@ -57,9 +58,10 @@ def test_bytes_of_a_message_are_those_of_packed_sums(features, domains, outputs)
     rng = np.random.default_rng(0)
     shape = (20,) if outputs == 1 else (20, outputs)
     sums = {str(k): Moments.from_rows(rng.standard_normal((20, features)), np.ones(shape)) for k in range(domains)}
-    _, arrays = pack(sums)
+    writer = Writer()
+    writer.write(sums, "sums")
     job = scaling.Job(features, domains=domains, outputs=outputs)
-    assert job.message_bytes == sum(array.nbytes for array in arrays.values())
+    assert job.message_bytes == sum(array.nbytes for array in writer.arrays.values())
 
 
 def test_rates_pass_through_what_was_measured():

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import pytest
 
-from mixtune.estimators import RegretOptimalRegressor, _fixed_fit
+from mixtune.estimators import RegretOptimalRegressor, _fits
 from mixtune.moments import _datasets, _moments
 
 
@@ -30,7 +30,7 @@ def test_many_sources_are_fitted_like_few(outputs, intercept, monkeypatch):
         return RegretOptimalRegressor(ridge=0.3, fit_intercept=intercept).fit(X, y, weight, sources=sources)
 
     fast = fit()
-    for module, name in ((_fixed_fit, "MANY"), (_datasets, "MANY"), (_moments, "MANY_HEADS")):
+    for module, name in ((_fits, "MANY"), (_datasets, "MANY"), (_moments, "MANY_HEADS")):
         monkeypatch.setattr(module, name, 10**9)
     slow = fit()
     for name in ("coef_", "intercept_", "heads_", "head_intercepts_", "loo_error_"):

@@ -5,8 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from mixtune.estimators._fixed_fit import focal_fit, local_heads, regret_optimal, ridge_alone, solved
-from mixtune.estimators._preparation import Features, State, prepare
+from mixtune.estimators._fits import (
+    Features,
+    State,
+    focal_fit,
+    local_heads,
+    prepare,
+    regret_optimal,
+    ridge_alone,
+    solved,
+)
 from mixtune.moments import Rows, leave_one_out, posterior
 from mixtune.weights import DomainWeights
 

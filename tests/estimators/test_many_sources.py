@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixtune import RegretOptimalRegressorCV
-from mixtune.estimators import _tuned_fit
+from mixtune.estimators import _cv
 from mixtune.selection import SETTINGS, _choose
 
 
@@ -31,7 +31,7 @@ def sampled():
     X, y, sources, _ = draw_many(160)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
-        patch.setattr(_tuned_fit, "MOST_REMOVALS", 25)
+        patch.setattr(_cv, "MOST_REMOVALS", 25)
         model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
         model.removal_effects()
     return model
@@ -113,7 +113,7 @@ def test_rows_at_places_are_those_of_the_joined_rows(sampled):
     prepared = sampled._comparable
     keep = np.array([0, 14, 15, 26, 27, 1934, 700])
     joined = np.concatenate([rows.X for rows in prepared.rows])
-    np.testing.assert_array_equal(_tuned_fit._rows_at(prepared, keep), joined[keep])
+    np.testing.assert_array_equal(_cv._rows_at(prepared, keep), joined[keep])
 
 
 PEAK = """

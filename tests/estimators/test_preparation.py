@@ -3,8 +3,8 @@ import pytest
 
 from mixtune.data import check_weight
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._fits import Features, check_map, prepare
 from mixtune.estimators._inputs import Source, read_source, trim
-from mixtune.estimators._preparation import Features, check_map, prepare
 from mixtune.moments import Rows, pooled_scaling
 
 OPTIONS = {"features": Features(), "standardise": True, "fit_intercept": True}

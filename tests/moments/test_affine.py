@@ -44,7 +44,7 @@ def test_the_scale_of_all_rows_comes_from_sums():
 
 
 def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
-    from mixtune.estimators._preparation import Features, prepare
+    from mixtune.estimators._fits import Features, prepare
     from mixtune.moments import Rows, augmented
 
     rng = np.random.default_rng(2)

@@ -66,7 +66,7 @@ def test_blocks_of_any_size_in_any_mix_of_domains(seed, n, domains, width, size)
     X, y, sites = draw(n, 2, domains, seed)
     stream = open_stream((X, y), domain=sites)
     features = StreamFeatures.of(stream, RandomFeatures(n_inputs=2, width=width, seed=0), "float64")
-    job = MomentJob(features, features.budget(1, 400_000))
+    job = MomentJob(features, Budget(400_000, features.n_inputs, 1, features.n_features))
     for name, moments in job.fold(stream.blocks(size)).items():
         here = sites == int(name)
         expected = Moments.from_rows(features(X[here]), y[here])

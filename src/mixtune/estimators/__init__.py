@@ -13,11 +13,10 @@ from mixtune.estimators._baselines import (
     rivals,
 )
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
-from mixtune.estimators._cv import RegretOptimalRegressorCV
+from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal, RidgePath
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
-from mixtune.estimators._tuned_fit import Candidate, Removal, RidgePath
 from mixtune.streaming import StreamedSources
 
 __all__ = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,20 +20,9 @@ from sklearn.utils.validation import check_is_fitted
 from mixtune._array import Floats, device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.errors import ParameterError
-from mixtune.estimators._fixed_fit import Solved, Uncertainty
+from mixtune.estimators import _fits as fits
 from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
-from mixtune.estimators._preparation import (
-    Features,
-    Prepared,
-    State,
-    check_map,
-    domains_of,
-    gather_state,
-    prepare,
-    sample_note,
-    sampled_rows,
-)
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.moments import Rows, Scaling
 from mixtune.weights import TransportWeights, WassersteinWeights
@@ -41,11 +31,23 @@ from mixtune.weights import TransportWeights, WassersteinWeights
 TEMPERATURE = 10.0
 
 
-class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Settings:
+    """Parameters of every estimator."""
+
+    feature_map: Any = None
+    _: KW_ONLY
+    standardise: bool = True
+    fit_intercept: bool = True
+    focal_name: str = "focal"
+    device: str = "cpu"
+
+
+class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the regressors: one linear model on the features, learned from focal rows and sources.
 
-    Subclasses set ``feature_map``, ``standardise``, ``fit_intercept``, ``focal_name`` and optionally ``device`` in
-    ``__init__`` and implement :meth:`_solve`. To support saving, they list their further fitted attributes in
+    Subclasses implement :meth:`_solve`; with parameters beyond :class:`Settings` they are dataclasses too, or set all
+    of them in ``__init__``. To support saving, they list their further fitted attributes in
     ``_stored_attributes`` and are registered with :func:`~mixtune.estimators.savable`.
     """
 
@@ -57,21 +59,15 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         *("_scaling", "_uncertainty"),
     )
 
-    feature_map: Any
-    standardise: bool
-    fit_intercept: bool
-    focal_name: str
-    device: str = "cpu"
-
     coef_: Floats
     intercept_: Any
     domain_names_: tuple[str, ...]
     n_features_in_: int
     _scaling: Scaling
-    _uncertainty: Uncertainty
+    _uncertainty: fits.Uncertainty
 
     @abstractmethod
-    def _solve(self, prepared: Prepared) -> Solved:
+    def _solve(self, prepared: fits.Prepared) -> fits.Solved:
         """Coefficients, intercept and further attributes, in standardised units."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
@@ -91,7 +87,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
             memory go into a StreamedSources; Dask arrays and large mapped arrays are recognised. Of these, estimators
             at fixed parameters use all rows, those that tune themselves a sample.
         """
-        check_map(self.feature_map)
+        fits.check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
         self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
@@ -209,25 +205,25 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
 
     def _learn(self, focal: Rows, sources: Sources | None) -> None:
         """Learn from rows; streamed sources contribute a sample of their rows."""
-        self._learn_prepared(self._prepare(focal, sources), sample_note(sources))
+        self._learn_prepared(self._prepare(focal, sources), fits.sample_note(sources))
 
-    def _learn_prepared(self, prepared: Prepared, notes: tuple[str, ...] = ()) -> None:
+    def _learn_prepared(self, prepared: fits.Prepared, notes: tuple[str, ...] = ()) -> None:
         solved = self._solve(prepared)
         if "notes_" in solved.attributes:
             solved.attributes["notes_"] += notes
         self._store(solved, prepared.names, prepared.scaling)
 
-    def _prepare(self, focal: Rows, sources: Sources | None) -> Prepared:
+    def _prepare(self, focal: Rows, sources: Sources | None) -> fits.Prepared:
         """Standardised features of the focal rows and of all sources."""
         others = read_sources(sources, focal, column_names(self), self.focal_name)
         return self._prepare_rows({self.focal_name: focal, **others})
 
-    def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
+    def _prepare_rows(self, rows: dict[str, Rows]) -> fits.Prepared:
         """Standardised features of validated rows, the focal ones first."""
-        return prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
+        return fits.prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
 
-    def _make_features(self, device: str | None = None) -> Features:
-        return Features(self.feature_map, column_names(self), device or self.device)
+    def _make_features(self, device: str | None = None) -> fits.Features:
+        return fits.Features(self.feature_map, column_names(self), device or self.device)
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")
@@ -239,7 +235,7 @@ class LinearTransferRegressor(Savable, MultiOutputMixin, RegressorMixin, BaseEst
         low, high = self._feature_range()
         return features if low is None else np.clip(features, low, high)
 
-    def _store(self, solved: Solved, names: Sequence[str], scaling: Scaling) -> None:
+    def _store(self, solved: fits.Solved, names: Sequence[str], scaling: Scaling) -> None:
         self._scaling = scaling
         self.coef_, self.intercept_ = scaling.to_units(solved.coef, solved.intercept)
         if self.coef_.ndim == 1:
@@ -256,17 +252,17 @@ class MomentRegressor(LinearTransferRegressor):
     """Base of the regressors that need only moments of the sources, so that sources may be streamed."""
 
     @abstractmethod
-    def _solve_state(self, state: State, rows: Any) -> Solved:
+    def _solve_state(self, state: fits.State, rows: Any) -> fits.Solved:
         """Coefficients and further attributes; ``rows`` holds domains and a feature map if the fit compares rows."""
 
     def _compares_rows(self) -> bool:
         """Whether the fit compares rows, so that moments are not enough."""
         return False
 
-    def _solve(self, prepared: Prepared) -> Solved:
+    def _solve(self, prepared: fits.Prepared) -> fits.Solved:
         compared = self._compares_rows() and len(prepared.names) > 1
         return self._solve_state(
-            State.of(prepared), domains_of(prepared, standardise=self.standardise) if compared else None
+            fits.State.of(prepared), fits.domains_of(prepared, standardise=self.standardise) if compared else None
         )
 
     def _learn(self, focal: Rows, sources: Sources | None) -> None:
@@ -277,11 +273,11 @@ class MomentRegressor(LinearTransferRegressor):
             return
         features = self._make_features()
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        state, scaling = gather_state(focal, self.focal_name, sources, features, **options)
+        state, scaling = fits.gather_state(focal, self.focal_name, sources, features, **options)
         rows = None
         if self._compares_rows():
-            prepared = sampled_rows(state, scaling, focal, sources, features)
-            rows = domains_of(prepared, standardise=self.standardise)
+            prepared = fits.sampled_rows(state, scaling, focal, sources, features)
+            rows = fits.domains_of(prepared, standardise=self.standardise)
         self._store(self._solve_state(state, rows), state.names, scaling)
 
 
@@ -306,10 +302,10 @@ def check_source(name: str, names: Sequence[str]) -> None:
 
 
 def transport_distances(
-    prepared: Prepared, *, standardise: bool, rule: WassersteinWeights | None = None
+    prepared: fits.Prepared, *, standardise: bool, rule: WassersteinWeights | None = None
 ) -> TransportWeights:
     """Transport distances of the sources to the focal rows with the sampling floor."""
-    domains, feature_map = domains_of(prepared, standardise=standardise)
+    domains, feature_map = fits.domains_of(prepared, standardise=standardise)
     found = (rule or WassersteinWeights(TEMPERATURE)).weigh(domains=domains, feature_map=feature_map)
     assert isinstance(found, TransportWeights)
     return found

@@ -25,9 +25,8 @@ from mixtune._messages import counted, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fixed_fit import Solved, mean_of_locals, pooled
+from mixtune.estimators._fits import Solved, State, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources
-from mixtune.estimators._preparation import State
 from mixtune.estimators._saving import savable
 
 #: Candidates of ``ridge="loo"``, for standardised features.
@@ -44,13 +43,8 @@ class _Baseline(MomentRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ("ridge_",)
 
-    feature_map: Any = None
     _: KW_ONLY
     ridge: Any = 1.0
-    standardise: bool = True
-    fit_intercept: bool = True
-    focal_name: str = "focal"
-    device: str = "cpu"
 
     @abstractmethod
     def _at(self, state: State, ridge: float) -> Solved:

@@ -14,23 +14,16 @@ from mixtune._array import Floats
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune._messages import nearest, quoted
 from mixtune.errors import ParameterError
-from mixtune.estimators._base import TEMPERATURE, MomentRegressor, check_both, check_source, transport_distances
-from mixtune.estimators._fixed_fit import (
-    ROUNDING,
-    Heads,
-    Held,
-    Solved,
-    compared_of,
-    focal_fit,
-    local_heads,
-    mean_of_locals,
-    pooled,
-    regret_optimal,
-    ridge_alone,
-    solved,
+from mixtune.estimators import _fits as fits
+from mixtune.estimators._base import (
+    TEMPERATURE,
+    MomentRegressor,
+    Settings,
+    check_both,
+    check_source,
+    transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name
-from mixtune.estimators._preparation import State, check_map, moments_of
 from mixtune.estimators._saving import savable
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
@@ -47,10 +40,9 @@ from mixtune.weights import (
 
 
 @dataclass(eq=False, repr=False)
-class FixedSettings:
+class FixedSettings(Settings):
     """Parameters shared by the regressor and the classifier at fixed parameters."""
 
-    feature_map: Any = None
     _: KW_ONLY
     weights: Any = "predictive"
     sharing: float | None = None
@@ -58,10 +50,6 @@ class FixedSettings:
     transfer: float = 1.0
     stability: float = 1.0
     horizon: int = 10
-    standardise: bool = True
-    fit_intercept: bool = True
-    focal_name: str = "focal"
-    device: str = "cpu"
 
 
 @savable
@@ -153,10 +141,10 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     head_intercepts_: Floats
     effective_ridge_: float
     bound_gain_: float | None
-    _state: State
+    _state: fits.State
     _solution: RegretSolution | None
-    _held: Held
-    _found: tuple[State, dict[str, Comparison]] | None = None
+    _held: fits.Held
+    _found: tuple[fits.State, dict[str, Comparison]] | None = None
 
     @property
     def solution_(self) -> RegretSolution:
@@ -172,7 +160,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         check_is_fitted(self, "coef_")
         state, ridge = self._state, float(self.ridge)
         alone = dataclasses.replace(state, names=state.names[:1], moments=state.moments[:1])
-        return leave_one_out(state.focal, focal_fit(state, local_heads(alone, ridge), ridge)).error
+        return leave_one_out(state.focal, fits.focal_fit(state, fits.local_heads(alone, ridge), ridge)).error
 
     @property
     def compared_(self) -> tuple[Comparison, ...]:
@@ -192,14 +180,14 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         check_is_fitted(self, "coef_")
         state, ridge = self._state, float(self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
-            fits = {"focal only": pooled(state, [0], ridge)}
+            plain = {"focal only": fits.pooled(state, [0], ridge)}
             if len(state.names) > 1:
-                fits["joint"] = pooled(state, range(len(state.names)), ridge)
-                fits["mean of locals"] = mean_of_locals(state, ridge)
-            found = {"ours": self._uncertainty, **{name: fit.uncertainty for name, fit in fits.items()}}
+                plain["joint"] = fits.pooled(state, range(len(state.names)), ridge)
+                plain["mean of locals"] = fits.mean_of_locals(state, ridge)
+            found = {"ours": self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
             residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
             weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
-            self._found = state, compared_of(residuals, weight, ROUNDING * state.target_variance**0.5)
+            self._found = state, fits.compared_of(residuals, weight, fits.ROUNDING * state.target_variance**0.5)
         return self._found[1]
 
     def distances(
@@ -228,7 +216,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, sources=sources)
-        check_map(self.feature_map)
+        fits.check_map(self.feature_map)
         self._check_parameters()
         self._check_moments_suffice()
         check_both(X, y)
@@ -241,7 +229,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             moments[name] = moments[name] + augmented(added)
         like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
         origin = Origin(scaling.shift, scaling.target_shift)
-        new = moments_of(as_sources(sources), like, origin, self._make_features())
+        new = fits.moments_of(as_sources(sources), like, origin, self._make_features())
         check_focal_name(new, name)
         for name, part in new.items():
             part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
@@ -262,7 +250,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         return self._solve_again(moments, state.focal, state.gone | {name})
 
     def _solve_again(self, moments: dict[str, Moments], focal: Rows, gone: frozenset[str]) -> Self:
-        state = State(tuple(moments), tuple(moments.values()), focal, self._state.fit_intercept, gone)
+        state = fits.State(tuple(moments), tuple(moments.values()), focal, self._state.fit_intercept, gone)
         self._store(self._solve_state(state, None), state.names, self._scaling)
         return self
 
@@ -300,34 +288,30 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             return "domains" in self.weights.needs
         return isinstance(self.weights, str) and self.weights == "wasserstein"
 
-    def _solve_state(self, state: State, rows: Any) -> Solved:
+    def _solve_state(self, state: fits.State, rows: Any) -> fits.Solved:
         ridge = float(self.ridge)
-        heads = local_heads(state, ridge, self.device)
-        head = focal_fit(state, heads, ridge)
+        heads = fits.local_heads(state, ridge, self.device)
+        head = fits.focal_fit(state, heads, ridge)
         weights = self._weigh(state, heads, head, rows)
         if len(state.names) == 1:
-            solution, fit = ridge_alone(state, ridge)
+            solution, fit = fits.ridge_alone(state, ridge)
         else:
-            penalties: dict[str, Any] = {
-                "transfer": self.transfer,
-                "stability": self.stability,
-                "horizon": self.horizon,
-            }
-            solution, fit = regret_optimal(state, heads, weights, **penalties)
+            held = {name: getattr(self, name) for name in ("transfer", "stability", "horizon")}
+            solution, fit = fits.regret_optimal(state, heads, weights, **held)
         distances = weights if isinstance(weights, TransportWeights) else None
-        found = solved(state, fit, head if len(state.names) > 1 else None)
+        found = fits.solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
             "_solution": solution,
             "_state": state,
-            "_held": Held.of(solution.problem),
+            "_held": fits.Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
             "bound_gain_": None if distances is None else t_gain(distances),
         }
         return dataclasses.replace(found, attributes=attributes, heads=heads)
 
-    def _weigh(self, state: State, heads: Heads, head: Fit, rows: Any) -> DomainWeights:
+    def _weigh(self, state: fits.State, heads: fits.Heads, head: Fit, rows: Any) -> DomainWeights:
         """Weights of the domains by the rule that the ``weights`` parameter stands for."""
         if len(state.names) == 1:
             if not isinstance(self.weights, Mapping):  # a mapping may name sources that are absent
@@ -351,7 +335,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             found = dataclasses.replace(found, scores=found.scores / repeat)
         return dataclasses.replace(found, names=state.names)
 
-    def _rule(self, state: State, default_sharing: Callable[[], float]) -> WeightRule:
+    def _rule(self, state: fits.State, default_sharing: Callable[[], float]) -> WeightRule:
         weights = self.weights
         if isinstance(weights, WeightRule):
             return weights
@@ -364,11 +348,9 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
                 f"got {weights!r}"
             )
         check_choice("weights", weights, ("predictive", "equal", "wasserstein"))
-        if weights == "equal":
-            return EqualWeights()
-        if weights == "wasserstein":
-            return WassersteinWeights(TEMPERATURE)
-        return PredictiveWeights(default_sharing() if self.sharing is None else self.sharing)
+        if weights == "predictive":
+            return PredictiveWeights(default_sharing() if self.sharing is None else self.sharing)
+        return EqualWeights() if weights == "equal" else WassersteinWeights(TEMPERATURE)
 
 
 def _given(weights: dict[str, float], names: Sequence[str], gone: frozenset[str]) -> list[float]:

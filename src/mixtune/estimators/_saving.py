@@ -21,7 +21,7 @@ from mixtune._registry import KIND, Reader, Writer, entry_named, name_of, regist
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import from_spec, given_spec, to_spec
-from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, Scaling
+from mixtune.moments import LeaveOneOut, Posterior, Rows, Scaling
 from mixtune.weights import (
     DomainWeights,
     EqualWeights,
@@ -312,29 +312,9 @@ class _ModelReader(Reader):
         return model
 
 
-def _write_moments(moments: Moments) -> dict[str, Any]:
-    return {
-        "count": moments.count,
-        "single": moments.single_output,
-        # Where rows are kept, the Gram matrix follows from them.
-        "gram": moments.gram if moments.rows is None else None,
-        "cross": moments._cross,
-        "square": moments._square,
-        "rows": moments.rows,
-        "summed": float(moments._summed),
-    }
-
-
-def _read_moments(parts: dict[str, Any]) -> Moments:
-    if parts["gram"] is None and parts["rows"] is None:
-        raise DataError("the file holds moments with neither sums nor rows; save the model again")
-    return Moments._make(**parts)
-
-
 # A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName"). Classes of
 # the estimators themselves are registered where they are defined.
 for _cls in (Rows, Scaling, LeaveOneOut, Posterior, DomainWeights, TransportWeights, TransportDistance, Diameter):
     storable(_cls)
 for _rule in (EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights):
     storable(_rule)
-storable(Moments, write=_write_moments, read=_read_moments)

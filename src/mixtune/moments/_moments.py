@@ -30,6 +30,7 @@ from mixtune._array import (
     to_numpy,
 )
 from mixtune._checks import check_choice, check_nonnegative, check_whole
+from mixtune._registry import storable
 from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
@@ -502,3 +503,19 @@ def check_alike(moments: Sequence[Moments]) -> None:
 
 def _target_shape(m: Moments) -> str:
     return "(n,)" if m.single_output else f"(n, {m.n_outputs})"
+
+
+def _stored(moments: Moments) -> dict[str, Any]:
+    """What a file holds: where rows are kept, the Gram matrix follows from them."""
+    sums = {"gram": moments.gram if moments.rows is None else None, "cross": moments._cross, "square": moments._square}
+    kept = {"rows": moments.rows, "summed": float(moments._summed)}
+    return {"count": moments.count, "single": moments.single_output, **sums, **kept}
+
+
+def _restored(parts: dict[str, Any]) -> Moments:
+    if parts["gram"] is None and parts["rows"] is None:
+        raise DataError("the file holds moments with neither sums nor rows; save the model again")
+    return Moments._make(**parts)
+
+
+storable(Moments, write=_stored, read=_restored)

@@ -101,6 +101,11 @@ class ColumnRoles:
         return Block(X, y, *label_codes(table.column(self.domain), f'column "{self.domain}" of {where}'))
 
 
+def array_block(X: Array, y: Array, labels: Any, name: str) -> Block:
+    """Rows of arrays as a block; all of them belong to domain ``name`` where there are no labels."""
+    return Block(X, y, (name,)) if labels is None else Block(X, y, *label_codes(labels, "domain"))
+
+
 def other_columns(domain: str | None) -> Wording:
     """What else can be done about an input column that is not numbers."""
     labels = "" if domain is not None else ", name the column that says where rows come from with --domain"
@@ -222,8 +227,8 @@ class ArrayChunk:
         X, y = mapped(self.X), mapped(self.y)
         for begin in range(self.begin, self.end, rows):
             here = slice(begin, min(begin + rows, self.end))
-            names, codes = ((self.name,), None) if self.labels is None else label_codes(self.labels[here], "domain")
-            block = Block(_floats(X[here]), _floats(y[here]), names, codes)
+            labels = None if self.labels is None else self.labels[here]
+            block = array_block(_floats(X[here]), _floats(y[here]), labels, self.name)
             _release(X)
             _release(y)
             yield block

@@ -22,9 +22,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array
 from mixtune._checks import check_whole
 from mixtune._files import read_model, write_model
+from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
 from mixtune.streaming._blocks import Chunk, DelayedChunk, TableChunk
@@ -37,7 +37,7 @@ FAN = 4
 #: The most chunks that one task folds, one after the other; fewer where there are not many tasks yet to share out.
 MOST_BLOCKS, ENOUGH_TASKS = 8, 128
 
-FORMAT = "mixtune-partial-moments-2"
+FORMAT = "mixtune-partial-moments-3"
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class _Task:
         found = self.job.fold(blocks, (number,))
         _check_unchanged(chunk, identity)
         if path is not None:
-            write_model(path, *pack(found))
+            write_partial(path, found)
         return found, seen[-1]
 
 
@@ -256,44 +256,28 @@ def _parts(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
 # --- sums of finished chunks ----------------------------------------------------------------------------------------
 
 
-def pack(moments: Mapping[str, Moments]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Moments by domain as a JSON document and arrays.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> moments = {"a": Moments.from_rows(np.eye(2), np.ones(2))}
-    >>> _unpack(*pack(moments))["a"].gram
-    array([[1., 0.],
-           [0., 1.]])
-    """
-    domains: list[dict[str, Any]] = []
-    arrays: dict[str, Array] = {}
-    for index, (name, m) in enumerate(moments.items()):
-        domains.append({"name": name, "count": m.count, "single": m.single_output})
-        parts = {"gram": m.gram} if m.rows is None else dict(zip("UY", m.rows, strict=True))
-        parts |= {"cross": m._cross, "square": m._square}
-        arrays |= {f"{index}.{part}": array for part, array in parts.items()}
-    return {"format": FORMAT, "domains": domains}, arrays
-
-
-def _unpack(spec: Mapping[str, Any], arrays: Mapping[str, Array]) -> dict[str, Moments]:
-    if spec.get("format") != FORMAT:
-        raise DataError("these are not moments of a chunk")
-    found = {}
-    for index, about in enumerate(spec["domains"]):
-        part = {name: arrays.get(f"{index}.{name}") for name in ("gram", "cross", "square", "U", "Y")}
-        U, Y = part.pop("U"), part.pop("Y")
-        sums: dict[str, Any] = {**about, **part, "rows": None if U is None else (U, Y)}
-        name = sums.pop("name")
-        found[name] = Moments._make(**sums)
-    return found
+def write_partial(path: Path, moments: Mapping[str, Moments]) -> None:
+    """Keep the moments of a chunk."""
+    writer = Writer()
+    spec = {"format": FORMAT, "moments": writer.write(moments, "moments")}
+    write_model(path, spec, writer.arrays)
 
 
 def read_partial(path: Path) -> dict[str, Moments] | None:
-    """The moments of a chunk, or None where the file is not there, or not whole."""
+    """The moments of a chunk, or None where the file is not there, not whole, or of another format.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_partial(Path(folder) / "a.moments", {"a": Moments.from_rows(np.eye(2), np.ones(2))})
+    ...     read_partial(Path(folder) / "a.moments")
+    {'a': Moments(count=2, n_features=2, n_outputs=1)}
+    """
     try:
-        return _unpack(*read_model(path))
+        spec, arrays = read_model(path)
+        return Reader(arrays).read(spec["moments"]) if spec.get("format") == FORMAT else None
     except (DataError, KeyError):
         # Perhaps a disk that was full or failing: the chunk is computed again, and its file replaced.
         return None

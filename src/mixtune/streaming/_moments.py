@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,6 +31,8 @@ from mixtune.moments import Moments, Origin
 from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster, digest
 from mixtune.streaming._stream import Progress, Stream, open_stream, reported
+
+T = TypeVar("T")
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -152,10 +154,6 @@ class StreamFeatures:
         """How many features the sums are over: those of the map, and the constant where there is an origin."""
         return int(self.feature_map.n_features_out) + (self.origin is not None)
 
-    def budget(self, n_outputs: int, memory_limit: int | str, *, lanes: int = 1) -> Budget:
-        """The sizes of blocks under a memory limit."""
-        return Budget(as_bytes(memory_limit), self.n_inputs, n_outputs, self.n_features, lanes)
-
     def __call__(self, X: Array) -> Array:
         """The features of a block of inputs."""
         U = map_rows(self.feature_map, X, self.columns, self.device)
@@ -191,19 +189,18 @@ class StreamFeatures:
         >>> one.digest() == other.digest()
         False
         """
-        try:
-            spec, arrays = to_spec(self.feature_map)
-        except ParameterError:
+        key = map_digest(self.feature_map)
+        if key is None:
+            kind = type(self.feature_map).__qualname__
             rows = np.random.default_rng(0).standard_normal((32, self.n_inputs)) * np.logspace(-3, 3, 32)[:, None]
             try:
-                spec, arrays = {"type": type(self.feature_map).__qualname__}, {"probe": self(rows)}
+                key = digest([{"type": kind}, array_digest({"probe": self(rows)})])
             except ValueError as error:
                 raise ParameterError(
-                    f"this {type(self.feature_map).__name__} cannot be told from other maps ({error}), so no "
-                    "blocks can be kept for it; register it with register_feature_map, or leave folder out"
+                    f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it; register "
+                    "it with register_feature_map, or leave folder out"
                 ) from error
-        origin = {} if self.origin is None else self.origin._asdict()
-        return digest([spec, array_digest(arrays), array_digest(origin)])
+        return digest([key, array_digest({} if self.origin is None else self.origin._asdict())])
 
     def moments(self, name: str, first: int, X: Array, y: Array) -> tuple[str, Moments]:
         """Moments of rows of one domain, of which ``first`` rows came before."""
@@ -213,6 +210,15 @@ class StreamFeatures:
             # The error counts rows from the beginning of this block.
             where = f" (the rows after its first {first:,})" if first else ""
             raise DataError(f'domain "{name}"{where}: {error}') from error
+
+
+def map_digest(feature_map: Any) -> str | None:
+    """Tell maps apart by what they are made of; None for a map that says nothing of it."""
+    try:
+        spec, arrays = to_spec(feature_map)
+    except ParameterError:
+        return None
+    return digest([spec, array_digest(arrays)])
 
 
 def regroup(blocks: Iterable[Block], budget: Budget, taken: Counter[str]) -> Iterator[tuple[str, int, Array, Array]]:
@@ -264,7 +270,7 @@ class MomentJob:
     --------
     >>> stream = open_stream((np.ones((5, 1)), np.arange(5.0)), domain=["a", "b", "a", "a", "b"])
     >>> features = StreamFeatures.of(stream, None, "float64")
-    >>> job = MomentJob(features, features.budget(1, "1 MB"))
+    >>> job = MomentJob(features, Budget(10**6, n_inputs=1, n_outputs=1, n_features=1))
     >>> {name: moments.count for name, moments in job.fold(stream.blocks(2)).items()}
     {'a': 3, 'b': 2}
     """
@@ -291,11 +297,7 @@ class MomentJob:
     @staticmethod
     def merge(parts: Sequence[Mapping[str, Moments]]) -> dict[str, Moments]:
         """The sums of several parts, in their order: rounding is the same whoever computed them."""
-        total = dict(parts[0])
-        for part in parts[1:]:
-            for name, moments in part.items():
-                total[name] = total[name] + moments if name in total else moments
-        return total
+        return merged(parts, lambda name, before, after: before + after)
 
     def finish(self, found: Mapping[str, Moments]) -> dict[str, Moments]:
         """The result, which knows its rounding; refuse a source without rows."""
@@ -314,6 +316,21 @@ class MomentJob:
                 running.append(pool.submit(self.features.moments, *group))
             while running:
                 yield running.popleft().result()
+
+
+def merged(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
+    """What parts of a source have of each domain, joined in their order.
+
+    Examples
+    --------
+    >>> merged([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
+    {'a': 4, 'b': 2}
+    """
+    total = dict(parts[0])
+    for part in parts[1:]:
+        for name, found in part.items():
+            total[name] = join(name, total[name], found) if name in total else found
+    return total
 
 
 def stream_moments(
@@ -392,22 +409,23 @@ def stream_moments(
     there = torch_device(device)
     stream = open_stream(source, **reading)
     features = StreamFeatures.of(stream, feature_map, dtype, origin, there)
+    sizes = as_bytes(memory_limit), stream.n_inputs, stream.n_outputs, features.n_features
     if cluster is not None:
         if there:
             raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
-        job = MomentJob(features, features.budget(stream.n_outputs, memory_limit))
+        job = MomentJob(features, Budget(*sizes))
         settings = None if cluster.folder is None else [reading, stream.columns, dtype, features.digest()]
         return job.finish(cluster.run(job, stream, progress, settings))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = cores if threads is None else check_whole("threads", threads, least=1)
-    budget = features.budget(stream.n_outputs, memory_limit, lanes=1 if there else min(threads, _MOST_LANES))
+    budget = Budget(*sizes, lanes=1 if there else min(threads, _MOST_LANES))
     # Where every chunk is one domain, too many of them are refused before reading.
-    sizes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for chunk in stream.chunks:
         if chunk.name is not None and getattr(chunk, "labels", None) is None:
-            sizes[chunk.name] += chunk.rows or 0
+            counts[chunk.name] += chunk.rows or 0
     p = budget.n_features
-    budget.check_sums(sum(8 * p * min(rows, p) for rows in sizes.values()), len(sizes))
+    budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
     job = MomentJob(features, budget)
     with threadpool_limits(limits=max(1, threads // budget.lanes)):
         return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))

@@ -63,8 +63,7 @@ def reported(
     stream: Iterable[blocks.Block], progress: Progress | None, total: int | None = None
 ) -> Iterator[blocks.Block]:
     """The same blocks; reports how many rows are done each time that one has been used."""
-    report = progress or (lambda done, total: None)
-    done = 0
+    report, done = progress or (lambda done, total: None), 0
     report(done, total)
     for block in stream:
         yield block
@@ -309,8 +308,7 @@ def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[blocks.Chunk]:
 def _array_block(X: Any, y: Any, labels: Any, name: str) -> blocks.Block:
     for part, array in (("X", X), ("y", y), ("domain", labels)):
         check_unmasked(array, f'{part} of domain "{name}"')
-    names, codes = ((name,), None) if labels is None else blocks.label_codes(np.asarray(labels), "domain")
-    return blocks.Block(np.asarray(X), np.asarray(y), names, codes)
+    return blocks.array_block(np.asarray(X), np.asarray(y), None if labels is None else np.asarray(labels), name)
 
 
 def dask_module(name: str) -> Any:

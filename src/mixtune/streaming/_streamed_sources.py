@@ -19,14 +19,12 @@ import numpy as np
 
 from mixtune._array import MOST_FOCAL, Array, Floats, is_collection, torch_device
 from mixtune._checks import as_bytes, check_choice, check_whole, in_words
-from mixtune._files import array_digest
 from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
-from mixtune.features import to_spec
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._blocks import Block
-from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._moments import DEFAULT_LIMIT, stream_moments
+from mixtune.streaming._dask import Cluster
+from mixtune.streaming._moments import DEFAULT_LIMIT, map_digest, merged, stream_moments
 from mixtune.streaming._stream import Progress, open_stream, reported
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
@@ -81,14 +79,7 @@ class SampleJob:
 
     def merge(self, parts: Sequence[Mapping[str, Sample]]) -> dict[str, Sample]:
         """The sample of several parts, from the samples of each."""
-        merged = dict(parts[0])
-        for part in parts[1:]:
-            for name, sample in part.items():
-                if name in merged:
-                    joined = Sample(*(np.concatenate(pair) for pair in zip(merged[name], sample, strict=True)))
-                    sample = self._cut(name, joined)
-                merged[name] = sample
-        return merged
+        return merged(parts, lambda name, *pair: self._cut(name, Sample(*map(np.concatenate, zip(*pair, strict=True)))))
 
     def finish(self, found: Mapping[str, Sample]) -> Samples:
         """The rows alone; refuse a domain that is wanted whole and has no rows at all."""
@@ -113,15 +104,10 @@ class SampleJob:
         """Refuse samples that take more than half of the memory limit."""
         held = sum(part.nbytes for sample in found.values() for part in sample)
         if self.memory_limit is not None and 2 * held > self.memory_limit:
-            raise DataError(
-                "samples of {domains} domains take {size}, more than half of {remedy}",
-                domains=len(found),
-                size=in_words(held),
-                remedy=Wording(
-                    "memory_limit; raise memory_limit, or draw fewer rows of each",
-                    "--memory-limit; raise it, or lower --sample-rows",
-                ),
-            )
+            limit = "memory_limit; raise memory_limit, or draw fewer rows of each"
+            option = "--memory-limit; raise it, or lower --sample-rows"
+            size = f"samples of {len(found)} domains take {in_words(held)}"
+            raise DataError("{size}, more than half of {limit}", size=size, limit=Wording(limit, option))
 
 
 def stream_samples(
@@ -432,11 +418,8 @@ class StreamedSources:
     def _key(self, feature_map: Any, reading: dict[str, Any], *sizes: int) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
-        try:
-            spec, arrays = to_spec(feature_map)
-        except ParameterError:
-            return None
-        return reading["columns"], identities, digest([spec, array_digest(arrays)]), sizes
+        made = map_digest(feature_map)
+        return None if made is None else (reading["columns"], identities, made, sizes)
 
 
 def _has_collection(data: Any) -> bool:
