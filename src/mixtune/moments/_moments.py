@@ -34,7 +34,7 @@ from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
-from mixtune.moments._system import GramSystem, Part, System, rounding_of, row_system
+from mixtune.moments._system import GramSystem, Part, System, add_up, rounding_of, row_system
 
 #: Rows as moments keep them: a copy of their own, made anew from others, or where the user has them.
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
@@ -144,11 +144,10 @@ class Moments:
         """
         check_choice("precision", precision, PRECISIONS)
         U, Y, single = check_rows(U, Y)
-        if keep_rows:
-            return _of_reference(U, Y, single)
-        if U.shape[0] < U.shape[1]:
-            U, Y = (freeze(as_float64(array, what=what, copy=True)) for array, what in ((U, "U"), (Y, "Y")))
-            return _of_kept(U, Y, single, (U, Y))
+        if keep_rows or U.shape[0] < U.shape[1]:
+            Y = freeze(as_float64(Y, what="Y", copy=True))
+            U = U if keep_rows else freeze(as_float64(U, what="U", copy=True))
+            return _of_kept(U, Y, single, RowParts(((U, Y),)) if keep_rows else (U, Y))
         return _of_sums(U, Y, single, precision).rounded(precision)
 
     @classmethod
@@ -224,8 +223,8 @@ class Moments:
     def gram(self) -> Array:
         """``U'U``, shape (p, p); formed when first asked for where rows are kept."""
         if self._gram is None:
-            assert self._kept is not None
-            self._gram = freeze(_gram_of(self._kept))
+            blocks = (block for U, Y in self.parts for block, _ in float64_blocks(U, Y))
+            self._gram = freeze(add_up(map(column_gram, blocks)))
         return self._gram
 
     @property
@@ -411,11 +410,7 @@ def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Mo
             c, s = block.T @ targets, xp.sum(targets**2, axis=0)
             cross, square = (c, s) if cross is None else (cross + c, square + s)
             if precision == "float64":
-                products = column_gram(block)
-                if gram is None:
-                    gram = products
-                else:
-                    gram += products
+                gram = column_gram(block) if gram is None else add_up([gram, column_gram(block)])
     if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
         if precision == "float64":
             raise nonfinite_error(U, Y)
@@ -425,22 +420,9 @@ def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Mo
 
 
 def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
-    """Sums of few rows, and what the rows are kept as."""
+    """Sums of rows, in one pass, and what the rows are kept as; where they stay where they are, they may be many."""
     xp = namespace(U)
-    with np.errstate(all="ignore"):
-        cross, square = U.T @ Y, xp.sum(Y**2, axis=0)
-        usable = all_finite(cross) and all_finite(square) and bool(xp.isfinite(xp.sum(U**2)))
-    if not usable:
-        raise nonfinite_error(U, Y)
-    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=kept)
-
-
-def _of_reference(U: Array, Y: Array, single: bool) -> Moments:
-    """One pass over rows that stay where they are."""
-    xp = namespace(U)
-    Y = freeze(as_float64(Y, what="Y", copy=True))
-    cross = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device)
-    size = 0.0
+    cross, size = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device), 0.0
     step = max(1, BLOCK_ENTRIES // int(U.shape[1]))
     with np.errstate(all="ignore"):
         for begin in range(0, int(U.shape[0]), step):
@@ -450,18 +432,7 @@ def _of_reference(U: Array, Y: Array, single: bool) -> Moments:
         square = xp.sum(Y**2, axis=0)
     if not (np.isfinite(size) and all_finite(cross) and all_finite(square)):
         raise nonfinite_error(U, Y)
-    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=RowParts(((U, Y),)))
-
-
-def _gram_of(rows: Kept) -> Array:
-    """``U'U`` of kept rows; those kept on request go through in blocks."""
-    if not isinstance(rows, RowParts):
-        return column_gram((rows.load() if isinstance(rows, ShiftedRows) else rows)[0])
-    gram = None
-    for U, Y in rows.pairs:
-        for block, _ in float64_blocks(U, Y):
-            gram = column_gram(block) if gram is None else gram + column_gram(block)
-    return gram
+    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=kept)
 
 
 def _merged(moments: Sequence[Moments]) -> Moments:
