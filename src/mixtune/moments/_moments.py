@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal, SupportsFloat
+from typing import Any, SupportsFloat
 
 import array_api_compat
 import numpy as np
@@ -355,23 +355,17 @@ class Moments:
             return row_system([Part(U, Y) for U, Y in self.parts])
         return GramSystem(self.gram, self._cross, self._square, self._summed)
 
-    def head(
-        self,
-        ridge: float,
-        *,
-        solver: Literal["auto", "direct", "iterative"] = "auto",
-        tolerance: float = 1e-10,
-        memory_limit: int | str | None = None,
-    ) -> Array:
+    def head(self, ridge: float, **options: Any) -> Array:
         """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).
 
         ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. Sums know
         features only through U'U, whose condition number is the square of U's: without rows, directions weaker than
-        about 1e-7 of the strongest are lost to rounding. The other arguments are those of :func:`mixtune.solve`.
+        about 1e-7 of the strongest are lost to rounding. ``options`` are ``solver``, ``tolerance`` and
+        ``memory_limit`` as in :func:`mixtune.solve`.
         """
         ridge = check_nonnegative("ridge", ridge)
-        options = SolverOptions(solver, tolerance, memory_limit)
-        theta = self.system.ridge_step(namespace(self._cross).zeros_like(self._cross), ridge, options).delta
+        start = namespace(self._cross).zeros_like(self._cross)
+        theta = self.system.ridge_step(start, ridge, SolverOptions(**options)).delta
         return theta[:, 0] if self._single else theta
 
     def loss(self, theta: Array) -> float:

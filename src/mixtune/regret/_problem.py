@@ -13,7 +13,7 @@ being stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -129,11 +129,9 @@ class RegretProblem:
         >>> problem.replaced(horizon=5)
         RegretProblem(n_domains=1, n_features=1, transfer=1, stability=1, horizon=5)
         """
-        names = ("moments", "weights", "heads", "transfer", "stability", "horizon", "start", "reference")
-        kept = {name: getattr(self, name) for name in names}
-        for name in ("start", "reference"):  # by default the heads themselves, which the solver recognises
-            kept[name] = None if kept[name] is self.heads else kept[name]
-        return RegretProblem(**{**kept, **changes})
+        # By default these are the heads themselves, which the solver recognises.
+        heads = {name: None for name in ("start", "reference") if getattr(self, name) is self.heads}
+        return replace(self, **{"ridge": None, **heads, **changes})
 
     @property
     def n_domains(self) -> int:
