@@ -11,17 +11,8 @@ from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
 from mixtune.moments._moments import Moments, check_alike
-from mixtune.moments._ridge_paths import (
-    Paths,
-    Regression,
-    RidgeChoice,
-    Sample,
-    best_ridge,
-    loo_ridge,
-    roots_of,
-    spectrum_of,
-)
-from mixtune.moments._rows import Rows, ShiftedRows
+from mixtune.moments._ridge_paths import Paths, Regression, Sample, best_ridge, loo_ridge, roots_of, spectrum_of
+from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import (
     Center,
     Origin,
@@ -50,12 +41,10 @@ __all__ = [
     "Paths",
     "Posterior",
     "Regression",
-    "RidgeChoice",
     "RowSystem",
     "Rows",
     "Sample",
     "Scaling",
-    "ShiftedRows",
     "SolveStats",
     "SolverOptions",
     "System",

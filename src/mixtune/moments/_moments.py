@@ -75,6 +75,8 @@ class Moments:
     3
     """
 
+    _kept: Kept | None
+
     def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
         gram = as_float64(gram, what="gram", copy=True)
         cross = as_float64(cross, what="cross", copy=True)
@@ -98,14 +100,7 @@ class Moments:
         self._fill(int(count), single, gram, cross, square)
 
     def _fill(
-        self,
-        count: int,
-        single: bool,
-        gram: Array | None,
-        cross: Array,
-        square: Array,
-        rows: Kept | None = None,
-        summed: float = 0.0,
+        self, count: int, single: bool, gram: Array, cross: Array, square: Array, rows: Any = None, summed: float = 0.0
     ) -> Moments:
         """Set the sums; cross is (p, D) and square (D,) whatever the shape of the targets.
 
@@ -276,8 +271,8 @@ class Moments:
     def output(self, index: int) -> Moments:
         """Moments of one output alone, sharing the Gram matrix (or the rows)."""
         one = slice(index, index + 1)
-        kept = self._kept if isinstance(self._kept, RowParts) else self.rows
-        rows = kept.outputs(one) if isinstance(kept, RowParts) else kept and (kept[0], kept[1][:, one])
+        parts = tuple((U, Y[:, one]) for U, Y in self.parts)
+        rows = RowParts(parts) if isinstance(self._kept, RowParts) else next(iter(parts), None)
         return self._replaced(single=True, cross=self._cross[:, one], square=self._square[one], rows=rows)
 
     def divided(self, size: float) -> Moments:

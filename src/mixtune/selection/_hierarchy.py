@@ -118,12 +118,10 @@ def learn_hierarchy(
     identity = np.eye(width)
     size = max(np.trace(sums.mean_gram) / width, SETTINGS.smallest_variance)
     mean = np.linalg.solve(sums.grams.sum(axis=0) + 1e-3 * size * identity, sums.crosses.sum(axis=0))
-    noise = max(
-        0.7 * float(_squares(sums, np.tile(mean, (count, 1))).sum() / sums.totals.sum()), SETTINGS.smallest_variance
-    )
+    means = np.broadcast_to(mean, (count, width))
+    noise = max(0.7 * float(_squares(sums, means).sum() / sums.totals.sum()), SETTINGS.smallest_variance)
     noises = np.full(count, noise)
     covariance = noise / size * identity
-    means = np.broadcast_to(mean, (count, width))
     for _ in range(SETTINGS.hierarchy_steps):
         heads, uncertainties = sums.posteriors(noises, means, covariance)
         means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
