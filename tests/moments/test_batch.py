@@ -9,7 +9,8 @@ import pytest
 
 from mixtune import Moments, PredictiveWeights, RegretProblem, solve
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import ShiftedRows, _datasets, _moments, local_heads, weighted_system
+from mixtune.moments import _datasets, _moments, local_heads, weighted_system
+from mixtune.moments._rows import ShiftedRows
 from problems import make_rows
 
 

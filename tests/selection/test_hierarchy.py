@@ -7,7 +7,6 @@ from scipy.stats import multivariate_normal
 from mixtune.selection._hierarchy import (
     Shrinkage,
     StackedMoments,
-    _posteriors,
     evidence,
     find_groups,
     learn_hierarchy,
@@ -58,7 +57,7 @@ def test_posteriors_by_the_normal_equations():
     rng = np.random.default_rng(2)
     tasks = [make_task(rng, n, 2, weights=[0.5, 2.0]) for n in (1, 4, 20)]
     sums, covariance, noises = StackedMoments.of(tasks), ROOT @ ROOT.T, np.array([0.5, 1.0, 2.0])
-    heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, MEAN, covariance)
+    heads, uncertainties = sums.posteriors(noises, MEAN, covariance)
     for task, noise, head, uncertainty in zip(tasks, noises, heads, uncertainties):
         np.testing.assert_allclose(head, posterior_mean(task, MEAN, covariance, noise, free_intercept=False))
         np.testing.assert_allclose(np.linalg.inv(uncertainty), task.full.gram / noise + np.linalg.inv(covariance))

@@ -15,14 +15,13 @@ from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
     Paths,
     Regression,
-    RidgeChoice,
     Sample,
     best_ridge,
     loo_ridge,
     roots_of,
     spectrum_of,
 )
-from mixtune.moments._rows import Rows, ShiftedRows
+from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import (
     Center,
     Origin,
@@ -52,12 +51,10 @@ __all__ = [
     "Paths",
     "Posterior",
     "Regression",
-    "RidgeChoice",
     "RowSystem",
     "Rows",
     "Sample",
     "Scaling",
-    "ShiftedRows",
     "SolveStats",
     "SolverOptions",
     "System",

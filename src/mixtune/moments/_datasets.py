@@ -64,13 +64,16 @@ def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
     kept, summed, slow = _by_size(moments)
     strengths = np.asarray(ridges, dtype=np.float64)
     for places in kept:
+        # Fewer rows than features: by the n x n duals.
         pairs = [moments[i].rows for i in places]
         U, Y = (np.stack([pair[side] for pair in pairs if pair is not None]) for side in (0, 1))
-        heads[places], done = stacked_heads(U, Y, strengths[places])
+        duals, done = _ridge_solve(U @ U.transpose(0, 2, 1), Y, strengths[places])
+        heads[places] = U.transpose(0, 2, 1) @ duals
         slow.extend(np.asarray(places)[~done].tolist())
     for places in chunks(summed, 16 * first.n_features**2):
-        systems = [moments[i].system for i in places]
-        heads[places], done = summed_heads([s for s in systems if isinstance(s, GramSystem)], strengths[places])
+        own = [moments[i] for i in places]
+        grams, crosses = np.stack([m.gram for m in own]), np.stack([m._cross for m in own])
+        heads[places], done = _ridge_solve(grams, crosses, strengths[places], np.array([m._summed for m in own]))
         slow.extend(np.asarray(places)[~done].tolist())
     for i in slow:
         head = moments[i].head(strengths[i])
@@ -78,23 +81,8 @@ def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
     return heads[:, :, 0] if first.single_output else heads
 
 
-def stacked_heads(U: Floats, Y: Floats, ridges: Floats) -> tuple[Floats, Booleans]:
-    """Ridge heads (k, p, D) of rows (k, n, p) with targets (k, n, D), by the n x n duals.
-
-    The second array says which of them are to be trusted: those whose ridge stands clear of rounding.
-    """
-    duals, safe = _ridge_solve(U @ U.transpose(0, 2, 1), Y, ridges)
-    return U.transpose(0, 2, 1) @ duals, safe
-
-
-def summed_heads(systems: Sequence[GramSystem], ridges: Floats) -> tuple[Floats, Booleans]:
-    """Ridge heads (k, p, D) of sums, by p x p solves; the second array says which of them are to be trusted."""
-    grams, crosses = np.stack([s.gram for s in systems]), np.stack([s.cross for s in systems])
-    return _ridge_solve(grams, crosses, ridges, np.array([s.summed for s in systems]))
-
-
 def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | float = 0.0) -> tuple[Floats, Booleans]:
-    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is lost, and which ridges stand clear of rounding."""
+    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is lost, and which to trust: ridges clear of rounding."""
     diagonal = np.einsum("kii->ki", grams)  # a view
     largest = np.maximum(diagonal.max(axis=1), summed)
     safe = ridges > rounding_of(grams.shape[1]) * largest

@@ -138,8 +138,10 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
 def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:
     """``h``, ``h_1`` and ``r (u-c)'G G_1(u-c_1)`` of the focal rows in ``block``."""
     V = U - fit.center.features
-    if head is None and (squares := _squares(fit, V)) is not None:
-        return 1.0 / fit.center.total + squares, np.zeros(len(U)), np.zeros(len(U))
+    if head is None and isinstance(fit.system, GramSystem) and math.isfinite(fit.ridge):
+        factor = factor_definite(fit.system.gram, fit.ridge, fit.system.summed)
+        if factor is not None:
+            return 1.0 / fit.center.total + half_squares(factor, V), np.zeros(len(U)), np.zeros(len(U))
     solved = _solve(fit, V, s, block) if math.isfinite(fit.ridge) else np.zeros_like(V.T)
     h = 1.0 / fit.center.total + np.sum(V.T * solved, axis=0)
     if head is None:
@@ -149,14 +151,6 @@ def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -
     h1 = 1.0 / head.center.total + np.sum(V1.T * solved1, axis=0)
     pulled = fit.ridge * solved if math.isfinite(fit.ridge) else V.T
     return h, h1, np.sum(pulled * solved1, axis=0)
-
-
-def _squares(fit: Fit, V: Floats) -> Floats | None:
-    """``v'(A + r I)^{-1} v`` of the rows of V, which are overwritten; None where only the slow way will do."""
-    if not isinstance(fit.system, GramSystem) or not math.isfinite(fit.ridge):
-        return None
-    factor = factor_definite(fit.system.gram, fit.ridge, fit.system.summed)
-    return None if factor is None else half_squares(factor, V)
 
 
 def _solve(fit: Fit, V: Floats, s: Floats, block: slice) -> Floats:

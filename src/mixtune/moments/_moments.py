@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal, SupportsFloat
+from typing import Any, SupportsFloat
 
 import array_api_compat
 import numpy as np
@@ -35,7 +35,7 @@ from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
 from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
-from mixtune.moments._system import GramSystem, Part, System, rounding_of, row_system
+from mixtune.moments._system import GramSystem, Part, System, add_up, rounding_of, row_system
 
 #: Rows as moments keep them: a copy of their own, made anew from others, or where the user has them.
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
@@ -76,6 +76,8 @@ class Moments:
     3
     """
 
+    _kept: Kept | None
+
     def __init__(self, count: int, gram: Array, cross: Array, square: SupportsFloat | Array) -> None:
         gram = as_float64(gram, what="gram", copy=True)
         cross = as_float64(cross, what="cross", copy=True)
@@ -99,14 +101,7 @@ class Moments:
         self._fill(int(count), single, gram, cross, square)
 
     def _fill(
-        self,
-        count: int,
-        single: bool,
-        gram: Array | None,
-        cross: Array,
-        square: Array,
-        rows: Kept | None = None,
-        summed: float = 0.0,
+        self, count: int, single: bool, gram: Array, cross: Array, square: Array, rows: Any = None, summed: float = 0.0
     ) -> Moments:
         """Set the sums; cross is (p, D) and square (D,) whatever the shape of the targets.
 
@@ -145,11 +140,10 @@ class Moments:
         """
         check_choice("precision", precision, PRECISIONS)
         U, Y, single = check_rows(U, Y)
-        if keep_rows:
-            return _of_reference(U, Y, single)
-        if U.shape[0] < U.shape[1]:
-            U, Y = (freeze(as_float64(array, what=what, copy=True)) for array, what in ((U, "U"), (Y, "Y")))
-            return _of_kept(U, Y, single, (U, Y))
+        if keep_rows or U.shape[0] < U.shape[1]:
+            Y = freeze(as_float64(Y, what="Y", copy=True))
+            U = U if keep_rows else freeze(as_float64(U, what="U", copy=True))
+            return _of_kept(U, Y, single, RowParts(((U, Y),)) if keep_rows else (U, Y))
         return _of_sums(U, Y, single, precision).rounded(precision)
 
     @classmethod
@@ -225,8 +219,8 @@ class Moments:
     def gram(self) -> Array:
         """``U'U``, shape (p, p); formed when first asked for where rows are kept."""
         if self._gram is None:
-            assert self._kept is not None
-            self._gram = freeze(_gram_of(self._kept))
+            blocks = (block for U, Y in self.parts for block, _ in float64_blocks(U, Y))
+            self._gram = freeze(add_up(map(column_gram, blocks)))
         return self._gram
 
     @property
@@ -278,8 +272,8 @@ class Moments:
     def output(self, index: int) -> Moments:
         """Moments of one output alone, sharing the Gram matrix (or the rows)."""
         one = slice(index, index + 1)
-        kept = self._kept if isinstance(self._kept, RowParts) else self.rows
-        rows = kept.outputs(one) if isinstance(kept, RowParts) else kept and (kept[0], kept[1][:, one])
+        parts = tuple((U, Y[:, one]) for U, Y in self.parts)
+        rows = RowParts(parts) if isinstance(self._kept, RowParts) else next(iter(parts), None)
         return self._replaced(single=True, cross=self._cross[:, one], square=self._square[one], rows=rows)
 
     def divided(self, size: float) -> Moments:
@@ -357,23 +351,17 @@ class Moments:
             return row_system([Part(U, Y) for U, Y in self.parts])
         return GramSystem(self.gram, self._cross, self._square, self._summed)
 
-    def head(
-        self,
-        ridge: float,
-        *,
-        solver: Literal["auto", "direct", "iterative"] = "auto",
-        tolerance: float = 1e-10,
-        memory_limit: int | str | None = None,
-    ) -> Array:
+    def head(self, ridge: float, **options: Any) -> Array:
         """Local ridge head: ``argmin |Y - U theta|^2 + ridge |theta|^2``, shape (p,) or (p, D).
 
         ``ridge=0`` gives the minimum-norm least-squares solution, also with more features than rows. Sums know
         features only through U'U, whose condition number is the square of U's: without rows, directions weaker than
-        about 1e-7 of the strongest are lost to rounding. The other arguments are those of :func:`mixtune.solve`.
+        about 1e-7 of the strongest are lost to rounding. ``options`` are ``solver``, ``tolerance`` and
+        ``memory_limit`` as in :func:`mixtune.solve`.
         """
         ridge = check_nonnegative("ridge", ridge)
-        options = SolverOptions(solver, tolerance, memory_limit)
-        theta = self.system.ridge_step(namespace(self._cross).zeros_like(self._cross), ridge, options).delta
+        start = namespace(self._cross).zeros_like(self._cross)
+        theta = self.system.ridge_step(start, ridge, SolverOptions(**options)).delta
         return theta[:, 0] if self._single else theta
 
     def loss(self, theta: Array) -> float:
@@ -412,11 +400,7 @@ def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Mo
             c, s = block.T @ targets, xp.sum(targets**2, axis=0)
             cross, square = (c, s) if cross is None else (cross + c, square + s)
             if precision == "float64":
-                products = column_gram(block)
-                if gram is None:
-                    gram = products
-                else:
-                    gram += products
+                gram = column_gram(block) if gram is None else add_up([gram, column_gram(block)])
     if not (all_finite(xp.linalg.diagonal(gram)) and all_finite(cross) and all_finite(square)):
         if precision == "float64":
             raise nonfinite_error(U, Y)
@@ -426,22 +410,9 @@ def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Mo
 
 
 def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
-    """Sums of few rows, and what the rows are kept as."""
+    """Sums of rows, in one pass, and what the rows are kept as; where they stay where they are, they may be many."""
     xp = namespace(U)
-    with np.errstate(all="ignore"):
-        cross, square = U.T @ Y, xp.sum(Y**2, axis=0)
-        usable = all_finite(cross) and all_finite(square) and bool(xp.isfinite(xp.sum(U**2)))
-    if not usable:
-        raise nonfinite_error(U, Y)
-    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=kept)
-
-
-def _of_reference(U: Array, Y: Array, single: bool) -> Moments:
-    """One pass over rows that stay where they are."""
-    xp = namespace(U)
-    Y = freeze(as_float64(Y, what="Y", copy=True))
-    cross = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device)
-    size = 0.0
+    cross, size = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device), 0.0
     step = max(1, BLOCK_ENTRIES // int(U.shape[1]))
     with np.errstate(all="ignore"):
         for begin in range(0, int(U.shape[0]), step):
@@ -451,18 +422,7 @@ def _of_reference(U: Array, Y: Array, single: bool) -> Moments:
         square = xp.sum(Y**2, axis=0)
     if not (np.isfinite(size) and all_finite(cross) and all_finite(square)):
         raise nonfinite_error(U, Y)
-    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=RowParts(((U, Y),)))
-
-
-def _gram_of(rows: Kept) -> Array:
-    """``U'U`` of kept rows; those kept on request go through in blocks."""
-    if not isinstance(rows, RowParts):
-        return column_gram((rows.load() if isinstance(rows, ShiftedRows) else rows)[0])
-    gram = None
-    for U, Y in rows.pairs:
-        for block, _ in float64_blocks(U, Y):
-            gram = column_gram(block) if gram is None else gram + column_gram(block)
-    return gram
+    return Moments._make(int(U.shape[0]), single, gram=None, cross=cross, square=square, rows=kept)
 
 
 def _merged(moments: Sequence[Moments]) -> Moments:

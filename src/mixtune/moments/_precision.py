@@ -20,12 +20,9 @@ coefficients feel that error times the condition number of the regularised probl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import array_api_compat
 
 from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, namespace, tf32_products
-from mixtune._checks import check_choice
 from mixtune.errors import ParameterError
 
 PRECISIONS = ("float64", "float32", "tf32", "split")
@@ -39,8 +36,6 @@ NOISE = {"float64": 0.0, "float32": 2.0**-24, "tf32": 2.0**-12, "split": 0.0}
 
 def rounding(gram: Array, precision: str) -> float:
     """The largest diagonal whose rounding in float64 would be as strong as that of products in the given precision."""
-    if not NOISE[precision]:
-        return 0.0
     xp = namespace(gram)
     return float(xp.max(xp.linalg.diagonal(gram))) * NOISE[precision] / (EPSILON * int(gram.shape[0]))
 
@@ -55,7 +50,6 @@ def narrow_gram(rows: Array, *, precision: str) -> Array:
     array([[1.25, 2.  ],
            [2.  , 4.  ]])
     """
-    check_choice("precision", precision, PRECISIONS)
     if precision == "float64":
         return column_gram(as_float64(rows, what="rows"))
     if precision == "tf32" and not has_tf32(rows):
@@ -65,9 +59,11 @@ def narrow_gram(rows: Array, *, precision: str) -> Array:
     xp = namespace(rows)
     multiply = _split_product if precision == "split" else _rounded_product
     gram = xp.zeros((rows.shape[1],) * 2, dtype=xp.float64, device=array_api_compat.device(rows))
+    # More than 1024 rows at a time where the sum of their products would cost as much as they do.
+    step = RUN if precision == "split" else max(RUN, int(rows.shape[1]))
     with tf32_products(rows, precision != "float32"):  # to slices they make no difference but speed
-        for run in _runs(rows, exact=precision == "split"):
-            gram += multiply(rows[run])
+        for begin in range(0, int(rows.shape[0]), step):
+            gram += multiply(rows[begin : begin + step])
     return gram
 
 
@@ -106,10 +102,3 @@ def _slices(rows: Array) -> list[Array]:
         found.append(xp.astype(whole, xp.float32))
         rest = (rest - whole) * NEXT
     return found
-
-
-def _runs(rows: Array, *, exact: bool = False) -> Iterator[slice]:
-    """Rows multiplied at a time: 1024, or more where the sum of their products would cost as much as they do."""
-    step = RUN if exact else max(RUN, int(rows.shape[1]))
-    for begin in range(0, int(rows.shape[0]), step):
-        yield slice(begin, begin + step)

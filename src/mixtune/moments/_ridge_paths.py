@@ -23,7 +23,7 @@ from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import Center, augmented, check_target_size, no_center, own_center, recentred
-from mixtune.moments._system import RowSystem, System
+from mixtune.moments._system import RowSystem
 
 #: Eigenvalues below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-12
@@ -42,13 +42,11 @@ class Paths(NamedTuple):
     leverages: Floats
 
 
-class Spectrum(NamedTuple):
-    """Eigenvalues (r,) of a Gram matrix, and its eigenvectors (p, r)."""
-
-    values: Floats
-    vectors: Floats
+#: Eigenvalues (r,) of a Gram matrix, and its eigenvectors (p, r).
+Spectrum = tuple[Floats, Floats]
 
 
+@dataclass(eq=False, repr=False)
 class Regression:
     """The least-squares problem of one dataset with a single output: sums over all rows, and the rows to leave out.
 
@@ -66,24 +64,11 @@ class Regression:
         How many rows there are, those of weight above 1 counting as so many; ``total`` by default.
     """
 
-    def __init__(
-        self,
-        system: System,
-        rows: Rows | None,
-        total: float,
-        center: Center | None = None,
-        *,
-        count: float | None = None,
-    ) -> None:
-        self.system, self.total, self.center = system, total, center
-        self.count = total if count is None else count
-        self._rows = rows
-
-    @property
-    def rows(self) -> Rows:
-        """The rows to leave out."""
-        assert self._rows is not None, "a dataset without rows takes no part in leave-one-out"
-        return self._rows
+    system: Any
+    rows: Any
+    total: float
+    center: Center | None = None
+    count: float | None = None
 
     @property
     def wide(self) -> bool:
@@ -96,7 +81,7 @@ class Regression:
 
     @cached_property
     def gram(self) -> Floats:
-        return column_gram(self.system.rows) if isinstance(self.system, RowSystem) else self.system.gram  # type: ignore[attr-defined]
+        return column_gram(self.system.rows) if self.wide else self.system.gram
 
     @cached_property
     def cross(self) -> Floats:
@@ -104,19 +89,17 @@ class Regression:
 
     @property
     def square(self) -> float:
-        return self.system.target_square
+        return float(self.system.target_square)
 
-    @cached_property
+    @property
     def design(self) -> Floats:
         """All rows (n, p), each scaled by the root of its weight; only where the problem is wide."""
-        assert isinstance(self.system, RowSystem)
-        return self.system.rows
+        return np.asarray(self.system.rows)
 
     @property
     def targets(self) -> Floats:
         """All targets (n,), scaled likewise."""
-        assert isinstance(self.system, RowSystem)
-        return self.system.targets[:, 0]
+        return np.asarray(self.system.targets[:, 0])
 
     @cached_property
     def kernel(self) -> Floats:
@@ -157,7 +140,7 @@ class Regression:
             return spectrum_of(np.array(self.gram))
         values, left = spectrum_of(np.array(self.kernel))
         kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
-        return Spectrum(values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept])))
+        return values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept]))
 
     def error(self, residuals: Floats) -> Floats:
         """Weighted mean squares over the rows, the last axis."""
@@ -185,9 +168,10 @@ class Regression:
         explained = (vectors.T @ self.cross)[told] ** 2 / values[told]
         kept = np.asarray(ridges)[:, None] / (values[told] + np.asarray(ridges)[:, None])
         squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained
-        freedom = self.count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
-        usable = freedom > SATURATED * self.count
-        errors = np.where(usable, squares * self.count / np.where(usable, freedom, 1.0) ** 2, np.inf)
+        count = self.total if self.count is None else self.count
+        freedom = count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
+        usable = freedom > SATURATED * count
+        errors = np.where(usable, squares * count / np.where(usable, freedom, 1.0) ** 2, np.inf)
         return errors, squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
@@ -323,7 +307,7 @@ def spectrum_of(matrix: Floats) -> Spectrum:
     values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
     if info != 0:  # pragma: no cover - only numbers beyond float64 get here
         raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
-    return Spectrum(np.maximum(values, 0.0), vectors)
+    return np.maximum(values, 0.0), vectors
 
 
 def roots_of(covariances: Floats) -> Floats:

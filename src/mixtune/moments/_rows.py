@@ -143,7 +143,3 @@ class RowParts:
             return whole[0]
         concat = namespace(whole[0][0]).concat
         return concat([U for U, _ in whole]), concat([Y for _, Y in whole])
-
-    def outputs(self, chosen: slice) -> RowParts:
-        """The same rows with some of their targets."""
-        return RowParts(tuple((U, Y[:, chosen]) for U, Y in self.pairs))

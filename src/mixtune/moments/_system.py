@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
@@ -309,28 +309,29 @@ class RowSystem(System):
         return row_costs(*self.shape, int(self.parts[0].targets.shape[1]))
 
     def apply(self, theta: Array) -> Array:
-        return _total(w * (V.T @ (V @ theta)) for V, _, w in self._blocks(theta.shape[1]))
+        return add_up(w * (V.T @ (V @ theta)) for V, _, w in self._blocks(theta.shape[1]))
 
     def gradient(self, theta: Array) -> Array:
-        return _total(w * (V.T @ (Y - V @ theta)) for V, Y, w in self._blocks(theta.shape[1]))
+        return add_up(w * (V.T @ (Y - V @ theta)) for V, Y, w in self._blocks(theta.shape[1]))
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp, count = namespace(columns), columns.shape[1] // outputs
         blocks = self._blocks(columns.shape[1])
-        squares = _total(w * xp.sum((_repeated(Y, count) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
+        squares = add_up(w * xp.sum((_repeated(Y, count) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
     def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
         if cost.method == PRIMAL:
             return self._primal._factored_step(theta, shift, cost)
-        if self.blocked:
-            blocks = self._blocks(theta.shape[1])
-            residual = namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in blocks])
-        else:
-            residual = self.targets - self.rows @ theta
+        blocks = self._blocks(theta.shape[1])
+        residual = namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in blocks])
         dual = solve_definite(self._row_gram(), shift, residual)
         if dual is not None:
-            return Step(self._combined(dual), SolveStats(DUAL, cost.flops, cost.bytes))
+            delta, low = self.zero, 0
+            for V, _, w in self._blocks(theta.shape[1]):
+                delta += w**0.5 * (V.T @ dual[low : low + V.shape[0], :])
+                low += V.shape[0]
+            return Step(delta, SolveStats(DUAL, cost.flops, cost.bytes))
         left, singular, right = self._svd
         filtered = (left.T @ residual) * (singular / (singular**2 + shift))[:, None]
         return Step(right.T @ filtered, SolveStats(EIGENBASIS, cost.flops, cost.bytes))
@@ -353,20 +354,10 @@ class RowSystem(System):
             low += V.shape[0]
         return gram
 
-    def _combined(self, dual: Array) -> Array:
-        """``X' dual``."""
-        if not self.blocked:
-            return self.rows.T @ dual
-        image, low = self.zero, 0
-        for V, _, w in self._blocks(dual.shape[1]):
-            image += w**0.5 * (V.T @ dual[low : low + V.shape[0], :])
-            low += V.shape[0]
-        return image
-
     @cached_property
     def _primal(self) -> GramSystem:
         blocks = ((V, w) for U, Y, w in self.parts for V, _ in float64_blocks(U, Y))
-        gram = _total(column_gram(V) if w == 1.0 else w * column_gram(V) for V, w in blocks)
+        gram = add_up(column_gram(V) if w == 1.0 else w * column_gram(V) for V, w in blocks)
         return GramSystem(gram, self.gradient(self.zero), namespace(gram).sum(self.targets**2, axis=0))
 
     @cached_property
@@ -410,7 +401,7 @@ def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
     return xp.concat([w**0.5 * U for U, _, w in whole]), xp.concat([w**0.5 * Y for _, Y, w in whole])
 
 
-def _total(terms: Iterator[Array]) -> Array:
+def add_up(terms: Iterable[Array]) -> Array:
     """The sum of fresh arrays, added up in the first of them."""
     return reduce(operator.iadd, terms)
 

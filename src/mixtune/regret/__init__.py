@@ -3,23 +3,12 @@
 from mixtune.regret._problem import RegretProblem, RegretSolution, StoredPath
 from mixtune.regret._solve import Schedule, solve
 from mixtune.regret.baselines import joint_head, joint_subset_head, local_head, mean_local_head
-from mixtune.regret.certificates import (
-    Certificate,
-    GeneralisationBound,
-    certify,
-    generalisation_bound,
-    kl_term,
-    optimal_cost,
-    t_gain,
-    transfer_gain,
-)
+from mixtune.regret.certificates import certify, generalisation_bound, kl_term, optimal_cost, t_gain, transfer_gain
 from mixtune.regret.descent import DescentPath, descend
 from mixtune.regret.robustness import Sensitivity, adversarial_sensitivity, log_slope
 
 __all__ = [
-    "Certificate",
     "DescentPath",
-    "GeneralisationBound",
     "RegretProblem",
     "RegretSolution",
     "Schedule",

@@ -13,7 +13,7 @@ being stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -98,9 +98,6 @@ class RegretProblem:
             raise ParameterError(f"horizon must be at most 2**53, where float64 skips integers; got {self.horizon}")
         if (self.heads is None) == (self.ridge is None):
             raise ParameterError("give either heads (the pre-trained ones) or ridge (to make them), and not both")
-        for name in ("start", "reference"):
-            if getattr(self, name) is not None:
-                _assign(self, name, freeze(self._check_heads(name, getattr(self, name))))
         if self.ridge is None:
             heads = self._check_heads("heads", self.heads, one_for_all=False)
         else:
@@ -110,8 +107,8 @@ class RegretProblem:
             heads = local_heads(moments, ridges)  # type: ignore[arg-type]
         _assign(self, "heads", freeze(heads))
         for name in ("start", "reference"):
-            if getattr(self, name) is None:
-                _assign(self, name, self.heads)
+            given = getattr(self, name)
+            _assign(self, name, self.heads if given is None else freeze(self._check_heads(name, given)))
 
     def __repr__(self) -> str:
         sizes = f"n_domains={self.n_domains}, n_features={self.moments[0].n_features}"
@@ -129,11 +126,9 @@ class RegretProblem:
         >>> problem.replaced(horizon=5)
         RegretProblem(n_domains=1, n_features=1, transfer=1, stability=1, horizon=5)
         """
-        names = ("moments", "weights", "heads", "transfer", "stability", "horizon", "start", "reference")
-        kept = {name: getattr(self, name) for name in names}
-        for name in ("start", "reference"):  # by default the heads themselves, which the solver recognises
-            kept[name] = None if kept[name] is self.heads else kept[name]
-        return RegretProblem(**{**kept, **changes})
+        # By default these are the heads themselves, which the solver recognises.
+        heads = {name: None for name in ("start", "reference") if getattr(self, name) is self.heads}
+        return replace(self, **{"ridge": None, **heads, **changes})
 
     @property
     def n_domains(self) -> int:

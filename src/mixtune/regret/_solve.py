@@ -183,14 +183,16 @@ def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSoluti
     schedule = Schedule(problem.transfer, problem.stability, problem.horizon)
     reference = problem.as_matrices(problem.reference)
     anchor = problem.mix(reference)
-    offset = None if problem.start is problem.reference else problem.as_matrices(problem.start) - reference
-    offset_mix = None if offset is None else problem.mix(offset)
+    nothing = namespace(anchor).zeros_like(anchor)
+    same = problem.start is problem.reference
+    offset = nothing[None, ...] if same else problem.as_matrices(problem.start) - reference
+    offset_mix = nothing if same else problem.mix(offset)
     effective_ridge = schedule.rho / problem.weight_square
-    delta, stats = namespace(anchor).zeros_like(anchor), None
+    delta, stats = nothing, None
     if problem.horizon > 0:
-        prior = anchor if offset_mix is None else anchor + schedule.pull * offset_mix
+        prior = anchor + schedule.pull * offset_mix
         # Where nothing holds the heads back: the minimum-norm least-squares solution, wherever they started.
-        origin = prior if effective_ridge > 0 else namespace(prior).zeros_like(prior)
+        origin = prior if effective_ridge > 0 else nothing
         step = problem.system.ridge_step(origin, effective_ridge, options)
         delta, stats = (step.delta if effective_ridge > 0 else step.delta - prior), step.stats
     path = ClosedFormPath(problem, schedule, anchor, delta, offset, offset_mix)
@@ -201,16 +203,16 @@ def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSoluti
 class ClosedFormPath:
     """``z(t) = a_t z(0) + s_t (w/|w|^2) x delta`` with scalars a_t, s_t: any step from three stored arrays.
 
-    ``anchor`` = sum_k w_k Theta_ref_k; ``offset`` = z(0) and ``offset_mix`` = sum_k w_k z_k(0), None where the start is
-    the reference.
+    ``anchor`` = sum_k w_k Theta_ref_k; ``offset`` = z(0), a single head of zeros for all where the start is the
+    reference, and ``offset_mix`` = sum_k w_k z_k(0).
     """
 
     problem: RegretProblem
     schedule: Schedule
     anchor: Array
     delta: Array
-    offset: Array | None
-    offset_mix: Array | None
+    offset: Array
+    offset_mix: Array
 
     @property
     def steps(self) -> int:
@@ -223,8 +225,7 @@ class ClosedFormPath:
 
     def coef(self, t: Floats) -> Array:
         kept, walked = (_outer(share, self.delta) for share in self._shares(t))
-        coef = self.anchor + walked * self.delta
-        return coef if self.offset_mix is None else coef + kept * self.offset_mix
+        return self.anchor + walked * self.delta + kept * self.offset_mix
 
     def heads(self, t: Floats) -> Array:
         return self.problem.as_matrices(self.problem.reference) + self._combined(*self._shares(t))
@@ -238,20 +239,19 @@ class ClosedFormPath:
         """``kept z(0) + walked (w/|w|^2) x delta``, (T, N, p, D)."""
         shares = heads_weights(self.problem.weights / self.problem.weight_square, self.delta)
         moved = _outer(walked, self.delta)[:, None] * (shares * self.delta)
-        return moved if self.offset is None else moved + _outer(kept, self.delta)[:, None] * self.offset
+        return moved + _outer(kept, self.delta)[:, None] * self.offset
 
     def loss(self, t: Floats) -> Floats:
-        kept, walked = self._shares(t)
         base, gradient, curvature = self._loss_terms
-        shares = np.stack([walked, kept][: len(gradient)])
+        shares = np.stack(self._shares(t))
         values = base - 2 * gradient @ shares + np.einsum("it,ij,jt->t", shares, curvature, shares)
         return np.maximum(values, 0.0)
 
     @cached_property
     def _loss_terms(self) -> tuple[float, Floats, Floats]:
-        """The loss as a quadratic in (walked, kept), around the anchor."""
+        """The loss as a quadratic in (kept, walked), around the anchor."""
         system, xp = self.problem.system, namespace(self.delta)
-        directions = [self.delta] if self.offset_mix is None else [self.delta, self.offset_mix]
+        directions = [self.offset_mix, self.delta]
         slope = system.gradient(self.anchor)
         images = [system.apply(v) for v in directions]
         gradient = np.array([float(xp.sum(v * slope)) for v in directions])
@@ -274,10 +274,8 @@ class ClosedFormPath:
     @cached_property
     def _norms(self) -> tuple[float, float, float]:
         xp, weight_square = namespace(self.delta), self.problem.weight_square
-        end = float(xp.sum(self.delta**2)) / weight_square
-        if self.offset is None or self.offset_mix is None:
-            return 0.0, 0.0, end
-        return float(xp.sum(self.offset**2)), float(xp.sum(self.offset_mix * self.delta)) / weight_square, end
+        mixed, end = (float(xp.sum(part * self.delta)) / weight_square for part in (self.offset_mix, self.delta))
+        return float(xp.sum(self.offset**2)), mixed, end
 
 
 def _outer(scalars: Floats, like: Array) -> Array:

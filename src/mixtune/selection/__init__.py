@@ -1,6 +1,6 @@
 """Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
-from mixtune.moments import RidgeChoice, Sample, loo_ridge
+from mixtune.moments import Sample, loo_ridge
 from mixtune.selection._choose import Choice, choose, sample_sources
 from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
 from mixtune.selection._families import Prior
@@ -12,7 +12,6 @@ __all__ = [
     "ChoiceSettings",
     "Comparison",
     "Prior",
-    "RidgeChoice",
     "Sample",
     "TransferGain",
     "choose",

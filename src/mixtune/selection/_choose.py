@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from mixtune._array import EPSILON, Floats, Integers, in_threads
-from mixtune.moments import Sample
+from mixtune.moments import Paths, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
 from mixtune.selection._model_averaging import (
     ValidationTask,
@@ -67,9 +68,7 @@ class _Pool:
 
     def fits(self, task: Sample, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
         """What all families make of a task; ``memos``, one of each family, serve one task."""
-        if memos is None:
-            return [family.fits(task, allowed) for family in self.families]
-        return [family.fits(task, allowed, memo) for family, memo in zip(self.families, memos)]
+        return [family.fits(task, allowed, memo) for family, memo in zip(self.families, memos or repeat(None))]
 
     def release(self) -> None:
         """Let go of what is large and can be made again."""
@@ -78,12 +77,9 @@ class _Pool:
                 family.release()
 
     def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
-        for family in self.families:
-            count = len(family.labels)
-            if index < count:
-                return family.prior(task, allowed, index)
-            index -= count
-        raise AssertionError(index)
+        places = [(family, place) for family in self.families for place in range(len(family.labels))]
+        family, place = places[index]
+        return family.prior(task, allowed, place)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,16 +144,13 @@ class Choice:
 
         The residuals are those of the rows that the candidates were judged on: all of them up to 4,000.
         """
-        kept = np.ones(self.weights.shape[1])
-        shares = self.shares
-        if index is not None:
+        kept, shares = np.ones(self.weights.shape[1]), self.shares
+        if index is not None and len(kept) > 1:
             kept[index] = 0.0
-        if index is not None and not kept.any():
+        elif index is not None:
             shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
-            kept[index] = 1.0
-        fits = self.pool.fits(self.task, kept, self._memos)
-        head = shares @ np.concatenate([f.paths.heads for f in fits])
-        return head * self.size, mix(shares, np.concatenate([f.paths.left_out for f in fits])) * self.size
+        paths = _joined(self.pool.fits(self.task, kept, self._memos))
+        return shares @ paths.heads * self.size, mix(shares, paths.left_out) * self.size
 
 
 def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice:
@@ -195,12 +188,9 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
     partly = count > max(SETTINGS.judged_rows, focal.columns)
     if partly:
         judged = focal.judged(np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)]))
-    jobs: list[Callable[[], Any]] = [
-        partial(pool.fits, judged, allowed),
-        *validation_tasks(pool.fits, pool.labels, focal, sources, rng),
-    ]
-    fits, *tasks = in_threads(_done, jobs, width=focal.columns)
-    heads, left_out, leverages = (np.concatenate(parts) for parts in zip(*(f.paths for f in fits)))
+    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *validation_tasks(pool, focal, sources, rng)]
+    fits, *tasks = in_threads(lambda job: job(), jobs, width=focal.columns)
+    heads, left_out, leverages = _joined(fits)
     weight = judged.known.weight
     negligible = negligible_error(focal)
     scores = robust_errors(left_out, weight, negligible)
@@ -240,16 +230,11 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
 
 
 def validation_tasks(
-    fit: Callable[[Sample, Floats], list[Fits]],
-    labels: Sequence[Label],
-    focal: Sample,
-    sources: Sequence[Sample],
-    rng: np.random.Generator,
+    pool: _Pool, focal: Sample, sources: Sequence[Sample], rng: np.random.Generator
 ) -> list[Callable[[], ValidationTask]]:
     """Validation tasks to be done: of sources with rows to spare, or at least half as many as the focal domain.
 
-    ``fit`` makes all candidates, named by ``labels``, for a sample with the sources that are allowed (N,). Sources
-    whose rows are unknown inform priors only.
+    Sources whose rows are unknown inform priors only.
     """
     n = max(round(focal.total), 1)
     if n > SETTINGS.validated_rows or len(sources) < SETTINGS.validated_sources:
@@ -273,20 +258,23 @@ def validation_tasks(
         allowed = np.ones(len(sources))
         allowed[k] = 0.0
         task = sources[k].part(order[:n])
-        fits = fit(task, allowed)
-        left_out = np.concatenate([f.paths.left_out for f in fits])
+        heads, left_out, _ = _joined(pool.fits(task, allowed))
         negligible = negligible_error(task)
-        alone = focal_only_best(labels, robust_errors(left_out, task.known.weight, negligible))
+        alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
         if not spare:
             limit = SETTINGS.largest_residual
             return ValidationTask(k, np.clip(left_out, -limit, limit), task.known.weight, left_out, alone, negligible)
-        heads = np.concatenate([f.paths.heads for f in fits])
         test = sources[k].known.part(order[n : n + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
         return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible)
 
     orders = {k: by_content(sources[k]) for k in able}
     return [partial(validate, k, rng.permutation(orders[k])) for _ in range(turns) for k in able]
+
+
+def _joined(fits: Sequence[Fits]) -> Paths:
+    """The paths of all families, one below the other."""
+    return Paths(*(np.concatenate(parts) for parts in zip(*(f.paths for f in fits))))
 
 
 def by_content(sample: Sample) -> Integers:
@@ -320,10 +308,8 @@ def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: i
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
     for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
-        fits = pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed)
-        left_out = np.concatenate([f.paths.left_out for f in fits])
-        leverages = np.concatenate([f.paths.leverages for f in fits])[top]
-        parts.append(np.vstack([*(mix(share, left_out) for share in mixes), leverages]))
+        paths = _joined(pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed))
+        parts.append(np.vstack([*(mix(share, paths.left_out) for share in mixes), paths.leverages[top]]))
     return np.hstack(parts)
 
 
@@ -334,10 +320,6 @@ def _target_scale(samples: Sequence[Sample]) -> float:
     mean = sum(sample.total * float(sample.center.targets) for sample in samples) / total
     variance = square - mean**2
     return float(np.sqrt(variance)) if variance > 64 * EPSILON * square else 1.0
-
-
-def _done(job: Callable[[], Any]) -> Any:
-    return job()
 
 
 def sample_sources(sizes: Sequence[int], width: int, *, seed: int) -> Integers:

@@ -139,9 +139,8 @@ def joint_left_out(focal: Sample, pooled: System) -> Floats:
         makes them of their moments. All rows lie about their common mean, which is therefore the intercept.
     """
     total = float(pooled.apply(np.eye(focal.moments.n_features)[:, -1:])[-1, 0])
-    slopes: System
     if isinstance(pooled, RowSystem):
-        slopes = RowSystem(pooled.rows[:, :-1], pooled.targets)
+        slopes: System = RowSystem(pooled.rows[:, :-1], pooled.targets)
     else:
         assert isinstance(pooled, GramSystem)
         slopes = GramSystem(pooled.gram[:-1, :-1], pooled.cross[:-1], pooled.square)

@@ -91,11 +91,9 @@ class FocalFamily:
         return [("focal only", {"relative ridge": float(ridge)}) for ridge in SETTINGS.focal_ridges]
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
-        return recalled(memo, "fits", lambda: self._fits(task))
-
-    def _fits(self, task: Sample) -> Fits:
         ridges = self._ridges(task)
-        return Fits(task.free.ridge_path(ridges), np.zeros((len(ridges), self.n_sources)), ridges)
+        unweighted = np.zeros((len(ridges), self.n_sources))
+        return recalled(memo, "fits", lambda: Fits(task.free.ridge_path(ridges), unweighted, ridges))
 
     def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         # Ridge regression is a prior N(0, I/ridge) with unit noise.
@@ -151,9 +149,7 @@ class LearnedFamily:
             groups = self.groups
             share, member, group = self._grouped(task, allowed, noise, memo)
             both = recalled(
-                memo,
-                "groups",
-                lambda: task.full.prior_paths(groups.means, roots_of(groups.covariances), noise, scales),
+                memo, "groups", lambda: task.full.prior_paths(groups.means, roots_of(groups.covariances), noise, scales)
             )
             mixed = [np.tensordot(share, part.reshape(2, len(scales), -1), 1) for part in both]
             heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])

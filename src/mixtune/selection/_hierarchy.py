@@ -63,6 +63,13 @@ class StackedMoments(NamedTuple):
     def mean_gram(self) -> Floats:
         return self.grams.sum(axis=0) / self.totals.sum()
 
+    def posteriors(self, noises: Floats, means: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        """Means (N, d) and covariances (N, d, d) of the sources' heads under the priors N(means, covariance)."""
+        inverse = np.linalg.inv(covariance)
+        uncertainties = np.linalg.inv(self.grams / noises[:, None, None] + inverse)
+        heads = np.einsum("nij,nj->ni", uncertainties, self.crosses / noises[:, None] + means @ inverse)
+        return heads, uncertainties
+
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
@@ -111,14 +118,12 @@ def learn_hierarchy(
     identity = np.eye(width)
     size = max(np.trace(sums.mean_gram) / width, SETTINGS.smallest_variance)
     mean = np.linalg.solve(sums.grams.sum(axis=0) + 1e-3 * size * identity, sums.crosses.sum(axis=0))
-    noise = max(
-        0.7 * float(_squares(sums, np.tile(mean, (count, 1))).sum() / sums.totals.sum()), SETTINGS.smallest_variance
-    )
+    means = np.broadcast_to(mean, (count, width))
+    noise = max(0.7 * float(_squares(sums, means).sum() / sums.totals.sum()), SETTINGS.smallest_variance)
     noises = np.full(count, noise)
     covariance = noise / size * identity
-    means = np.broadcast_to(mean, (count, width))
     for _ in range(SETTINGS.hierarchy_steps):
-        heads, uncertainties = _posteriors(sums.grams, sums.crosses, noises, means, covariance)
+        heads, uncertainties = sums.posteriors(noises, means, covariance)
         means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
         apart = heads - means
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
@@ -198,15 +203,6 @@ def task_noise(task: Regression, prior: Hierarchy) -> float:
     score -= 0.5 * (rest / noises + (task.total - len(targets)) * np.log(noises) + steps**2 / prior.noise_spread)
     share = np.exp(score - score.max())
     return float(prior.noise * np.exp(share @ steps / share.sum()))
-
-
-def _posteriors(
-    grams: Floats, crosses: Floats, noises: Floats, means: Floats, covariance: Floats
-) -> tuple[Floats, Floats]:
-    inverse = np.linalg.inv(covariance)
-    uncertainties = np.linalg.inv(grams / noises[:, None, None] + inverse)
-    heads = np.einsum("nij,nj->ni", uncertainties, crosses / noises[:, None] + means @ inverse)
-    return heads, uncertainties
 
 
 def _squares(sums: StackedMoments, heads: Floats) -> Floats:

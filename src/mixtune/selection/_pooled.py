@@ -18,14 +18,14 @@ positive: a source that says the opposite is as good as one that says the truth,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
 
-from mixtune._array import Floats, cholesky, in_threads
+from mixtune._array import Floats, in_threads
 from mixtune.moments import Regression, Sample, best_ridge, roots_of, spectrum_of
 from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._hierarchy import evidence
@@ -159,31 +159,27 @@ class PooledFamily:
         ]
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
-        regression, scales = self._view(task), SETTINGS.pooled_scales
-        found: list[Path] = []
+        regression, found = self._view(task), []
         weights = self._weights(task, allowed, memo)
-        kept = memo is not None and bool(allowed.all())
-        known: Memo = dict(memo or {})
+        # Leaving a source out may leave a path as it is, or takes one message from the last sum.
+        known: Memo = memo if memo is not None and allowed.all() else dict(memo or {})
         for weight in weights:
             for place in range(len(self.own)):
                 key = (place, weight.tobytes())
                 if key not in known:
                     total = self._sum(weight, place, known.get(place))
-                    known[key] = self._path(regression, place, _Pooled.of(total, overwrite=not kept))
-                    if kept:
-                        known[place] = total
+                    if known is memo:
+                        known[place] = replace(total)  # without its factor
+                    known[key] = self._path(regression, place, total)
                 found.append(known[key])
-        if memo is not None and kept:
-            # Leaving a source out may leave a path as it is, or takes one message from the last sum.
-            memo.update(known)
-        paths = regression.finish(np.vstack([p.heads for p in found]), np.vstack([p.leverages for p in found]))
-        shares = np.repeat([weight / weight.sum() for weight in weights], len(self.own) * len(scales), axis=0)
-        return Fits(paths, shares, np.concatenate([self.noise / (scales * path.variance) for path in found]))
+        count = len(self.own) * len(SETTINGS.pooled_scales)
+        shares = np.repeat([weight / weight.sum() for weight in weights], count, axis=0)
+        return _fits(regression, found, shares, self.noise)
 
     def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         kind, scale = divmod(index, len(SETTINGS.pooled_scales))
         subset, place = divmod(kind, len(self.own))
-        pooled = _Pooled.of(self._sum(self._weights(task, allowed)[subset], place), overwrite=True)
+        pooled = self._sum(self._weights(task, allowed)[subset], place)
         covariance = self._covariance(pooled, place)
         return Prior(pooled.mean, covariance, self.noise, float(SETTINGS.pooled_scales[scale]), not self.one_level)
 
@@ -214,7 +210,7 @@ class PooledFamily:
         own = self.own[place] * self.variance * np.eye(len(pooled.mean))
         return own + pooled.covariance + SETTINGS.stretch * np.outer(pooled.mean, pooled.mean)
 
-    def _sum(self, weight: Floats, place: int, near: _Sum | None = None) -> _Sum:
+    def _sum(self, weight: Floats, place: int, near: _Pooled | None = None) -> _Pooled:
         """Weighted messages of the sources and the prior of mu, added up from where the fewest are missing."""
         common = _common(weight)
         if near is not None and np.sum(weight != near.weight) < np.sum(weight != common):
@@ -229,7 +225,7 @@ class PooledFamily:
             more = weight[index] - start[index]
             precision += told if more == 1.0 else more * told
             pull += more * toward
-        return _Sum(weight, precision, pull)
+        return _Pooled(weight, precision, pull)
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
@@ -277,10 +273,7 @@ class StackedFamily:
         added = SETTINGS.stacked_variance * np.vstack(pulls) @ self.pooled.heads.T
         share = np.maximum(allowed / allowed.sum() + added, 0.0) * allowed
         share[~share.any(axis=1)] = allowed
-        paths = task.free.finish(np.vstack([p.heads for p in found]), np.vstack([p.leverages for p in found]))
-        scales = SETTINGS.pooled_scales
-        ridges = np.concatenate([self.pooled.noise / (scales * path.variance) for path in found])
-        return Fits(paths, share / share.sum(axis=1, keepdims=True), ridges)
+        return _fits(task.free, found, share / share.sum(axis=1, keepdims=True), self.pooled.noise)
 
     def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
         place, scale = divmod(index, len(SETTINGS.pooled_scales))
@@ -317,30 +310,25 @@ class StackedFamily:
         return Path(heads, leverages, max(variance, 1e-300)), pulls
 
 
+def _fits(task: Regression, found: Sequence[Path], weights: Floats, noise: float) -> Fits:
+    """Paths side by side, with the weights on the sources (C, N) of all their points."""
+    heads, leverages, variances = zip(*found)
+    ridges = noise / np.outer(variances, SETTINGS.pooled_scales).ravel()
+    return Fits(task.finish(np.vstack(heads), np.vstack(leverages)), weights, ridges)
+
+
 @dataclass(frozen=True, eq=False)
-class _Sum:
-    """Precision of mu (p, p) and precision times mean (p,), by messages with given weights (N,)."""
+class _Pooled:
+    """What is known of mu by messages with given weights (N,): precision (p, p), and precision times mean (p,)."""
 
     weight: Floats
     precision: Floats
     pull: Floats
 
-
-@dataclass(frozen=True, eq=False)
-class _Pooled:
-    """What is known of mu: precision times mean, and the lower Cholesky factor of the precision."""
-
-    pull: Floats
-    factor: Floats
-
-    @classmethod
-    def of(cls, total: _Sum, *, overwrite: bool = False) -> _Pooled:
-        """From a sum, whose precision may be overwritten."""
-        # The condition is at most the number of sources over rho, so that the factor is safe.
-        factor = cholesky(total.precision, overwrite=overwrite)
-        if factor is None:  # pragma: no cover - only numbers beyond float64 get here
-            raise np.linalg.LinAlgError("the precision of the pooled head is not positive definite")
-        return cls(total.pull, np.asfortranarray(factor))
+    @cached_property
+    def factor(self) -> Floats:
+        """The lower Cholesky factor of the precision, whose condition is at most the number of sources over rho."""
+        return np.asfortranarray(np.linalg.cholesky(self.precision))
 
     @cached_property
     def mean(self) -> Floats:
@@ -348,10 +336,7 @@ class _Pooled:
 
     def half(self, right: Floats, *, transposed: bool = False) -> Floats:
         """``L^{-1} right``, or ``L'^{-1} right``: the precision is L L'."""
-        solved, info = scipy.linalg.lapack.dtrtrs(self.factor, right, lower=1, trans=int(transposed))
-        if info != 0:  # pragma: no cover - a Cholesky factor has a positive diagonal
-            raise np.linalg.LinAlgError(f"triangular solve failed (LAPACK info {info})")
-        return solved
+        return scipy.linalg.solve_triangular(self.factor, right, lower=True, trans=int(transposed), check_finite=False)
 
     @property
     def covariance(self) -> Floats:

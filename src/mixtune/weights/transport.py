@@ -226,16 +226,7 @@ def distances_to(
         return list(pool.map(lambda Y: pair_distance(X, Y, settings, limit=limit, home=home), rest))
 
 
-def sampling_floor(
-    X: Any,
-    *,
-    seed: int = 0,
-    method: str = "auto",
-    subsample: int = SUBSAMPLE,
-    directions: int = DIRECTIONS,
-    max_exact_entries: int = MAX_EXACT_ENTRIES,
-    rtol: float = RTOL,
-) -> TransportDistance:
+def sampling_floor(X: Any, *, seed: int = 0, **options: Any) -> TransportDistance:
     """Distance between two random halves of one sample: what sampling alone makes of a true distance of zero.
 
     Two samples of n rows from one distribution in d dimensions are about n^(-1/d) apart, which in high dimension hardly
@@ -250,8 +241,8 @@ def sampling_floor(
         A sample with at least two rows; an odd row goes to the second half.
     seed
         Seeds the halves as well as the method.
-    method, subsample, directions, max_exact_entries, rtol
-        As in :func:`wasserstein_distance`.
+    **options
+        `method`, `subsample`, `directions`, `max_exact_entries` and `rtol` of :func:`wasserstein_distance`.
 
     Returns
     -------
@@ -267,7 +258,7 @@ def sampling_floor(
     >>> bool(floor > 5 * np.linalg.norm(shift))
     True
     """
-    settings = Settings(method, seed, subsample, directions, max_exact_entries, rtol)
+    settings = Settings(seed=seed, **options)
     rows = as_rows(X, "X")
     if len(rows) < 2:
         raise DataError("X has 1 row; two halves need at least 2 rows")
@@ -287,8 +278,8 @@ def random_halves(rows: Floats, seed: int) -> tuple[Floats, Floats]:
 class Settings:
     """The options of :func:`wasserstein_distance`, checked."""
 
-    method: str
-    seed: int
+    method: str = "auto"
+    seed: int = 0
     subsample: int = SUBSAMPLE
     directions: int = DIRECTIONS
     max_exact_entries: int = MAX_EXACT_ENTRIES
