@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
@@ -375,49 +375,35 @@ class TableEncoder:
                 )
             if not isinstance(spec["columns"], list):
                 raise _damaged("'columns' is not a list")
-            target = spec["target"]
-            return cls(
-                columns=tuple(map(_rebuild, spec["columns"])),
-                target=TargetColumn(_value(target, "name", str), _value(target, "classes", list, NoneType)),
-                impute=_value(spec, "impute", bool),
-                domain=_value(spec, "domain", str, NoneType),
-                focal=_value(spec, "focal", str, NoneType),
-                unused=_value(spec, "unused", list),
-            )
+            columns = tuple(_rebuild(_COLUMNS[column["kind"]], column) for column in spec["columns"])
+            return _rebuild(cls, spec, columns=columns, target=_rebuild(TargetColumn, spec["target"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise _damaged(f"{type(error).__name__} {error}") from error
 
 
-def _with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn)}
+#: The types that the values of a description may have, by their names.
+_TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
+_TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
+_TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
 
 
-def _rebuild(spec: Mapping[str, Any]) -> InputColumn:
-    name = _value(spec, "name", str)
-    if spec["kind"] == "levels":
-        levels = _value(spec, "levels", list)
-        if len(levels) < 2:
-            raise _damaged(f"column {name!r} has fewer than two levels")
-        return LevelColumn(name, levels)
-    if spec["kind"] != "numbers":
-        raise _damaged(f"column {name!r} is of kind {spec['kind']!r}")
-    median = _value(spec, "median", int, float, NoneType)
-    if median is not None and not math.isfinite(median):
-        raise _damaged(f"the median of column {name!r} is {median!r}")
-    return NumberColumn(name, None if median is None else float(median), _value(spec, "indicator", bool))
+def _with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
 
-def _value(spec: Mapping[str, Any], name: str, *allowed: type) -> Any:
-    """One value of a description, of an allowed type; a list must hold distinct texts and becomes a tuple."""
-    value = spec[name]
-    # Not isinstance: a truth value is an int as well.
-    if type(value) not in allowed:
-        raise _damaged(f"{name!r} is {value!r}")
-    if not isinstance(value, list):
-        return value
-    if not all(isinstance(text, str) for text in value) or len(set(value)) < len(value):
-        raise _damaged(f"{name!r} must hold distinct texts, not {value!r}")
-    return tuple(value)
+def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
+    """Build a dataclass from its description; a list must hold distinct texts and becomes a tuple."""
+    for name in (field.name for field in fields(cls) if field.name not in known):
+        value = spec[name]
+        # Not isinstance: a truth value is an int as well.
+        fits = type(value) in _TYPES[name] and (not isinstance(value, float) or math.isfinite(value))
+        if fits and isinstance(value, list):
+            fits = all(isinstance(text, str) for text in value) and len(set(value)) == len(value)
+        if not fits or (name == "levels" and len(value) < 2):
+            raise _damaged(f"{name!r} is {value!r}")
+        known[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**known)
 
 
 def _damaged(what: str) -> DataError:
