@@ -77,11 +77,9 @@ class NumberColumn:
         cells = check_column(column, self.name, markers=markers, category=False, fill=_FILL)
         if isinstance(cells, Fault) or not is_texts(cells):
             return cells
-        first = pc.index(pc.is_valid(cells), True).as_py()
-        return Fault(
-            f'holds text (the first is "{cells[first].as_py()}" in data row {first + 1}), and held numbers in training',
-            "write it as numbers",
-        )
+        text, row = first_text(cells)
+        finding = f'holds text (the first is "{text}" in data row {row}), and held numbers in training'
+        return Fault(finding, "write it as numbers")
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
@@ -369,10 +367,8 @@ class TableEncoder:
         """  # noqa: E501
         try:
             if spec["version"] != _VERSION:
-                raise DataError(
-                    f"the table encoder is of version {spec['version']!r}, this is made for {_VERSION}; "
-                    "use the version of mixtune that wrote it"
-                )
+                wanted = f"this mixtune reads version {_VERSION}; use the mixtune that wrote it"
+                raise DataError(f"the table encoder is of version {spec['version']!r}, {wanted}")
             if not isinstance(spec["columns"], list):
                 raise _damaged("'columns' is not a list")
             columns = tuple(_rebuild(_COLUMNS[column["kind"]], column) for column in spec["columns"])
@@ -535,7 +531,7 @@ def _read_target(part: Part, name: str, *, kind: str, drop: bool) -> Cells:
     cells = check_column(column, name, markers=drop, category=category, fill=fill, noun="missing target")
     if kind == "number" and not isinstance(cells, Fault) and is_texts(cells):
         remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
-        cells = Fault(f'holds text (such as "{_first(cells)[0]}")', remedy)
+        cells = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
     if isinstance(cells, Fault):
         raise unusable_columns({name: cells}, part.where)
     return cells
@@ -547,7 +543,7 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     texts = next((index for index, cells in enumerate(found) if is_texts(cells)), None)
     if numbers is None or texts is None:
         return
-    value, row = _first(found[texts])
+    value, row = first_text(found[texts])
     finding = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
     hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
     advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
@@ -555,7 +551,7 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     raise Fault(f'{finding} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
 
 
-def _first(texts: Any) -> tuple[str, int]:
+def first_text(texts: Any) -> tuple[str, int]:
     """The first text that is not a number, or else the first text, and its row."""
     valid = pc.is_valid(texts)
     odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
@@ -616,10 +612,8 @@ def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ..
     values = pa.chunked_array(known, pa.large_string()).drop_null()
     found = pc.unique(values).to_pylist()
     if len(found) > _MOST_CLASSES or (len(values) > 10 and 2 * len(found) > len(values)):
-        raise DataError(
-            f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows, too many for '
-            "classes; name a column of numbers or of a few classes as the target"
-        )
+        finding = f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows'
+        raise DataError(f"{finding}, too many for classes; name a target of numbers or of a few classes")
     if len(found) == 1:
         raise DataError(f'every target in column "{name}" of {where} is "{found[0]}"; there must be two classes')
     whole = all(text.removeprefix("-").isdecimal() for text in found)

@@ -134,9 +134,7 @@ def read_training(
     codes = None if codes is None else codes[kept[0]]
     place = labels.index(name)
     if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
-        raise DataError(
-            f'every row of the focal domain "{name}" lacks a target; there must be focal rows to learn from'
-        )
+        raise DataError(f'every row of the focal domain "{name}" lacks a target; give at least one of them a target')
     held = [part for part in parts if part.table.num_rows]
     known, inferred = infer_columns(held, inputs, impute=impute, max_levels=max_levels, categories=roles.categories)
     used = {target, domain, *(column.name for column in known)}
@@ -206,11 +204,11 @@ def _names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
 
 def _check_options(roles: _Roles, *, focal: Any, missing: str, max_levels: int, target_kind: str) -> None:
     """Refuse settings outside their range, and a column with two roles."""
-    if missing not in ("refuse", "impute"):
-        raise ParameterError('{given} must be "refuse" or "impute"', given=setting("missing", missing))
-    if target_kind not in ("auto", "number", "classes"):
-        given = setting("target_kind", target_kind)
-        raise ParameterError('{given} must be "auto", "number" or "classes"', given=given)
+    choices = {"missing": ("refuse", "impute"), "target_kind": ("auto", "number", "classes")}
+    for option, value in (("missing", missing), ("target_kind", target_kind)):
+        if value not in choices[option]:
+            known = '" or "'.join(choices[option])
+            raise ParameterError('{given} must be "{known}"', given=setting(option, value), known=known)
     check_whole("max_levels", max_levels, least=2)
     if focal is not None and not isinstance(focal, str):
         raise ParameterError(f"focal={focal!r} must be the name of one domain, as text")
@@ -269,10 +267,8 @@ def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, l
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest))
     if name not in labels:
-        raise DataError(
-            f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows; '
-            f"{nearest(name, labels)}"
-        )
+        finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
+        raise DataError(f"{finding}; {nearest(name, labels)}")
     return codes, labels, name
 
 

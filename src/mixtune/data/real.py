@@ -504,10 +504,10 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
         advance(len(parts[-1]))
     features = np.concatenate(parts)
     if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
-        raise DataError(
-            f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or some that are not "
-            "finite; an encoder gives one row of finite numbers per text"
+        finding = (
+            f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or not finite"
         )
+        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
     folder.mkdir(parents=True, exist_ok=True)
     write_model(path, {"encoder": encoder.identity}, {"features": features})
     return features

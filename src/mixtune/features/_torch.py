@@ -98,10 +98,8 @@ class TorchFeatures:
             frozen = copy.deepcopy(module).eval().to(device=self.device, dtype=getattr(torch, self.dtype))
         except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
             # PyTorch built without CUDA says so with an AssertionError.
-            raise ParameterError(
-                f'the module cannot be copied to device="{self.device}" as {self.dtype}: {error}; use device="cpu" '
-                "where there is no such device"
-            ) from error
+            finding = f'the module cannot be copied to device="{self.device}" as {self.dtype}: {error}'
+            raise ParameterError(f'{finding}; use device="cpu" where there is no such device') from error
         if cut is not None:
             frozen.get_submodule(cut).register_forward_pre_hook(_stop, with_kwargs=True)
         values = {"module": frozen, "cut": cut, "device": str(self.device), "n_features_out": int(width)}
@@ -175,9 +173,7 @@ class TorchFeatures:
             for handle in handles:
                 handle.remove()
         if ran and ran[-1] != self.cut:
-            raise ParameterError(
-                f'the last linear layer that runs is "{ran[-1]}", not "{self.cut}"; pass cut="{ran[-1]}" to cut there'
-            )
+            raise ParameterError(f'the last linear layer that runs is not "{self.cut}"; pass cut="{ran[-1]}"')
 
     def _forward(self, batch: Array) -> Array:
         """Run one batch up to the cut and flatten what is there."""
@@ -193,10 +189,8 @@ class TorchFeatures:
             raise ParameterError("the module does not give one tensor with a row for each row of X; set cut")
         features = features.reshape(batch.shape[0], -1)
         if features.shape[1] != self.n_features_out:
-            raise ParameterError(
-                f"the module gives {features.shape[1]} features, {self.n_features_out} were expected; "
-                f"pass n_features_out={features.shape[1]}"
-            )
+            found, wanted = features.shape[1], self.n_features_out
+            raise ParameterError(f"the module gives {found} features, not {wanted}; pass n_features_out={found}")
         return features
 
 
@@ -220,9 +214,7 @@ def _find_cut(torch: Any, module: Any) -> str:
     else:
         names = [name for name, layer in module.named_modules() if name and isinstance(layer, torch.nn.Linear)]
     if not names:
-        raise ParameterError(
-            "the module has no linear layer to cut at; name one with cut, or pass cut=None to keep all"
-        )
+        raise ParameterError("the module has no linear layer to cut at; name a layer with cut, or pass cut=None")
     return names[-1]
 
 
@@ -264,10 +256,9 @@ def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> To
     name = settings["network"]
     supplied.used.append(name)
     if (module := supplied.networks.get(name)) is None:
-        raise ParameterError(
-            f"the model was fitted on the features of a network, a {settings['class']} with "
-            f"{len(settings['layers'])} layers; pass networks={{{name!r}: module}} with a module of that architecture"
-        )
+        network = f"the features of a network, a {settings['class']} with {len(settings['layers'])} layers"
+        advice = f"pass networks={{{name!r}: module}} with a module of that architecture"
+        raise ParameterError(f"the model was fitted on {network}; {advice}")
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"networks[{name!r}] is a {type(module).__name__}; pass a torch.nn.Module")
     if difference := _first_difference(_layers(module), settings["layers"]):
