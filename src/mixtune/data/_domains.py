@@ -340,10 +340,9 @@ class Domains:
         # Two passes: the sum of squares less the squared mean would lose a small spread about a large mean.
         mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts) / n_rows
         spread = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in parts) / n_rows)
-        lowest = np.min([part.min(axis=0) for part in parts], axis=0)
-        highest = np.max([part.max(axis=0) for part in parts], axis=0)
         # The mean of equal numbers may be off by rounding, so that equality decides what is constant.
-        return np.asarray(mean), np.where((lowest == highest) | (spread == 0), 1.0, spread)
+        constant = np.all([(part == parts[0][0]).all(axis=0) for part in parts], axis=0)
+        return np.asarray(mean), np.where(constant | (spread == 0), 1.0, spread)
 
     def map(self, feature_map: Any) -> Domains:
         """Return the domains with the features of ``X`` in place of ``X``, without column names.

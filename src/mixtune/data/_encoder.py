@@ -301,7 +301,7 @@ class TableEncoder:
         names = self.names
         X = np.zeros((table.num_rows, len(names)))
         faults: dict[str, Fault] = {}
-        notes = [*self._notes_on_columns(table, where), *self._notes_on_labels(table, where)]
+        notes = self._notes(table, where)
         start = 0
         for column in self.columns:
             cells = column.read(table.column(column.name), markers=self.impute)
@@ -326,27 +326,26 @@ class TableEncoder:
             hint = hint if hint.startswith("did you mean") else f"add {'it' if len(lost) == 1 else 'these columns'}"
             raise DataError(f"{where} has no column {quoted(lost, 20)}, which the model was trained on; {hint}")
 
-    def _notes_on_columns(self, table: Table, where: str) -> list[Note]:
+    def _notes(self, table: Table, where: str) -> list[Note]:
+        """Say which columns are not known, and which rows come from another domain than the model predicts for."""
+        notes = []
         known = {*self.inputs, *self.unused, self.target.name, self.domain}
-        extra = [name for name in table.column_names if name not in known]
-        template = "{where} has columns that the model does not know, left out: {columns}"
-        return [Note("unknown-columns", template, where=where, columns=quoted(extra))] if extra else []
-
-    def _notes_on_labels(self, table: Table, where: str) -> list[Note]:
-        """Say which rows come from another domain than the one that the model predicts for."""
-        if self.domain is None or self.domain not in table.column_names:
-            return []
+        if extra := [name for name in table.column_names if name not in known]:
+            template = "{where} has columns that the model does not know, left out: {columns}"
+            notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
+        if self.domain not in table.column_names:
+            return notes
         column = table.column(self.domain)
         kind = column.type
         # Fractions and truth values have more than one spelling; better no note than a wrong one.
         spellings = kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
         labels = None if spellings else parse_column(column, markers=False, category=True)
-        if labels is None or isinstance(labels, Fault):
-            return []
-        other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
-        template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
-        found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
-        return [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
+        if is_texts(labels) and not isinstance(labels, Fault):
+            other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
+            template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
+            found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
+            notes += [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as a dict of plain values that JSON can hold."""
@@ -413,17 +412,17 @@ _DROP = setting("drop_missing_target")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One training table and how messages name it."""
+    """One training table, how messages name it, and its targets once they are known."""
 
     where: str
     table: Table
+    y: Any = ()
 
-    def keep(self, rows: Booleans) -> Part:
-        """Keep the flagged rows; the name says so, since rows are counted anew."""
+    def keep(self, rows: Booleans, y: Floats) -> Part:
+        """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
         gone = int((~rows).sum())
-        if not gone:
-            return self
-        return Part(f"{self.where} (without {gone} rows that lack a target)", self.table.filter(pa.array(rows)))
+        where = f"{self.where} (without {gone} rows that lack a target)" if gone else self.where
+        return Part(where, self.table.filter(pa.array(rows)) if gone else self.table, y)
 
 
 def infer_columns(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from mixtune._array import Booleans, Floats, Integers
+from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, column_difference
@@ -130,7 +130,7 @@ def read_training(
         _check_long_numbers(part, path, form, (*inputs, target))
     spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
     notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), setting("drop_missing_target"))
-    parts = [part.keep(rows) for part, rows in zip(parts, kept)]
+    parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
     codes = None if codes is None else codes[kept[0]]
     place = labels.index(name)
     if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
@@ -140,7 +140,7 @@ def read_training(
     used = {target, domain, *(column.name for column in known)}
     unused = dict.fromkeys(column for part in parts for column in part.table.column_names if column not in used)
     encoder = TableEncoder(tuple(known), spec, impute=impute, domain=domain, focal=name, unused=tuple(unused))
-    domains = Domains(_members(encoder, parts, values, labels, codes), focal=name)
+    domains = Domains(_members(encoder, parts, labels, codes), focal=name)
     return TrainingTables(domains, encoder, (*notes, *inferred, *_domain_notes(domains, encoder)))
 
 
@@ -320,24 +320,15 @@ def _dropped_notes(files: Sequence[Path], kept: Sequence[Booleans]) -> list[Note
     ]
 
 
-def _members(
-    encoder: TableEncoder,
-    parts: Sequence[Part],
-    values: Sequence[Floats],
-    labels: Sequence[str],
-    codes: Integers | None,
-) -> tuple[Domain, ...]:
+def _members(encoder: TableEncoder, parts: Sequence[Part], labels: Sequence[str], codes: Any) -> tuple[Domain, ...]:
+    # Files and labels whose rows all lack a target are gone; the others keep their order.
+    rows = [(encoder.encode(part.table, part.where).X, part.y, encoder.names) for part in parts if len(part.y)]
     if codes is not None:
-        X = encoder.encode(parts[0].table, parts[0].where).X
-        # Labels whose rows all lack a target are gone; the others keep their order.
         present, codes = np.unique(codes, return_inverse=True)
-        return split_by_label(X, values[0], encoder.names, codes, [labels[index] for index in present])
-    return tuple(
-        # Encoded values are finite, and no one else holds these arrays.
-        Domain._from_checked(label, encoder.encode(part.table, part.where).X, y, encoder.names)
-        for label, part, y in zip(labels, parts, values)
-        if part.table.num_rows
-    )
+        return split_by_label(*rows[0], codes, [labels[index] for index in present])
+    held = [label for label, part in zip(labels, parts) if len(part.y)]
+    # Encoded values are finite, and no one else holds these arrays.
+    return tuple(Domain._from_checked(label, *own) for label, own in zip(held, rows))
 
 
 def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:

