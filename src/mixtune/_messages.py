@@ -67,10 +67,8 @@ class Message:
     def render(self, place: Place = "python") -> str:
         if not self.fields:
             return self.template
-        shown = {
-            name: getattr(value, place) if isinstance(value, Wording) else value for name, value in self.fields.items()
-        }
-        return self.template.format(**shown)
+        worded = {name: getattr(value, place) for name, value in self.fields.items() if isinstance(value, Wording)}
+        return self.template.format(**{**self.fields, **worded})
 
 
 class HasMessage:

@@ -75,7 +75,7 @@ class NumberColumn:
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as numbers, or say why it cannot be."""
         cells = check_column(column, self.name, markers=markers, category=False, fill=_FILL)
-        if isinstance(cells, Fault) or not is_texts(cells):
+        if not is_texts(cells):
             return cells
         text, row = first_text(cells)
         finding = f'holds text (the first is "{text}" in data row {row}), and held numbers in training'
@@ -340,7 +340,7 @@ class TableEncoder:
         # Fractions and truth values have more than one spelling; better no note than a wrong one.
         spellings = kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
         labels = None if spellings else parse_column(column, markers=False, category=True)
-        if is_texts(labels) and not isinstance(labels, Fault):
+        if is_texts(labels):
             other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
             template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
             found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
@@ -528,7 +528,7 @@ def _read_target(part: Part, name: str, *, kind: str, drop: bool) -> Cells:
     truth = kind == "auto" and kinds.is_boolean(column.type)
     category = kind == "classes" or kinds.is_dictionary(column.type) or truth
     cells = check_column(column, name, markers=drop, category=category, fill=fill, noun="missing target")
-    if kind == "number" and not isinstance(cells, Fault) and is_texts(cells):
+    if kind == "number" and is_texts(cells):
         remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
         cells = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
     if isinstance(cells, Fault):

@@ -278,12 +278,11 @@ def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence
     if both := [name for name in _names(columns or (), "columns") if name in ignored]:
         raise ParameterError(f"columns and ignore both name {quoted(both)}; name it in one of them")
     leave: Wording = phrase(", or leave it out with {fix}", fix=setting("ignore", "COLUMN"))
+    named: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain, "columns": columns}
     inputs: tuple[str, ...] = ()
     for part in parts:
         kept = part.table.select([name for name in part.table.column_names if name not in ignored])
-        found = choose_inputs(
-            kept, targets=[roles.target], domain=roles.domain, columns=columns, where=part.where, otherwise=leave
-        )
+        found = choose_inputs(kept, **named, where=part.where, otherwise=leave)
         inputs = inputs or found
         if set(found) != set(inputs):
             finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
