@@ -20,45 +20,16 @@ if TYPE_CHECKING:
         load,
     )
 
-__all__ = [
-    "Concatenate",
-    "Domain",
-    "Domains",
-    "EqualWeights",
-    "Identity",
-    "Moments",
-    "PredictiveWeights",
-    "RandomFeatures",
-    "RegretOptimalClassifier",
-    "RegretOptimalClassifierCV",
-    "RegretOptimalRegressor",
-    "RegretOptimalRegressorCV",
-    "RegretProblem",
-    "RegretSolution",
-    "Sources",
-    "StreamedSources",
-    "WassersteinWeights",
-    "__version__",
-    "descend",
-    "load",
-    "solve",
-    "wasserstein_distance",
-]
-
-_ESTIMATORS = {
-    "RegretOptimalClassifier",
-    "RegretOptimalClassifierCV",
-    "RegretOptimalRegressor",
-    "RegretOptimalRegressorCV",
-    "Sources",
-    "StreamedSources",
-    "load",
-}
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "PredictiveWeights"]
+__all__ += ["RandomFeatures", "RegretProblem", "RegretSolution", "WassersteinWeights", "__version__", "descend"]
+__all__ += ["solve", "wasserstein_distance"]
+__all__ += ["RegretOptimalClassifier", "RegretOptimalClassifierCV"]
+__all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Sources", "StreamedSources", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn takes a second to import; the core does without.
-    if name in _ESTIMATORS:
+    # What is not here yet is an estimator: scikit-learn takes a second to import, and the core does without.
+    if name in __all__:
         from mixtune import estimators
 
         return getattr(estimators, name)

@@ -67,34 +67,14 @@ class Message:
     def render(self, place: Place = "python") -> str:
         if not self.fields:
             return self.template
-        shown = {
-            name: getattr(value, place) if isinstance(value, Wording) else value for name, value in self.fields.items()
-        }
-        return self.template.format(**shown)
+        worded = {name: getattr(value, place) for name, value in self.fields.items() if isinstance(value, Wording)}
+        return self.template.format(**{**self.fields, **worded})
 
 
-class Note(str):
-    """A remark about a fit or a table: text as Python shows it, with the message behind it.
-
-    Examples
-    --------
-    >>> note = Note("one-row", "domain {name} has one row", name="b")
-    >>> note, note.code, note.fields["name"]
-    ('domain b has one row', 'one-row', 'b')
-    """
-
-    __slots__ = ("message",)
+class HasMessage:
+    """An error or a note: its message, and the parts of it that programs read."""
 
     message: Message
-
-    def __new__(cls, code: str, template: str, **fields: Any) -> Note:
-        message = Message(code, template, fields)
-        note = super().__new__(cls, message.render())
-        note.message = message
-        return note
-
-    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
-        return (self.message.code, self.message.template), dict(self.message.fields)
 
     @property
     def code(self) -> str:
@@ -105,7 +85,28 @@ class Note(str):
         return self.message.fields
 
     def render(self, place: Place = "python") -> str:
+        """The message in the words of the place that shows it."""
         return self.message.render(place)
+
+
+class Note(HasMessage, str):
+    """A remark about a fit or a table: text as Python shows it, with the message behind it.
+
+    Examples
+    --------
+    >>> note = Note("one-row", "domain {name} has one row", name="b")
+    >>> note, note.code, note.fields["name"]
+    ('domain b has one row', 'one-row', 'b')
+    """
+
+    def __new__(cls, code: str, template: str, **fields: Any) -> Note:
+        message = Message(code, template, fields)
+        note = super().__new__(cls, message.render())
+        note.message = message
+        return note
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
+        return (self.message.code, self.message.template), dict(self.message.fields)
 
 
 def counted(*numbers: tuple[int, str]) -> str:

@@ -7,15 +7,15 @@ renders itself for Python (``str(error)``) or for the terminal (``error.render("
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+import copyreg
+from typing import Any, ClassVar
 
-from mixtune._messages import Message
+from mixtune._messages import HasMessage, Message
 
 __all__ = ["ConvergenceError", "DataError", "MissingExtraError", "MixtuneError", "ParameterError", "SingularError"]
 
 
-class MixtuneError(Exception):
+class MixtuneError(HasMessage, Exception):
     """Base of all errors raised by mixtune on purpose.
 
     Parameters
@@ -41,26 +41,8 @@ class MixtuneError(Exception):
         super().__init__(self.message.render())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are rebuilt from their arguments, which would lose the code and the fields.
-        return _rebuild, (type(self), self.message)
-
-    @property
-    def code(self) -> str:
-        return self.message.code
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        return self.message.fields
-
-    def render(self, place: Literal["python", "terminal"] = "python") -> str:
-        """The message in the words of the place that shows it."""
-        return self.message.render(place)
-
-
-def _rebuild(kind: type[MixtuneError], message: Message) -> MixtuneError:
-    error = kind.__new__(kind)
-    MixtuneError.__init__(error, message.template, code=message.code, **message.fields)
-    return error
+        # By default exceptions are rebuilt by calling the class with their arguments, which would lose the fields.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class DataError(MixtuneError, ValueError):

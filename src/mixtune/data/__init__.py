@@ -17,44 +17,14 @@ from mixtune.data._training import TrainingTables, read_new, read_training
 from mixtune.data.real import load_ames, load_exam, load_sentiment
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
-__all__ = [
-    "UTF8",
-    "CsvFormat",
-    "Domain",
-    "Domains",
-    "Encoded",
-    "LevelColumn",
-    "NumberColumn",
-    "SyntheticProblem",
-    "Table",
-    "TableEncoder",
-    "TargetColumn",
-    "TrainingTables",
-    "arrange_columns",
-    "as_floats",
-    "as_names",
-    "as_paths",
-    "as_table",
-    "check_finite",
-    "check_names",
-    "check_pair",
-    "check_weight",
-    "choose_inputs",
-    "column_difference",
-    "constant_notes",
-    "file_label",
-    "is_table",
-    "known_frame",
-    "load_ames",
-    "load_exam",
-    "load_sentiment",
-    "make_domains",
-    "read_new",
-    "read_table",
-    "read_training",
-    "rows_by_label",
-    "to_matrix",
-]
+# For everyone, for the command line, and for the other packages of mixtune.
+__all__ = ["Domain", "Domains", "SyntheticProblem", "load_ames", "load_exam", "load_sentiment", "make_domains"]
+__all__ += ["Encoded", "LevelColumn", "NumberColumn", "TableEncoder", "TargetColumn", "TrainingTables"]
+__all__ += ["constant_notes", "read_new", "read_training"]
+__all__ += ["UTF8", "CsvFormat", "Table", "as_names", "as_paths", "as_table", "check_names", "choose_inputs"]
+__all__ += ["file_label", "is_table", "known_frame", "read_table", "to_matrix"]
+__all__ += ["arrange_columns", "as_floats", "check_finite", "check_pair", "check_weight", "column_difference"]
+__all__ += ["rows_by_label"]
 
 if not TYPE_CHECKING:
 

@@ -259,10 +259,8 @@ def check_pair(
         raise DataError(f"{shapes}; pass X as rows by columns, and y as one value per row or rows by outputs")
     if inputs.shape[0] != targets.shape[0]:
         fewer = "fewer" if targets.shape[0] < inputs.shape[0] else "more"
-        raise DataError(
-            f"there are {fewer} targets than rows: X{of} has {inputs.shape[0]} rows and "
-            f"y has {targets.shape[0]}; pass one target per row"
-        )
+        counts = f"X{of} has {inputs.shape[0]} rows and y has {targets.shape[0]}"
+        raise DataError(f"there are {fewer} targets than rows: {counts}; pass one target per row")
     if 0 in inputs.shape or 0 in targets.shape:
         raise DataError(f"{shapes}; pass at least one row and one column")
     if columns is None:

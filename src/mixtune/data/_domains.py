@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_torch_array
@@ -25,13 +25,6 @@ from mixtune.data._domain import Domain, check_alike, check_pair, column_differe
 from mixtune.data._readers import CsvFormat, as_paths, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, to_matrix
 from mixtune.errors import DataError, ParameterError
-
-
-class Transform(Protocol):
-    """The part of a feature map that is needed here."""
-
-    def transform(self, X: Array, /) -> Array:
-        """Turn rows into rows of features."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -347,12 +340,11 @@ class Domains:
         # Two passes: the sum of squares less the squared mean would lose a small spread about a large mean.
         mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts) / n_rows
         spread = np.sqrt(sum(np.square(part - mean).sum(axis=0) for part in parts) / n_rows)
-        lowest = np.min([part.min(axis=0) for part in parts], axis=0)
-        highest = np.max([part.max(axis=0) for part in parts], axis=0)
         # The mean of equal numbers may be off by rounding, so that equality decides what is constant.
-        return np.asarray(mean), np.where((lowest == highest) | (spread == 0), 1.0, spread)
+        constant = np.all([(part == parts[0][0]).all(axis=0) for part in parts], axis=0)
+        return np.asarray(mean), np.where(constant | (spread == 0), 1.0, spread)
 
-    def map(self, feature_map: Transform) -> Domains:
+    def map(self, feature_map: Any) -> Domains:
         """Return the domains with the features of ``X`` in place of ``X``, without column names.
 
         Parameters
@@ -374,10 +366,8 @@ class Domains:
         array([[1., 3., 9.]])
         """
         if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
-            raise ParameterError(
-                f"{feature_map!r} is not a feature map: it needs transform(X), which gives a row of features for "
-                "each row; wrap a function as SklearnFeatures(FunctionTransformer(function).fit(X))"
-            )
+            advice = "wrap a function as SklearnFeatures(FunctionTransformer(function).fit(X))"
+            raise ParameterError(f"{feature_map!r} is not a feature map: it has no transform(X); {advice}")
         mapped = (
             Domain(domain.name, self._features(domain, feature_map), domain.y, sample_weight=domain.sample_weight)
             for domain in self.members
@@ -428,10 +418,8 @@ def _held_out_rows(domain: Domain, test_size: float | int) -> int:
         return int(test_size)
     if isinstance(test_size, float | np.floating) and 0 < test_size < 1:
         return min(max(round(float(test_size) * domain.n_rows), 1), domain.n_rows - 1)
-    raise ParameterError(
-        f"test_size={test_size!r} must be a share between 0 and 1, such as 0.25, or a number of rows from 1 to "
-        f'{domain.n_rows - 1}, one less than domain "{domain.name}" has'
-    )
+    rows = f'a number of rows from 1 to {domain.n_rows - 1}, one less than domain "{domain.name}" has'
+    raise ParameterError(f"test_size={test_size!r} must be a share between 0 and 1, such as 0.25, or {rows}")
 
 
 def arrange_columns(X: Array, columns: Sequence[str], wanted: Sequence[str], whose: str) -> Any:
@@ -527,10 +515,8 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
         raise DataError(f"{where} must be one text or number per row: {error}") from error
     if missing := [number for label, number in numbers.items() if _is_missing(label)]:
         lost = np.isin(codes, missing)
-        raise DataError(
-            f"{where}: {int(lost.sum())} of {n_rows} rows have no label (the first is data row "
-            f"{int(lost.argmax()) + 1}); label or drop these rows"
-        )
+        finding = f"{int(lost.sum())} of {n_rows} rows have no label (the first is data row {int(lost.argmax()) + 1})"
+        raise DataError(f"{where}: {finding}; label or drop these rows")
     # Each distinct label is stripped once, not each row's.
     stripped = {label: label.strip() if isinstance(label, str) else label for label in numbers}
     distinct = {label: number for number, label in enumerate(dict.fromkeys(stripped.values()))}
@@ -612,10 +598,8 @@ def rows_by_label(y: Any, sample_domain: Any, focal: int | None = None) -> Label
     rows = {int(label): own for label, own in zip(found, np.split(order, starts[1:]))}
     targets = [label for label in rows if label < 0]
     if focal is None and len(targets) != 1:
-        raise DataError(
-            f"sample_domain has {len(targets)} negative labels; exactly one target domain is needed: "
-            "name it with focal, or keep the rows of one target"
-        )
+        advice = "name the target domain with focal, or keep the rows of one"
+        raise DataError(f"sample_domain has {len(targets)} negative labels, not one; {advice}")
     if focal is not None and focal not in targets:
         hint = nearest(str(focal), list(map(str, targets)))
         raise ParameterError(f"focal={focal!r} is no target of sample_domain; {hint}")

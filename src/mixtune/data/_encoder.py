@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import Decimal
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
@@ -75,13 +75,11 @@ class NumberColumn:
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as numbers, or say why it cannot be."""
         cells = check_column(column, self.name, markers=markers, category=False, fill=_FILL)
-        if isinstance(cells, Fault) or not is_texts(cells):
+        if not is_texts(cells):
             return cells
-        first = pc.index(pc.is_valid(cells), True).as_py()
-        return Fault(
-            f'holds text (the first is "{cells[first].as_py()}" in data row {first + 1}), and held numbers in training',
-            "write it as numbers",
-        )
+        text, row = first_text(cells)
+        finding = f'holds text (the first is "{text}" in data row {row}), and held numbers in training'
+        return Fault(finding, "write it as numbers")
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
@@ -303,7 +301,7 @@ class TableEncoder:
         names = self.names
         X = np.zeros((table.num_rows, len(names)))
         faults: dict[str, Fault] = {}
-        notes = [*self._notes_on_columns(table, where), *self._notes_on_labels(table, where)]
+        notes = self._notes(table, where)
         start = 0
         for column in self.columns:
             cells = column.read(table.column(column.name), markers=self.impute)
@@ -328,27 +326,26 @@ class TableEncoder:
             hint = hint if hint.startswith("did you mean") else f"add {'it' if len(lost) == 1 else 'these columns'}"
             raise DataError(f"{where} has no column {quoted(lost, 20)}, which the model was trained on; {hint}")
 
-    def _notes_on_columns(self, table: Table, where: str) -> list[Note]:
+    def _notes(self, table: Table, where: str) -> list[Note]:
+        """Say which columns are not known, and which rows come from another domain than the model predicts for."""
+        notes = []
         known = {*self.inputs, *self.unused, self.target.name, self.domain}
-        extra = [name for name in table.column_names if name not in known]
-        template = "{where} has columns that the model does not know, left out: {columns}"
-        return [Note("unknown-columns", template, where=where, columns=quoted(extra))] if extra else []
-
-    def _notes_on_labels(self, table: Table, where: str) -> list[Note]:
-        """Say which rows come from another domain than the one that the model predicts for."""
-        if self.domain is None or self.domain not in table.column_names:
-            return []
+        if extra := [name for name in table.column_names if name not in known]:
+            template = "{where} has columns that the model does not know, left out: {columns}"
+            notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
+        if self.domain not in table.column_names:
+            return notes
         column = table.column(self.domain)
         kind = column.type
         # Fractions and truth values have more than one spelling; better no note than a wrong one.
         spellings = kinds.is_floating(kind) or kinds.is_boolean(kind) or kinds.is_decimal(kind)
         labels = None if spellings else parse_column(column, markers=False, category=True)
-        if labels is None or isinstance(labels, Fault):
-            return []
-        other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
-        template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
-        found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
-        return [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
+        if is_texts(labels):
+            other = pc.fill_null(pc.not_equal(labels, self.focal), False).to_numpy(zero_copy_only=False)
+            template = '{labels} other than "{focal}"; these rows are predicted as if they were "{focal}"'
+            found = f'column "{self.domain}" of {where} has {count_flags(other, "label")}'
+            notes += [Note("other-domains", template, labels=found, focal=self.focal)] if other.any() else []
+        return notes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the encoder as a dict of plain values that JSON can hold."""
@@ -369,55 +366,39 @@ class TableEncoder:
         """  # noqa: E501
         try:
             if spec["version"] != _VERSION:
-                raise DataError(
-                    f"the table encoder is of version {spec['version']!r}, this is made for {_VERSION}; "
-                    "use the version of mixtune that wrote it"
-                )
+                wanted = f"this mixtune reads version {_VERSION}; use the mixtune that wrote it"
+                raise DataError(f"the table encoder is of version {spec['version']!r}, {wanted}")
             if not isinstance(spec["columns"], list):
                 raise _damaged("'columns' is not a list")
-            target = spec["target"]
-            return cls(
-                columns=tuple(map(_rebuild, spec["columns"])),
-                target=TargetColumn(_value(target, "name", str), _value(target, "classes", list, NoneType)),
-                impute=_value(spec, "impute", bool),
-                domain=_value(spec, "domain", str, NoneType),
-                focal=_value(spec, "focal", str, NoneType),
-                unused=_value(spec, "unused", list),
-            )
+            columns = tuple(_rebuild(_COLUMNS[column["kind"]], column) for column in spec["columns"])
+            return _rebuild(cls, spec, columns=columns, target=_rebuild(TargetColumn, spec["target"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise _damaged(f"{type(error).__name__} {error}") from error
 
 
-def _with_lists(fields: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn)}
+#: The types that the values of a description may have, by their names.
+_TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
+_TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
+_TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
 
 
-def _rebuild(spec: Mapping[str, Any]) -> InputColumn:
-    name = _value(spec, "name", str)
-    if spec["kind"] == "levels":
-        levels = _value(spec, "levels", list)
-        if len(levels) < 2:
-            raise _damaged(f"column {name!r} has fewer than two levels")
-        return LevelColumn(name, levels)
-    if spec["kind"] != "numbers":
-        raise _damaged(f"column {name!r} is of kind {spec['kind']!r}")
-    median = _value(spec, "median", int, float, NoneType)
-    if median is not None and not math.isfinite(median):
-        raise _damaged(f"the median of column {name!r} is {median!r}")
-    return NumberColumn(name, None if median is None else float(median), _value(spec, "indicator", bool))
+def _with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
 
-def _value(spec: Mapping[str, Any], name: str, *allowed: type) -> Any:
-    """One value of a description, of an allowed type; a list must hold distinct texts and becomes a tuple."""
-    value = spec[name]
-    # Not isinstance: a truth value is an int as well.
-    if type(value) not in allowed:
-        raise _damaged(f"{name!r} is {value!r}")
-    if not isinstance(value, list):
-        return value
-    if not all(isinstance(text, str) for text in value) or len(set(value)) < len(value):
-        raise _damaged(f"{name!r} must hold distinct texts, not {value!r}")
-    return tuple(value)
+def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
+    """Build a dataclass from its description; a list must hold distinct texts and becomes a tuple."""
+    for name in (field.name for field in fields(cls) if field.name not in known):
+        value = spec[name]
+        # Not isinstance: a truth value is an int as well.
+        fits = type(value) in _TYPES[name] and (not isinstance(value, float) or math.isfinite(value))
+        if fits and isinstance(value, list):
+            fits = all(isinstance(text, str) for text in value) and len(set(value)) == len(value)
+        if not fits or (name == "levels" and len(value) < 2):
+            raise _damaged(f"{name!r} is {value!r}")
+        known[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**known)
 
 
 def _damaged(what: str) -> DataError:
@@ -431,17 +412,17 @@ _DROP = setting("drop_missing_target")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One training table and how messages name it."""
+    """One training table, how messages name it, and its targets once they are known."""
 
     where: str
     table: Table
+    y: Any = ()
 
-    def keep(self, rows: Booleans) -> Part:
-        """Keep the flagged rows; the name says so, since rows are counted anew."""
+    def keep(self, rows: Booleans, y: Floats) -> Part:
+        """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
         gone = int((~rows).sum())
-        if not gone:
-            return self
-        return Part(f"{self.where} (without {gone} rows that lack a target)", self.table.filter(pa.array(rows)))
+        where = f"{self.where} (without {gone} rows that lack a target)" if gone else self.where
+        return Part(where, self.table.filter(pa.array(rows)) if gone else self.table, y)
 
 
 def infer_columns(
@@ -547,9 +528,9 @@ def _read_target(part: Part, name: str, *, kind: str, drop: bool) -> Cells:
     truth = kind == "auto" and kinds.is_boolean(column.type)
     category = kind == "classes" or kinds.is_dictionary(column.type) or truth
     cells = check_column(column, name, markers=drop, category=category, fill=fill, noun="missing target")
-    if kind == "number" and not isinstance(cells, Fault) and is_texts(cells):
+    if kind == "number" and is_texts(cells):
         remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
-        cells = Fault(f'holds text (such as "{_first(cells)[0]}")', remedy)
+        cells = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
     if isinstance(cells, Fault):
         raise unusable_columns({name: cells}, part.where)
     return cells
@@ -561,7 +542,7 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     texts = next((index for index, cells in enumerate(found) if is_texts(cells)), None)
     if numbers is None or texts is None:
         return
-    value, row = _first(found[texts])
+    value, row = first_text(found[texts])
     finding = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
     hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
     advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
@@ -569,7 +550,7 @@ def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fi
     raise Fault(f'{finding} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
 
 
-def _first(texts: Any) -> tuple[str, int]:
+def first_text(texts: Any) -> tuple[str, int]:
     """The first text that is not a number, or else the first text, and its row."""
     valid = pc.is_valid(texts)
     odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
@@ -630,10 +611,8 @@ def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ..
     values = pa.chunked_array(known, pa.large_string()).drop_null()
     found = pc.unique(values).to_pylist()
     if len(found) > _MOST_CLASSES or (len(values) > 10 and 2 * len(found) > len(values)):
-        raise DataError(
-            f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows, too many for '
-            "classes; name a column of numbers or of a few classes as the target"
-        )
+        finding = f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows'
+        raise DataError(f"{finding}, too many for classes; name a target of numbers or of a few classes")
     if len(found) == 1:
         raise DataError(f'every target in column "{name}" of {where} is "{found[0]}"; there must be two classes')
     whole = all(text.removeprefix("-").isdecimal() for text in found)

@@ -90,8 +90,8 @@ def is_text(kind: Any) -> bool:
 
 
 def is_texts(cells: Cells) -> bool:
-    """Whether a parsed column holds texts."""
-    return cells is not None and not isinstance(cells, np.ndarray)
+    """Whether a column was parsed as texts."""
+    return isinstance(cells, pa.Array | pa.ChunkedArray)
 
 
 def is_missing(cells: Cells, n_rows: int) -> Booleans:

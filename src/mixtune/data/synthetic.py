@@ -106,9 +106,8 @@ def make_domains(
     truth = _draw_network(stream(0, 0), n_columns, n_outputs)
     members = [draw("focal", truth, n_rows, stream(0, 1), noise)]
     n_related = n_domains - 1 - n_unrelated
-    for kind, (label, count, share) in enumerate(
-        [("related", n_related, similarity), ("unrelated", n_unrelated, 0.0)], start=1
-    ):
+    groups = (1, "related", n_related, similarity), (2, "unrelated", n_unrelated, 0.0)
+    for kind, label, count, share in groups:
         for index in range(1, count + 1):
             rng = stream(kind, index)
             network = _drift(truth, _draw_network(rng, n_columns, n_outputs), share)

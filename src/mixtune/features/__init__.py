@@ -6,19 +6,7 @@ from mixtune.features._saving import from_spec, given_spec, register_feature_map
 from mixtune.features._sklearn import SklearnFeatures
 from mixtune.features._torch import TorchFeatures, device_slices, host_features, map_rows, placed
 
-__all__ = [
-    "Concatenate",
-    "FeatureMap",
-    "Identity",
-    "RandomFeatures",
-    "SklearnFeatures",
-    "TorchFeatures",
-    "device_slices",
-    "from_spec",
-    "given_spec",
-    "host_features",
-    "map_rows",
-    "placed",
-    "register_feature_map",
-    "to_spec",
-]
+# For everyone, and for the other packages of mixtune.
+__all__ = ["Concatenate", "FeatureMap", "Identity", "RandomFeatures", "SklearnFeatures", "TorchFeatures"]
+__all__ += ["from_spec", "given_spec", "register_feature_map", "to_spec"]
+__all__ += ["device_slices", "host_features", "map_rows", "placed"]

@@ -61,7 +61,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
     >>> as_rows([[1, 2]], 3)
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns the map was made for
+    mixtune.errors.DataError: the map takes 3 columns, X has 2; pass the columns it was made for
     """
     check_unmasked(X, "X")
     rows = X.detach() if is_torch_array(X) else X if is_cupy_array(X) else np.asarray(X)
@@ -70,9 +70,7 @@ def as_rows(X: Any, n_inputs: int | None) -> Array:
     if rows.ndim != 2:
         raise DataError(f"X has shape {tuple(rows.shape)}; pass rows by columns, such as X.reshape(1, -1) for one row")
     if n_inputs is not None and rows.shape[1] != n_inputs:
-        raise DataError(
-            f"the map takes {n_inputs} columns, X has {rows.shape[1]}; pass the columns the map was made for"
-        )
+        raise DataError(f"the map takes {n_inputs} columns, X has {rows.shape[1]}; pass the columns it was made for")
     return rows
 
 

@@ -90,7 +90,6 @@ class RandomFeatures:
     weights: NDArray[Any] = field(init=False, repr=False)
     bias: NDArray[Any] = field(init=False, repr=False)
     _layers: dict[Any, tuple[Array, ...]] = field(init=False, repr=False, default_factory=dict)
-    _restored: bool = field(init=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         n_inputs = check_whole("n_inputs", self.n_inputs, least=1)
@@ -229,8 +228,7 @@ class RandomFeatures:
         return self._layers[key]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Copies and other processes draw the same weights again, which is less to send than the weights.
-        return _restore, (field_values(self), *((self.weights, self.bias) if self._restored else ()))
+        return _restore, (field_values(self), self.weights, self.bias)
 
 
 def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:
@@ -239,7 +237,6 @@ def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:
     for name, stored in zip(("weights", "bias"), layer, strict=False):
         if getattr(features, name).tobytes() != stored.tobytes():
             object.__setattr__(features, name, freeze(np.array(stored)))
-            object.__setattr__(features, "_restored", True)
     return features
 
 

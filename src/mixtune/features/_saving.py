@@ -120,7 +120,7 @@ def given_spec(feature_map: Any) -> Spec:
     >>> from_spec(spec, arrays, feature_map=Identity(3))
     Traceback (most recent call last):
         ...
-    mixtune.errors.ParameterError: feature_map gives 3 features, the model was fitted on 2; pass the map of the fit
+    mixtune.errors.ParameterError: feature_map gives 3 features, the model was fitted on 2; pass the same map
     """
     if not isinstance(feature_map, FeatureMap):
         raise ParameterError(f"a {type(feature_map).__name__} is no feature map: it needs transform and n_features_out")
@@ -203,27 +203,21 @@ def _read(spec: Any, arrays: Mapping[str, Any], supplied: _Supplied) -> Any:
     except (KeyError, TypeError) as error:
         raise DataError(f'the feature map of kind "{kind}" cannot be built from the file: {error!r}') from error
     if entry.cls is not _Outside and type(built) is not entry.cls:
-        raise ParameterError(
-            f'read of kind "{kind}" gave a {type(built).__name__}; let it return a {entry.cls.__name__}, as registered'
-        )
+        wanted = f"let it return a {entry.cls.__name__}, as registered"
+        raise ParameterError(f'read of kind "{kind}" gave a {type(built).__name__}; {wanted}')
     return built
 
 
 def _read_outside(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Any:
     if supplied.feature_map is None:
-        raise ParameterError(
-            f"the file was saved without its feature map, a {settings['type']}; pass that map as feature_map"
-        )
+        kind = settings["type"]
+        raise ParameterError(f"the file was saved without its feature map, a {kind}; pass that map as feature_map")
     found, found_arrays = given_spec(supplied.feature_map)
-    width, expected = found["settings"]["n_features_out"], settings["n_features_out"]
-    if width != expected:
-        raise ParameterError(
-            f"feature_map gives {width} features, the model was fitted on {expected}; pass the map of the fit"
-        )
+    width, wanted = found["settings"]["n_features_out"], settings["n_features_out"]
+    if width != wanted:
+        raise ParameterError(f"feature_map gives {width} features, the model was fitted on {wanted}; pass the same map")
     if "probe" in arrays and not same_features(arrays["probe"], found_arrays.get("probe")):
-        raise ParameterError(
-            "feature_map gives other features than the map the model was fitted on; pass that one, with its weights"
-        )
+        raise ParameterError("feature_map gives other features than in the fit; pass the same map, with its weights")
     return supplied.feature_map
 
 

@@ -161,10 +161,8 @@ class SklearnFeatures:
 
     def _check(self, features: Any) -> Any:
         if features.ndim != 2 or features.shape[1] != self.n_features_out:
-            raise DataError(
-                f"the transformer gave features of shape {features.shape}, not {self.n_features_out} columns; "
-                "wrap one whose output has a fixed width"
-            )
+            finding = f"the transformer gave features of shape {features.shape}, not {self.n_features_out} columns"
+            raise DataError(f"{finding}; wrap one whose output has a fixed width")
         check_finite(features, "the features")
         return features
 

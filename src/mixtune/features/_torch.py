@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import zip_longest
 from typing import Any
 
@@ -32,7 +32,7 @@ from mixtune.features._base import DTYPES, Concatenate, Identity, check_finite, 
 from mixtune.features._random import RandomFeatures
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False)
 class TorchFeatures:
     """What reaches the last layer of a PyTorch module.
 
@@ -72,48 +72,38 @@ class TorchFeatures:
     """
 
     module: Any = field(repr=False)
-    cut: str | None
-    batch_size: int
-    device: str
-    dtype: str
-    n_features_out: int
-    found_cut: bool = field(repr=False)
+    _: KW_ONLY
+    cut: str | None = "auto"
+    batch_size: int = 1024
+    device: str = "cpu"
+    dtype: str = "float32"
+    n_features_out: int = None  # type: ignore[assignment]
+    found_cut: bool = field(init=False, repr=False)
 
-    def __init__(
-        self,
-        module: Any,
-        *,
-        cut: str | None = "auto",
-        batch_size: int = 1024,
-        device: str = "cpu",
-        dtype: str = "float32",
-        n_features_out: int | None = None,
-    ) -> None:
-        torch = torch_module("TorchFeatures")
+    def __post_init__(self) -> None:
+        torch, module = torch_module("TorchFeatures"), self.module
         if not isinstance(module, torch.nn.Module):
             raise ParameterError(f"module is a {type(module).__name__}; pass a torch.nn.Module")
-        check_choice("dtype", dtype, DTYPES)
-        found_cut = cut == "auto"
-        cut = _find_cut(torch, module) if found_cut else cut
+        check_choice("dtype", self.dtype, DTYPES)
+        check_whole("batch_size", self.batch_size, least=1)
+        found_cut = self.cut == "auto"
+        cut = _find_cut(torch, module) if found_cut else self.cut
         layers = [name for name, _ in module.named_modules() if name]
         if cut is not None and cut not in layers:
             advice = nearest(str(cut), layers) if layers else "it has none inside; pass cut=None"
             raise ParameterError(f"cut={cut!r} is not a layer of the module; {advice}")
-        n_features_out = _guess_width(torch, module, cut) if n_features_out is None else n_features_out
+        width = _guess_width(torch, module, cut) if self.n_features_out is None else self.n_features_out
+        check_whole("n_features_out", width, least=1)
         try:
-            frozen = copy.deepcopy(module).eval().to(device=device, dtype=getattr(torch, dtype))
+            frozen = copy.deepcopy(module).eval().to(device=self.device, dtype=getattr(torch, self.dtype))
         except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
             # PyTorch built without CUDA says so with an AssertionError.
-            raise ParameterError(
-                f'the module cannot be copied to device="{device}" as {dtype}: {error}; use device="cpu" '
-                "where there is no such device"
-            ) from error
+            finding = f'the module cannot be copied to device="{self.device}" as {self.dtype}: {error}'
+            raise ParameterError(f'{finding}; use device="cpu" where there is no such device') from error
         if cut is not None:
             frozen.get_submodule(cut).register_forward_pre_hook(_stop, with_kwargs=True)
-        values = {"module": frozen, "cut": cut, "device": str(device), "dtype": dtype, "found_cut": found_cut}
-        values["batch_size"] = check_whole("batch_size", batch_size, least=1)
-        values["n_features_out"] = check_whole("n_features_out", n_features_out, least=1)
-        for name, value in values.items():
+        values = {"module": frozen, "cut": cut, "device": str(self.device), "n_features_out": int(width)}
+        for name, value in {**values, "found_cut": found_cut}.items():
             object.__setattr__(self, name, value)
 
     def transform(self, X: Array, /) -> Array:
@@ -147,7 +137,7 @@ class TorchFeatures:
             batch = batch.to(device=self.device, dtype=torch.int64 if whole else dtype)
             check_finite(batch.reshape(batch.shape[0], -1), "X", start)
             with torch.inference_mode():
-                if start == 0 and self.found_cut:
+                if start == 0 and self.found_cut and not isinstance(self.module, torch.nn.Sequential):
                     self._check_cut(torch, batch[:1])
                 features = self._forward(batch)
             check_finite(features, "the features", start)
@@ -171,23 +161,19 @@ class TorchFeatures:
         ran: list[str] = []
         linear = [(n, m) for n, m in self.module.named_modules() if isinstance(m, torch.nn.Linear)]
         handles = [m.register_forward_pre_hook(lambda *_, name=n: ran.append(name)) for n, m in linear]
-        stop = self.module.get_submodule(self.cut)._forward_pre_hooks
-        kept = dict(stop)
-        for key in [key for key, hook in kept.items() if hook is _stop]:
-            del stop[key]
+        hooks = self.module.get_submodule(self.cut)._forward_pre_hooks
+        kept = dict(hooks)
+        hooks |= {key: lambda *_: None for key, hook in kept.items() if hook is _stop}
         try:
             self.module(row)
         except (RuntimeError, IndexError):
             return  # what the module cannot take is reported by the real pass
         finally:
+            hooks |= kept
             for handle in handles:
                 handle.remove()
-            stop.clear()
-            stop.update(kept)
-        if ran and ran[-1] != self.cut and not isinstance(self.module, torch.nn.Sequential):
-            raise ParameterError(
-                f'the last linear layer that runs is "{ran[-1]}", not "{self.cut}"; pass cut="{ran[-1]}" to cut there'
-            )
+        if ran and ran[-1] != self.cut:
+            raise ParameterError(f'the last linear layer that runs is not "{self.cut}"; pass cut="{ran[-1]}"')
 
     def _forward(self, batch: Array) -> Array:
         """Run one batch up to the cut and flatten what is there."""
@@ -203,10 +189,8 @@ class TorchFeatures:
             raise ParameterError("the module does not give one tensor with a row for each row of X; set cut")
         features = features.reshape(batch.shape[0], -1)
         if features.shape[1] != self.n_features_out:
-            raise ParameterError(
-                f"the module gives {features.shape[1]} features, {self.n_features_out} were expected; "
-                f"pass n_features_out={features.shape[1]}"
-            )
+            found, wanted = features.shape[1], self.n_features_out
+            raise ParameterError(f"the module gives {found} features, not {wanted}; pass n_features_out={found}")
         return features
 
 
@@ -230,9 +214,7 @@ def _find_cut(torch: Any, module: Any) -> str:
     else:
         names = [name for name, layer in module.named_modules() if name and isinstance(layer, torch.nn.Linear)]
     if not names:
-        raise ParameterError(
-            "the module has no linear layer to cut at; name one with cut, or pass cut=None to keep all"
-        )
+        raise ParameterError("the module has no linear layer to cut at; name a layer with cut, or pass cut=None")
     return names[-1]
 
 
@@ -274,10 +256,9 @@ def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> To
     name = settings["network"]
     supplied.used.append(name)
     if (module := supplied.networks.get(name)) is None:
-        raise ParameterError(
-            f"the model was fitted on the features of a network, a {settings['class']} with "
-            f"{len(settings['layers'])} layers; pass networks={{{name!r}: module}} with a module of that architecture"
-        )
+        network = f"the features of a network, a {settings['class']} with {len(settings['layers'])} layers"
+        advice = f"pass networks={{{name!r}: module}} with a module of that architecture"
+        raise ParameterError(f"the model was fitted on {network}; {advice}")
     if not isinstance(module, torch.nn.Module):
         raise ParameterError(f"networks[{name!r}] is a {type(module).__name__}; pass a torch.nn.Module")
     if difference := _first_difference(_layers(module), settings["layers"]):
