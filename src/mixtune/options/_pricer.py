@@ -243,24 +243,23 @@ def exercise_region(
     axis = np.linspace(low, high, points)
     mesh = np.stack(np.meshgrid(*[axis] * data.n_assets, indexing="ij"), axis=-1).reshape(-1, data.n_assets)
     raw = np.asarray(payoff(mesh))
-    stops, seens, boundary = [], [], []
+    shape = (grid.n_dates - 1, *[points] * data.n_assets)
+    stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
     for date in range(1, grid.n_dates):
         discounted = raw * grid.discount[date]
         hidden = None
         if data.hidden is not None:  # unobserved on the grid: held at its mean
             hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
         U = policy.state.transform(learn.stack_inputs(mesh, discounted, hidden), date)
-        stop = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
+        stops[date - 1] = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
         lowest, highest = np.quantile(data.prices[:, date], tails)
-        seen = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
-        stops.append(stop.reshape([points] * data.n_assets))
-        seens.append(seen.reshape([points] * data.n_assets))
-        if data.n_assets == 1:
-            # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
-            nearest = np.max if raw[0] >= raw[-1] else np.min
-            boundary.append(nearest(axis[stop & seen]) if np.any(stop & seen) else math.nan)
-    critical = np.array(boundary) if boundary else None
-    return ExerciseRegion(grid.times[1:-1], axis, np.array(stops), np.array(seens), critical)
+        seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
+    boundary = None
+    if data.n_assets == 1:
+        # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
+        nearest = np.fmax if raw[0] >= raw[-1] else np.fmin
+        boundary = nearest.reduce(np.where(stops & seens, axis, math.nan), axis=1)
+    return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,8 +404,8 @@ class _Run:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
     def training_paths(self) -> PathData:
-        count, device = self.settings.training_paths, self.settings.device
-        return self._draw(self.process, paths=count, stream=self.streams[0], device=device)
+        how: dict[str, Any] = {"paths": self.settings.training_paths, "device": self.settings.device}
+        return self._draw(self.process, self.streams[0], **how)
 
     def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
@@ -414,9 +413,9 @@ class _Run:
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
         how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
-        return PathData.joined([self._draw(market, paths=n, stream=s, **how) for n, s in zip(counts, streams)])
+        return PathData.joined([self._draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def _draw(self, market: Process, *, stream: np.random.SeedSequence, **how: Any) -> PathData:
+    def _draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
         rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
         return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
 
