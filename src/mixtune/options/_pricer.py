@@ -197,13 +197,11 @@ def greeks(process: Process, difference: Callable[[Process, Process], Floats], *
         move = np.where(np.arange(len(spot)) == asset, width, 0.0)
         by_asset.append(slope(2 * width, {"spot": spot + move}, {"spot": spot - move}))
     if hasattr(process, "volatility"):
-        volatility = np.asarray(process.volatility)
-        level = float(volatility.mean())
-        up, down = ({"volatility": volatility * factor} for factor in (1 + bump, 1 - bump))
+        level, powers = float(np.mean(process.volatility)), {"volatility": 1}
     else:
-        v0, v_mean = process.v0, process.v_mean  # type: ignore[attr-defined]
-        level = math.sqrt(float(v0))
-        up, down = ({"v0": v0 * f**2, "v_mean": v_mean * f**2} for f in (1 + bump, 1 - bump))
+        level, powers = math.sqrt(process.v0), {"v0": 2, "v_mean": 2}  # type: ignore[attr-defined]
+    factors = (1 + bump, 1 - bump)
+    up, down = ({name: getattr(process, name) * f**power for name, power in powers.items()} for f in factors)
     found = {"delta": by_asset, "vega": [slope(2 * bump * level, up, down)]}
     return {name: Greek(*np.array([(e.value, e.standard_error) for e in each]).T) for name, each in found.items()}
 

@@ -302,7 +302,7 @@ class VarianceProcess(Process):
 
     @property
     def normals_per_interval(self) -> int:
-        return 2 * self.n_assets * self.substeps  # type: ignore[attr-defined, no-any-return]
+        return 2 * self.n_assets * self.substeps  # type: ignore[attr-defined]
 
     def start(self, n_paths: int) -> VarianceState:
         prices = constant_columns(self.spot, n_paths)

@@ -43,27 +43,11 @@ from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
 
-__all__ = [
-    "ContinuationModel",
-    "Joint",
-    "Local",
-    "MeanOfLocals",
-    "PathData",
-    "Policy",
-    "PolynomialState",
-    "RandomState",
-    "RecurrentState",
-    "RunStates",
-    "Stage",
-    "StateMap",
-    "Transfer",
-    "TunedJoint",
-    "TunedLocal",
-    "TunedTransfer",
-    "simulate",
-    "simulate_runs",
-    "train",
-]
+# Paths, state maps, continuation models, backward induction.
+__all__ = ["PathData", "simulate", "simulate_runs"]
+__all__ += ["PolynomialState", "RandomState", "RecurrentState", "RunStates", "StateMap"]
+__all__ += ["ContinuationModel", "Joint", "Local", "MeanOfLocals", "Stage", "Transfer"]
+__all__ += ["Policy", "TunedJoint", "TunedLocal", "TunedTransfer", "train"]
 
 #: Paths evaluated at a time: their features stay in the cache; on a device they are many enough to keep it busy.
 CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
@@ -704,7 +688,9 @@ def train(
     for steps in zip(*(state.backward(d) for d in data), strict=True):
         date, features = steps[0][0], [U for _, U in steps]
         payoffs = [d.payoffs[..., date, None] for d in data]
-        kept = [_regression_rows(U, payoff, in_the_money) for U, payoff in zip(features, payoffs)]
+        inside = [payoff[..., 0] > 0 for payoff in payoffs]
+        # All rows where those in the money do not outnumber the features.
+        kept = [I if in_the_money and int(I.sum()) > U.shape[1] else slice(None) for I, U in zip(inside, features)]
         rows = [U[keep] for U, keep in zip(features, kept)], [Y[keep] for Y, keep in zip(values, kept)]
         stage = (Stage if first.runs is None else RunStage)(*rows, focal)
         found = [
@@ -723,9 +709,3 @@ def train(
     if not all_finite(coefs):
         raise DataError("the continuation values overflow; check the scale of the paths, or use a larger ridge")
     return Policy(state, coefs, tuple(model.name for model in models), only_positive)
-
-
-def _regression_rows(U: Array, payoff: Array, in_the_money: bool) -> Array | slice:
-    """The rows that enter the regression at a date: all, or those in the money where they outnumber the features."""
-    inside = payoff[..., 0] > 0
-    return inside if in_the_money and int(inside.sum()) > U.shape[1] else slice(None)
