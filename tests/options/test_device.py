@@ -20,7 +20,6 @@ from mixtune.options import (
     price,
     simulate,
 )
-from mixtune.options.training import put_where
 
 torch = pytest.importorskip("torch")
 
@@ -99,10 +98,3 @@ def test_devices_that_are_not_there_are_refused_before_any_work(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ParameterError, match=r"'cuda' is not there: PyTorch .* finds no CUDA devices"):
         price(MARKETS["paper"], MinPut(100), GRID, device="cuda", seed=0)
-
-
-def test_put_where_agrees_between_libraries():
-    target, source, mask = np.arange(6.0).reshape(3, 2), np.full((3, 1), 9.0), np.array([[True, False]] * 3)
-    tensors = [torch.from_numpy(array.copy()) for array in (target, source, mask)]
-    np.testing.assert_array_equal(put_where(*tensors).numpy(), put_where(target, source, mask))
-    assert target[0].tolist() == [9.0, 1.0]

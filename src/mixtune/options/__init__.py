@@ -26,34 +26,9 @@ from mixtune.options._pricer import (
 from mixtune.options._settings import PriceSettings, TimeGrid
 from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
 
-__all__ = [
-    "BasketCall",
-    "BasketPut",
-    "BlackScholes",
-    "Call",
-    "CustomPayoff",
-    "Estimate",
-    "ExerciseRegion",
-    "FractionalBrownianMotion",
-    "GeometricBasketPut",
-    "Greek",
-    "Heston",
-    "MaxCall",
-    "MinPut",
-    "PriceResult",
-    "PriceSettings",
-    "Process",
-    "Put",
-    "RoughHeston",
-    "State",
-    "TimeGrid",
-    "UpperBound",
-    "exercise_region",
-    "observed_folder",
-    "observed_paths",
-    "payoff_from_name",
-    "price",
-    "price_observed",
-    "simulate",
-    "upper_bound",
-]
+# Markets and dates, payoffs, pricing and its results, paths.
+__all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State", "TimeGrid"]
+__all__ += ["BasketCall", "BasketPut", "Call", "CustomPayoff", "GeometricBasketPut", "MaxCall", "MinPut", "Put"]
+__all__ += ["PriceSettings", "exercise_region", "payoff_from_name", "price", "price_observed", "upper_bound"]
+__all__ += ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound"]
+__all__ += ["observed_folder", "observed_paths", "simulate"]

@@ -197,13 +197,11 @@ def greeks(process: Process, difference: Callable[[Process, Process], Floats], *
         move = np.where(np.arange(len(spot)) == asset, width, 0.0)
         by_asset.append(slope(2 * width, {"spot": spot + move}, {"spot": spot - move}))
     if hasattr(process, "volatility"):
-        volatility = np.asarray(process.volatility)
-        level = float(volatility.mean())
-        up, down = ({"volatility": volatility * factor} for factor in (1 + bump, 1 - bump))
+        level, powers = float(np.mean(process.volatility)), {"volatility": 1}
     else:
-        v0, v_mean = process.v0, process.v_mean  # type: ignore[attr-defined]
-        level = math.sqrt(float(v0))
-        up, down = ({"v0": v0 * f**2, "v_mean": v_mean * f**2} for f in (1 + bump, 1 - bump))
+        level, powers = math.sqrt(process.v0), {"v0": 2, "v_mean": 2}  # type: ignore[attr-defined]
+    factors = (1 + bump, 1 - bump)
+    up, down = ({name: getattr(process, name) * f**power for name, power in powers.items()} for f in factors)
     found = {"delta": by_asset, "vega": [slope(2 * bump * level, up, down)]}
     return {name: Greek(*np.array([(e.value, e.standard_error) for e in each]).T) for name, each in found.items()}
 
@@ -243,24 +241,23 @@ def exercise_region(
     axis = np.linspace(low, high, points)
     mesh = np.stack(np.meshgrid(*[axis] * data.n_assets, indexing="ij"), axis=-1).reshape(-1, data.n_assets)
     raw = np.asarray(payoff(mesh))
-    stops, seens, boundary = [], [], []
+    shape = (grid.n_dates - 1, *[points] * data.n_assets)
+    stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
     for date in range(1, grid.n_dates):
         discounted = raw * grid.discount[date]
         hidden = None
         if data.hidden is not None:  # unobserved on the grid: held at its mean
             hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
         U = policy.state.transform(learn.stack_inputs(mesh, discounted, hidden), date)
-        stop = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
+        stops[date - 1] = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
         lowest, highest = np.quantile(data.prices[:, date], tails)
-        seen = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
-        stops.append(stop.reshape([points] * data.n_assets))
-        seens.append(seen.reshape([points] * data.n_assets))
-        if data.n_assets == 1:
-            # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
-            nearest = np.max if raw[0] >= raw[-1] else np.min
-            boundary.append(nearest(axis[stop & seen]) if np.any(stop & seen) else math.nan)
-    critical = np.array(boundary) if boundary else None
-    return ExerciseRegion(grid.times[1:-1], axis, np.array(stops), np.array(seens), critical)
+        seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
+    boundary = None
+    if data.n_assets == 1:
+        # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
+        nearest = np.fmax if raw[0] >= raw[-1] else np.fmin
+        boundary = nearest.reduce(np.where(stops & seens, axis, math.nan), axis=1)
+    return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -405,8 +402,8 @@ class _Run:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
     def training_paths(self) -> PathData:
-        count, device = self.settings.training_paths, self.settings.device
-        return self._draw(self.process, paths=count, stream=self.streams[0], device=device)
+        how: dict[str, Any] = {"paths": self.settings.training_paths, "device": self.settings.device}
+        return self._draw(self.process, self.streams[0], **how)
 
     def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
@@ -414,9 +411,9 @@ class _Run:
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
         how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
-        return PathData.joined([self._draw(market, paths=n, stream=s, **how) for n, s in zip(counts, streams)])
+        return PathData.joined([self._draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def _draw(self, market: Process, *, stream: np.random.SeedSequence, **how: Any) -> PathData:
+    def _draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
         rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
         return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
 

@@ -300,6 +300,14 @@ class VarianceProcess(Process):
             **{name: check_nonnegative(name, getattr(self, name)) for name in ("v0", "v_mean", "v_speed", "v_vol")},
         )
 
+    @property
+    def normals_per_interval(self) -> int:
+        return 2 * self.n_assets * self.substeps  # type: ignore[attr-defined]
+
+    def start(self, n_paths: int) -> VarianceState:
+        prices = constant_columns(self.spot, n_paths)
+        return VarianceState(prices, np.full_like(prices, self.v0))
+
     def mixed(self, own: Floats, other: Floats) -> Floats:
         """Normals of the price: ``rho`` parts those of its variance, the rest its own."""
         mixed = math.sqrt(1.0 - self.rho**2) * other
@@ -361,15 +369,6 @@ class Heston(VarianceProcess):
         self._store(substeps=check_whole("substeps", substeps, least=1), follows_arrays=self.scheme != "qe")
         if self.scheme == "qe" and self.v_vol == 0:
             raise ParameterError('scheme "qe" needs v_vol > 0; use {fix}', fix=setting("scheme", "log-euler"))
-
-    @property
-    def normals_per_interval(self) -> int:
-        assert self.substeps is not None
-        return 2 * self.n_assets * self.substeps
-
-    def start(self, n_paths: int) -> VarianceState:
-        prices = constant_columns(self.spot, n_paths)
-        return VarianceState(prices, np.full_like(prices, self.v0))
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)
@@ -530,7 +529,6 @@ class RoughHeston(VarianceProcess):
     substeps: int = 10
     factors: int = 20
     kernel_range: tuple[float, float] = (1e-4, 30.0)
-    kernel_error: float = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -538,31 +536,27 @@ class RoughHeston(VarianceProcess):
         if hurst > 0.5:
             raise ParameterError(f"hurst must be above 0 and at most 1/2; got {self.hurst!r}")
         check_choice("scheme", self.scheme, ("volterra", "markovian"))
-        substeps = check_whole("substeps", self.substeps, least=1)
-        factors = check_whole("factors", self.factors, least=2)
         lags = numbers("kernel_range", self.kernel_range)
         if lags.shape != (2,) or not 0 < lags[0] < lags[1]:
             raise ParameterError(f"kernel_range must be two lags, 0 < shortest < longest; got {self.kernel_range!r}")
-        shortest, longest = lags.tolist()
-        error = 0.0
-        if self.scheme == "markovian":
-            speeds, weights = exponentials(hurst, factors, shortest, longest)
-            lags = np.geomspace(shortest, longest, 100 * factors)
-            error = float(np.max(np.abs(np.exp(-np.outer(lags, speeds)) @ weights / _kernel(lags, hurst) - 1.0)))
-        kept = {"hurst": hurst, "substeps": substeps, "factors": factors, "kernel_error": error}
-        self._store(**kept, kernel_range=(shortest, longest))
+        counts = {"substeps": check_whole("substeps", self.substeps, least=1)}
+        counts["factors"] = check_whole("factors", self.factors, least=2)
+        self._store(hurst=hurst, kernel_range=tuple(lags.tolist()), **counts)
 
     @property
-    def normals_per_interval(self) -> int:
-        return 2 * self.n_assets * self.substeps
+    def kernel_error(self) -> float:
+        if self.scheme == "volterra":
+            return 0.0
+        speeds, weights = exponentials(self.hurst, self.factors, *self.kernel_range)
+        lags = np.geomspace(*self.kernel_range, 100 * self.factors)
+        return float(np.max(np.abs(np.exp(-np.outer(lags, speeds)) @ weights / _kernel(lags, self.hurst) - 1.0)))
 
     def start(self, n_paths: int) -> VarianceState:
-        prices = constant_columns(self.spot, n_paths)
-        variance = np.full_like(prices, self.v0)
+        now = super().start(n_paths)
         if self.scheme == "volterra":
-            return HistoryState(prices, variance, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
+            return HistoryState(now.prices, now.variance, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
         speeds, _ = exponentials(self.hurst, self.factors, *self.kernel_range)
-        return FactorState(prices, variance, np.zeros((speeds.size, self.n_assets, n_paths)).T)
+        return FactorState(now.prices, now.variance, np.zeros((speeds.size, self.n_assets, n_paths)).T)
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)

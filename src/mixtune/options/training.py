@@ -43,27 +43,11 @@ from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
 
-__all__ = [
-    "ContinuationModel",
-    "Joint",
-    "Local",
-    "MeanOfLocals",
-    "PathData",
-    "Policy",
-    "PolynomialState",
-    "RandomState",
-    "RecurrentState",
-    "RunStates",
-    "Stage",
-    "StateMap",
-    "Transfer",
-    "TunedJoint",
-    "TunedLocal",
-    "TunedTransfer",
-    "simulate",
-    "simulate_runs",
-    "train",
-]
+# Paths, state maps, continuation models, backward induction.
+__all__ = ["PathData", "simulate", "simulate_runs"]
+__all__ += ["PolynomialState", "RandomState", "RecurrentState", "RunStates", "StateMap"]
+__all__ += ["ContinuationModel", "Joint", "Local", "MeanOfLocals", "Stage", "Transfer"]
+__all__ += ["Policy", "TunedJoint", "TunedLocal", "TunedTransfer", "train"]
 
 #: Paths evaluated at a time: their features stay in the cache; on a device they are many enough to keep it busy.
 CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
@@ -106,8 +90,8 @@ def stack_inputs(prices: Array, payoff: Array, hidden: Array | None) -> Array:
     return namespace(prices).concat(parts, axis=-1)
 
 
-def _inputs(data: PathData, date: int) -> Array:
-    """Prices, discounted payoff and hidden state at a date, (paths, k)."""
+def _inputs(data: PathData, date: int | slice) -> Array:
+    """Prices, discounted payoff and hidden state at a date, (paths, k), or at several, (paths, dates, k)."""
     hidden = None if data.hidden is None else data.hidden[..., date, :]
     return stack_inputs(data.prices[..., date, :], data.payoffs[..., date], hidden)
 
@@ -121,14 +105,10 @@ class DateScaling:
 
     @classmethod
     def of(cls, data: Sequence[PathData]) -> DateScaling:
-        means, spreads = [], []
-        for date in range(data[0].n_dates + 1):
-            pooled = np.concatenate([to_numpy(_inputs(d, date)) for d in data])
-            spread = pooled.std(axis=0)
-            means.append(pooled.mean(axis=0))
-            # A column that varies by rounding only carries no information: any positive divisor will do.
-            spreads.append(np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, 1.0))
-        return cls(np.array(means), np.array(spreads))
+        pooled = np.concatenate([to_numpy(_inputs(d, slice(None))) for d in data])
+        spread = pooled.std(axis=0)
+        # A column that varies by rounding only carries no information: any positive divisor will do.
+        return cls(pooled.mean(axis=0), np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, 1.0))
 
     def apply(self, X: Array, date: int) -> Array:
         return (X - match(self.mean[date], X)) / match(self.spread[date], X)
@@ -280,10 +260,8 @@ class RunStates(StateMap):
         # Of every layer its weights, bias, shift and scale, where X is; the last two are the same for all.
         parts = [layer._layer(xp, X.device) for layer in layers]
         weights, bias = xp.stack([part[0] for part in parts]), xp.stack([part[1] for part in parts])[:, None]
-        U = xp.empty((*X.shape[:-1], first.n_features_out), dtype=X.dtype, device=X.device)
-        U[..., : first.width] = first._hidden(xp, X, weights, bias, *parts[0][2:])
-        U[..., first.width :] = 1.0
-        return U
+        hidden = first._hidden(xp, X, weights, bias, *parts[0][2:])
+        return xp.concat([hidden, xp.ones_like(hidden[..., :1])], axis=-1)
 
 
 def state_map(settings: PriceSettings) -> StateMap:
@@ -328,19 +306,12 @@ class Stage:
         found = [self.pooled(ridge, (i,)) for i in range(len(self.features))]
         return namespace(*found).stack(found, axis=-3)
 
-    def fit(self, model: ContinuationModel, index: int) -> Array:
-        """The coefficients of a model whose values are column ``index``."""
-        return model.fit(self, index)
-
     def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
         return reduce(add, (self.moments[i] for i in datasets)).head(ridge)
 
 
 class RunStage(Stage):
     """One exercise date of several runs; all arrays have the runs as their first axis."""
-
-    def fit(self, model: ContinuationModel, index: int) -> Array:
-        return model.fit_runs(self, index)
 
     @cached_property
     def single_runs(self) -> list[Stage]:
@@ -646,13 +617,13 @@ class Policy:
         flows, dates = [], []
         for begin in range(0, len(data), step):
             part = data.take(slice(begin, begin + step))
-            flow = _columns(part.payoffs[..., -1:], len(self.names))
+            flow = xp.concat([part.payoffs[..., -1:]] * len(self.names), axis=-1)
             when = xp.full(flow.shape, data.n_dates, dtype=xp.int16, device=flow.device)
             for date, U in self.state.backward(part):
                 payoff = part.payoffs[..., date, None]
                 stop = exercises(payoff, U @ self.coefs[date], self.only_positive)
-                flow = put_where(flow, payoff, stop)
-                when = put_where(when, xp.full((), date, dtype=xp.int16, device=flow.device), stop)
+                flow = xp.where(stop, payoff, flow)
+                when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
             flows.append(flow)
             dates.append(when)
         return xp.concat(flows, axis=-2), xp.concat(dates, axis=-2)
@@ -672,14 +643,6 @@ class Policy:
 def exercises(payoff: Array, continuation: Array, only_positive: bool) -> Array:
     """Whether stopping now beats waiting."""
     return (payoff > continuation) & (payoff > 0) if only_positive else payoff > continuation
-
-
-def put_where(target: Array, source: Array, mask: Array) -> Array:
-    """``target`` with ``source`` (or its broadcast) where the mask is true; done in place where the library can."""
-    if is_numpy(target):
-        np.copyto(target, source, where=mask)
-        return target
-    return namespace(target).where(mask, source, target)
 
 
 def train(
@@ -720,20 +683,25 @@ def train(
     if first.runs is not None and in_the_money:
         raise ParameterError("several runs regress on all paths; pass {fix}", fix=setting("in_the_money", False))
     xp = namespace(*(d.payoffs for d in data))
-    values = [_columns(d.payoffs[..., -1:], len(models)) for d in data]
+    values = [xp.concat([d.payoffs[..., -1:]] * len(models), axis=-1) for d in data]
     fitted: dict[int, Array] = {}
     for steps in zip(*(state.backward(d) for d in data), strict=True):
         date, features = steps[0][0], [U for _, U in steps]
         payoffs = [d.payoffs[..., date, None] for d in data]
-        kept = [_regression_rows(U, payoff, in_the_money) for U, payoff in zip(features, payoffs)]
+        inside = [payoff[..., 0] > 0 for payoff in payoffs]
+        # All rows where those in the money do not outnumber the features.
+        kept = [I if in_the_money and int(I.sum()) > U.shape[1] else slice(None) for I, U in zip(inside, features)]
         rows = [U[keep] for U, keep in zip(features, kept)], [Y[keep] for Y, keep in zip(values, kept)]
         stage = (Stage if first.runs is None else RunStage)(*rows, focal)
-        found = [stage.fit(model, m) for m, model in enumerate(models)]
+        found = [
+            model.fit_runs(stage, m) if isinstance(stage, RunStage) else model.fit(stage, m)
+            for m, model in enumerate(models)
+        ]
         fitted[date] = namespace(*found).stack(found, axis=-1)
         for i, (U, payoff) in enumerate(zip(features, payoffs)):
             stop = exercises(payoff, U @ fitted[date], only_positive)
             # Paths that stop are worth their payoff now; the others keep the cash flow of their later stop.
-            values[i] = put_where(values[i], payoff, stop)
+            values[i] = xp.where(stop, payoff, values[i])
     # A single date leaves nothing to decide before maturity.
     shape = tuple(fitted[1].shape) if fitted else (0, len(models))
     unused = xp.zeros(shape, dtype=xp.float64, device=first.payoffs.device)
@@ -741,14 +709,3 @@ def train(
     if not all_finite(coefs):
         raise DataError("the continuation values overflow; check the scale of the paths, or use a larger ridge")
     return Policy(state, coefs, tuple(model.name for model in models), only_positive)
-
-
-def _columns(column: Array, count: int) -> Array:
-    """A last axis of length one, repeated."""
-    return namespace(column).tile(column, (1,) * (column.ndim - 1) + (count,))
-
-
-def _regression_rows(U: Array, payoff: Array, in_the_money: bool) -> Array | slice:
-    """The rows that enter the regression at a date: all, or those in the money where they outnumber the features."""
-    inside = payoff[..., 0] > 0
-    return inside if in_the_money and int(inside.sum()) > U.shape[1] else slice(None)

@@ -12,19 +12,8 @@ from mixtune.errors import ParameterError
 from mixtune.paper._store import Outcome, ResultsStore
 from mixtune.paper._study import Executor, Experiment, Results, Summary, Table, check_together, run_study
 
-__all__ = [
-    "EXPERIMENTS",
-    "Executor",
-    "Experiment",
-    "Outcome",
-    "Results",
-    "ResultsStore",
-    "Summary",
-    "Table",
-    "check_together",
-    "experiment",
-    "run_study",
-]
+__all__ = ["EXPERIMENTS", "Executor", "Experiment", "Outcome", "Results", "ResultsStore", "Summary", "Table"]
+__all__ += ["check_together", "experiment", "run_study"]
 
 #: Name on the command line -> module here and the name of its Experiment, in the order of the paper.
 EXPERIMENTS = {

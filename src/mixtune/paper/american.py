@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats, to_numpy
+from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
@@ -121,8 +121,7 @@ def draw_run(settings: TableSettings, seed: int) -> RunData:
     """Everything random in a run; each dataset has a stream of its own."""
 
     def draw(*market: Any, name: str, paths: int) -> learn.PathData:
-        rng = np.random.default_rng(_stream(seed, name))
-        return learn.simulate(*market, paths=paths, rng=rng, name=name, hidden=False)
+        return learn.simulate(*market, paths=paths, rng=_stream(seed, name), name=name, hidden=False)
 
     return _drawn(settings, draw, _layer(settings, seed))
 
@@ -131,7 +130,7 @@ def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None)
     """The same for several runs side by side, with their paths on a device."""
 
     def draw(*market: Any, name: str, paths: int) -> learn.PathData:
-        rngs = [np.random.default_rng(_stream(seed, name)) for seed in seeds]
+        rngs = [_stream(seed, name) for seed in seeds]
         return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
 
     return _drawn(settings, draw, learn.RunStates(tuple(_layer(settings, seed) for seed in seeds)))
@@ -149,28 +148,30 @@ def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: 
     return RunData(training, evaluation, more, state.fitted(training))
 
 
-def _stream(seed: int, name: str) -> np.random.SeedSequence:
+def _stream(seed: int, name: str) -> np.random.Generator:
     # Keyed by name: adding a dataset or a method leaves the paths of all others as they were.
-    return np.random.SeedSequence(seed, spawn_key=tuple(name.encode()))
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))
 
 
-def _layer(settings: TableSettings, seed: int) -> learn.RandomState:
-    layer_seed = int(_stream(seed, "layer").generate_state(1)[0])
-    return learn.RandomState(width=settings.width, standardise=False, seed=layer_seed)
+def _layer(settings: TableSettings, seed: int, *, standardise: bool = False) -> learn.RandomState:
+    sequence = np.random.SeedSequence(seed, spawn_key=tuple(b"layer"))
+    return learn.RandomState(width=settings.width, standardise=standardise, seed=int(sequence.generate_state(1)[0]))
 
 
 def run_table(settings: TableSettings, seed: int) -> Outcome:
     """One run: prices of all methods of the paper."""
-    return Outcome(_paper_prices(settings, draw_run(settings, seed)))
+    run = draw_run(settings, seed)
+    return Outcome(_prices(_paper_policy(settings, run, settings.models()), run)[0])
 
 
 def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
     # The same layer, fed with standardised inputs.
-    state = learn.RandomState(width=settings.width, seed=_layer(settings, seed).seed).fitted(run.training)
-    policy = learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False, only_positive=True)
-    return Outcome(_paper_prices(settings, run) | _prices(policy, run.evaluation))
+    state = _layer(settings, seed, standardise=True).fitted(run.training)
+    policies = [_paper_policy(settings, run, settings.models())]
+    policies.append(learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False))
+    return Outcome({name: row for policy in policies for name, row in _prices(policy, run)[0].items()})
 
 
 def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
@@ -181,10 +182,7 @@ def run_together(settings: TableSettings, seeds: Sequence[int], device: str | No
     which have no use for a device, and are left out.
     """
     run = draw_runs(settings, seeds, device)
-    policy = _paper_policy(settings, run, settings.device_models())
-    flows, _ = policy.cash_flows(run.evaluation)
-    means = to_numpy(flows.mean(axis=1))
-    return [Outcome(_named(policy, row, run.evaluation.payoffs[0, 0, 0])) for row in means]
+    return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, settings.device_models()), run)]
 
 
 def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
@@ -195,16 +193,11 @@ def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.Cont
     return policy
 
 
-def _paper_prices(settings: TableSettings, run: RunData) -> dict[str, dict[str, float]]:
-    return _prices(_paper_policy(settings, run, settings.models()), run.evaluation)
-
-
-def _prices(policy: learn.Policy, evaluation: learn.PathData) -> dict[str, dict[str, float]]:
-    return _named(policy, policy.cash_flows(evaluation)[0].mean(axis=0), evaluation.payoffs[0, 0])
-
-
-def _named(policy: learn.Policy, means: Floats, immediate: float) -> dict[str, dict[str, float]]:
-    return {name: {"price": max(float(mean), float(immediate))} for name, mean in zip(policy.names, means)}
+def _prices(policy: learn.Policy, run: RunData) -> list[dict[str, dict[str, float]]]:
+    """Of every run side by side, each method's mean cash flow, or the payoff today where that is more."""
+    means = np.atleast_2d(to_numpy(policy.cash_flows(run.evaluation)[0].mean(axis=-2)))
+    now = float(run.evaluation.payoffs[..., 0, 0].max())
+    return [{name: {"price": max(float(mean), now)} for name, mean in zip(policy.names, row)} for row in means]
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -323,15 +316,7 @@ def _lead(results: Results, beyond: list[str], base: float) -> str:
     )
 
 
-TABLE1 = Experiment(
-    "table1",
-    TableSettings(rough=False, sharing=(10.0, 100.0, 500.0), more_paths=(700, 50_000)),
-    run_beyond,
-    summarise_table,
-    runs=100,
-    revision=2,
-    together=run_together,
-)
-TABLE2 = Experiment(
-    "table2", TableSettings(rough=True, sharing=(10.0, 50.0, 100.0)), run_table, summarise_table, runs=100
-)
+TABLE1_SETTINGS = TableSettings(rough=False, sharing=(10.0, 100.0, 500.0), more_paths=(700, 50_000))
+TABLE1 = Experiment("table1", TABLE1_SETTINGS, run_beyond, summarise_table, runs=100, revision=2, together=run_together)
+TABLE2_SETTINGS = TableSettings(rough=True, sharing=(10.0, 50.0, 100.0))
+TABLE2 = Experiment("table2", TABLE2_SETTINGS, run_table, summarise_table, runs=100)
