@@ -404,12 +404,13 @@ def _half_widths(inner: Any, X: Any, rows: int) -> tuple[Floats | None, str]:
 
 
 def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
+    from sklearn.metrics import confusion_matrix
+
     classes, labels = np.asarray(model.classes_), np.asarray(y).ravel()
     if unknown := labels[~np.isin(labels, classes)].tolist():
         raise DataError(f"y holds the class {unknown[0]!r}, which the model does not know; pass the y of the fit")
     guessed = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-    counts = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(counts, (np.searchsorted(classes, labels), guessed), 1)
+    counts = confusion_matrix(labels, classes[guessed], labels=classes)
     return ClassFact(tuple(str(name) for name in classes.tolist()), counts)
 
 
