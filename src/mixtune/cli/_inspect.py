@@ -67,10 +67,8 @@ def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
     Metadata that were saved in Python may hold anything.
     """
     value: Any = info.metadata.get(key)
-    if not isinstance(value, kind):
-        return kind()
-    parts = value.values() if isinstance(value, dict) else value
-    return value if all(isinstance(each, part) for each in parts) else kind()
+    parts: Any = value.values() if isinstance(value, dict) else value
+    return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
 
 
 def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) -> None:

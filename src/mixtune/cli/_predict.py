@@ -28,21 +28,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 #: ... unless it is a number.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
+_OUT_HELP = "Write to this .csv, .tsv or .parquet file; else to the terminal."
+_INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
+_NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
     new: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write to this .csv, .tsv or .parquet file; else to the terminal.")
-    ] = None,
-    interval: Annotated[
-        float | None, typer.Option(metavar="COVERAGE", help="Add an interval, such as 0.9: columns lower, upper.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT_HELP)] = None,
+    interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
-    neutralise_formulas: Annotated[
-        bool, typer.Option("--neutralise-formulas", help="Put ' before text that spreadsheets would run as formulas.")
-    ] = False,
+    neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
     encoding: reading.Encoding = "utf-8",

@@ -132,7 +132,7 @@ def read_streamed(
         if options["domain"] is not None or paths[0].is_dir():
             raise ParameterError("say which domain to predict for, with --focal NAME")
         focal = str(stream.chunks[0].name)
-    drawing = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
+    drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
     drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=(focal,))
     read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
     encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])

@@ -351,15 +351,15 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
 
 
 def _candidate(candidate: Any) -> CandidateFact:
-    errors = {"error": _root(candidate.loo_error), "validation_error": _root(candidate.play_error)}
-    family, settings, ridge = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
-    return CandidateFact(family, settings, ridge, **errors, share=float(candidate.share))
+    errors = _root(candidate.loo_error), _root(candidate.play_error)
+    about = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
+    return CandidateFact(*about, *errors, float(candidate.share))
 
 
 def _ridge(path: Any) -> RidgeFact | None:
     pairs = [] if path is None else sorted(zip(path.ridges, path.loo_errors))
-    kept = [(float(ridge), _root(error)) for ridge, error in pairs if 0 < ridge < math.inf]
-    kept = [pair for pair in kept if pair[1] is not None]
+    known = [(float(ridge), square) for ridge, square in pairs if 0 < ridge < math.inf]
+    kept = [(ridge, error) for ridge, square in known if (error := _root(square)) is not None]
     if len(kept) < 2:
         return None
     ridges, errors = zip(*kept)

@@ -120,11 +120,9 @@ def page_html(
         data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
     folder = files("mixtune.report")
-    fields = {
+    words = {"short_title": shorten(title, 120), "title": title, "data": data}
+    fields = words | {
         "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
-        "short_title": shorten(title, 120),
-        "title": title,
-        "data": data,
         "tone": verdict.tone,
         "verdict": verdict.sentence,
         "evidence": join(element("p", text, class_="meaning") for text in verdict.evidence),
@@ -349,11 +347,11 @@ def _average(facts: Facts) -> Html:
         text += f"well it does on focal rows it has not seen{tried if facts.validation_sources else ''}."
     bands, legend = [], []
     for k, (name, parts) in enumerate(families):
-        bands.append(element("i", class_=f"c{k % 5}", style=f"width:{100 * math.fsum(parts):.2f}%"))
+        share, colour = math.fsum(parts), f"c{k % 5}"
+        bands.append(element("i", class_=colour, style=f"width:{100 * share:.2f}%"))
         meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        share = f" {percent(math.fsum(parts))}"
-        words = element("span", element("b", name), share, element("span", meaning, class_="why"))
-        legend.append(element("li", element("i", class_=f"c{k % 5}"), words))
+        words = element("span", element("b", name), f" {percent(share)}", element("span", meaning, class_="why"))
+        legend.append(element("li", element("i", class_=colour), words))
     shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
     listed = element("ul", *legend, class_="legend")
     return _section("average", "What was averaged", text, shown, listed, _candidate_table(facts.candidates))
@@ -393,12 +391,9 @@ def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None
 
 def _name(name: str, *, below: str = "", mark: str = "") -> Html:
     """The name of a table's row, isolated so that its writing direction stays inside, with a remark and a mark."""
-    parts: list[Any] = [
-        element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else ""),
-        *([" ", element("span", mark, class_=f"badge {mark}")] if mark else []),
-        *([element("span", below, class_="why")] if below else []),
-    ]
-    return element("th", *parts, scope="row")
+    shown = element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else "")
+    badge = join([" ", element("span", mark, class_=f"badge {mark}")]) if mark else ""
+    return element("th", shown, badge, element("span", below, class_="why") if below else "", scope="row")
 
 
 def _bar(text: str, end: float, start: float = 0.0, *, style: str = "", mark: float | None = None) -> Html:
