@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,3 +96,22 @@ def test_public_names():
     }
     assert promised <= set(mixtune.__all__)
     assert all(hasattr(mixtune, name) for name in mixtune.__all__)
+
+
+def test_rooms_open_when_something_in_them_is_asked_for():
+    assert "Domain" in dir(mixtune)
+    assert mixtune.Domain is mixtune.data.Domain
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        mixtune.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("line", "slow"),
+    [
+        ("import mixtune", ["numpy", "scipy", "rich"]),
+        ("import mixtune.cli", ["scipy.linalg", "sklearn", "pyarrow", "matplotlib", "mixtune.data"]),
+    ],
+)
+def test_what_takes_long_to_import_is_not_imported_at_once(line, slow):
+    code = f"import sys; {line}; print([name for name in {slow} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

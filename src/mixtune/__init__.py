@@ -1,15 +1,12 @@
 """mixtune: regret-optimal transfer learning from many small datasets behind one frozen feature map, in closed form."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mixtune._version import __version__
-from mixtune.data import Domain, Domains
-from mixtune.features import Concatenate, Identity, RandomFeatures
-from mixtune.moments import Moments
-from mixtune.regret import RegretProblem, RegretSolution, descend, solve
-from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
 if TYPE_CHECKING:
+    from mixtune.data import Domain, Domains
     from mixtune.estimators import (
         RegretOptimalClassifier,
         RegretOptimalClassifierCV,
@@ -19,21 +16,55 @@ if TYPE_CHECKING:
         StreamedSources,
         load,
     )
+    from mixtune.features import Concatenate, Identity, RandomFeatures
+    from mixtune.moments import Moments
+    from mixtune.regret import RegretProblem, RegretSolution, descend, solve
+    from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "PredictiveWeights"]
-__all__ += ["RandomFeatures", "RegretProblem", "RegretSolution", "WassersteinWeights", "__version__", "descend"]
-__all__ += ["solve", "wasserstein_distance"]
-__all__ += ["RegretOptimalClassifier", "RegretOptimalClassifierCV"]
-__all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Sources", "StreamedSources", "load"]
+__all__ = [
+    "Concatenate",
+    "Domain",
+    "Domains",
+    "EqualWeights",
+    "Identity",
+    "Moments",
+    "PredictiveWeights",
+    "RandomFeatures",
+    "RegretOptimalClassifier",
+    "RegretOptimalClassifierCV",
+    "RegretOptimalRegressor",
+    "RegretOptimalRegressorCV",
+    "RegretProblem",
+    "RegretSolution",
+    "Sources",
+    "StreamedSources",
+    "WassersteinWeights",
+    "__version__",
+    "descend",
+    "load",
+    "solve",
+    "wasserstein_distance",
+]
+
+#: Where the public names live, but for those of the estimators; rooms without any are opened by their own name only.
+_ROOMS = {
+    "data": ("Domain", "Domains"),
+    "errors": (),
+    "features": ("Concatenate", "Identity", "RandomFeatures"),
+    "moments": ("Moments",),
+    "regret": ("RegretProblem", "RegretSolution", "descend", "solve"),
+    "weights": ("EqualWeights", "PredictiveWeights", "WassersteinWeights", "wasserstein_distance"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    # What is not here yet is an estimator: scikit-learn takes a second to import, and the core does without.
-    if name in __all__:
-        from mixtune import estimators
-
-        return getattr(estimators, name)
-    raise AttributeError(f"module 'mixtune' has no attribute {name!r}")
+    # NumPy, SciPy and scikit-learn take a second to import: a room is opened when something in it is first asked for.
+    if name in _ROOMS:
+        return import_module(f"mixtune.{name}")
+    if name not in __all__:
+        raise AttributeError(f"module 'mixtune' has no attribute {name!r}")
+    room = next((room for room, names in _ROOMS.items() if name in names), "estimators")
+    return getattr(import_module(f"mixtune.{room}"), name)
 
 
 def __dir__() -> list[str]:

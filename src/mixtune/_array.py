@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
-import scipy.linalg
+import scipy  # it loads scipy.linalg, a third of a second, when that is first used
 from threadpoolctl import ThreadpoolController
 
 from mixtune._messages import counted
@@ -421,6 +421,8 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
 @cache
 def _blas() -> Any:
     """The libraries of linear algebra; finding them takes milliseconds, asking them nothing."""
+    import scipy.linalg  # noqa: F401 - SciPy brings one of its own, which is found only once it is loaded
+
     return ThreadpoolController().select(user_api="blas")
 
 

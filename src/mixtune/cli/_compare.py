@@ -93,9 +93,8 @@ def _show(read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: P
     console, classes, focal = outputs.output(), read.encoder.target.classes is not None, read.domains.focal_domain
     console.print(f"[bold]{outputs.safe(_verdict(results))}[/]\n")
     title = f'Error on {focal.n_rows:,} unseen rows of "{focal.name}"'
-    console.print(
-        outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results), "", sep="\n"
-    )
+    table = outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results)
+    console.print(table, "", sep="\n")
     wrong = "Wrong: share of wrong classes. " if classes else ""
     console.print(
         f"Nested cross-validation over the focal rows, {cuts}. {wrong}/ {FOCAL_ONLY}: error relative to the focal-only "

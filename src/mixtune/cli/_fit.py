@@ -78,16 +78,17 @@ def fit(
 
     options = reading.options_given(locals())
     torch_device(device)
-    large = streaming.stream_settings(
-        stream=stream, engine=engine, scheduler=scheduler, memory_limit=memory_limit, sample_rows=sample_rows
-    )
+    streaming.check_engine(engine, scheduler)
+    large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
+    whole = not stream and engine != "dask"
+    if whole:
+        streaming.check_whole(files, domain, **large)
     settings = {"random_features": random_width, "seed": seed}
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
-    if large is None:
-        streaming.check_whole(files, domain)
+    where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
     # A stream has a bar of its own, which counts rows.
-    streamed = None if large is None else streaming.read_streamed(files, options, large, seed=seed)
+    streamed = None if whole else streaming.read_streamed(files, options, **where, **large)
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed

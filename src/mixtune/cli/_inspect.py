@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -44,9 +44,9 @@ def inspect(
     except ParameterError as error:  # it takes something that only Python can provide, such as a network
         needs = str(error)
     else:
-        facts = model_facts(loaded, _rows(info))
+        facts = model_facts(loaded, _said(info, "rows", dict, int))
     # The notes of the fit include those of the estimator.
-    notes = _texts(info, "notes") or ([] if facts is None else list(facts.notes))
+    notes = _said(info, "notes", list, str) or ([] if facts is None else list(facts.notes))
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
@@ -61,20 +61,18 @@ def inspect(
     show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
 
 
-def _rows(info: SavedInfo) -> dict[str, int]:
-    """The number of rows of each domain, where the file says so; metadata saved in Python may hold anything."""
-    rows = info.metadata.get("rows")
-    return {name: count for name, count in rows.items() if isinstance(count, int)} if isinstance(rows, dict) else {}
+def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
+    """What the metadata of the file say under ``key``, if it is of this kind, with parts of that kind; else nothing.
 
-
-def _texts(info: SavedInfo, key: str) -> list[str]:
-    """A list of texts from the metadata of the file; empty where there is none."""
-    texts = info.metadata.get(key)
-    return [text for text in texts if isinstance(text, str)] if isinstance(texts, list) else []
+    Metadata that were saved in Python may hold anything.
+    """
+    value: Any = info.metadata.get(key)
+    parts: Any = value.values() if isinstance(value, dict) else value
+    return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
 
 
 def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) -> None:
-    if isinstance(sentence := info.metadata.get("verdict"), str):
+    if sentence := _said(info, "verdict", str, str):
         console.print(f"[bold]{safe(sentence)}[/]\n")
     lines = {"model": info.estimator, "features": info.feature_map}
     if encoder is not None:
@@ -84,9 +82,9 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) 
         lines |= {"predicts": f"{target.name} ({kind})", "for": str(encoder.focal), "missing": missing}
         if encoder.domain is not None:
             lines["domains"] = f'by column "{encoder.domain}"'
-    if files := _texts(info, "files"):
+    if files := _said(info, "files", list, str):
         lines["trained on"] = quoted(files)
-    if rows := _rows(info):
+    if rows := _said(info, "rows", dict, int):
         lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domains"
     lines["made with"] = ", ".join(f"{name} {version}" for name, version in info.created_with.items())
     for name, value in lines.items():

@@ -149,12 +149,9 @@ def comparison_table(title: str, error: str, against: str, rows: Sequence[Any]) 
         if all(value is not None and math.isfinite(value) for value in values) and values[1] != values[2]:
             ratio, low, high = (f"{value:.3f}" if value < 100 else f"{value:.3g}" for value in values)
             interval = f"{low} to {high}"
-        made.add_row(
-            safe(METHOD_NAMES.get(row.method, row.method)),
-            "failed" if getattr(row, "failures", 0) else shown,
-            *(spread, ratio, interval),
-            style="bold green" if best is not None and row.error == best else "",
-        )
+        name, shown = safe(METHOD_NAMES.get(row.method, row.method)), "failed" if getattr(row, "failures", 0) else shown
+        style = "bold green" if best is not None and row.error == best else ""
+        made.add_row(name, shown, spread, ratio, interval, style=style)
     return made
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -27,21 +28,19 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 #: ... unless it is a number.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
+_OUT_HELP = "Write to this .csv, .tsv or .parquet file; else to the terminal."
+_INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
+_NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
+
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
     new: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write to this .csv, .tsv or .parquet file; else to the terminal.")
-    ] = None,
-    interval: Annotated[
-        float | None, typer.Option(metavar="COVERAGE", help="Add an interval, such as 0.9: columns lower, upper.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT_HELP)] = None,
+    interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
     proba: Annotated[bool, typer.Option("--proba", help="Add the probability of each class.")] = False,
-    neutralise_formulas: Annotated[
-        bool, typer.Option("--neutralise-formulas", help="Put ' before text that spreadsheets would run as formulas.")
-    ] = False,
+    neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
     encoding: reading.Encoding = "utf-8",
@@ -69,6 +68,7 @@ def predict(
     mixtune predict model.mixtune new.csv --interval 0.9 --out predictions.csv
     """
     import pyarrow as pa
+    import pyarrow.parquet
 
     from mixtune.data import CsvFormat, read_new, read_table
 
@@ -100,8 +100,11 @@ def predict(
     if out is not None and out.name.lower().endswith(".tsv"):
         between = "\t"
     lines = _csv_lines(table, between, form.decimal, neutralise=neutralise_formulas)
-    if out is not None:
-        write_file(out, _parquet(table) if typed else "".join(lines).encode())
+    if out is not None and typed:
+        pa.parquet.write_table(table, content := io.BytesIO())
+        write_file(out, content.getvalue())
+    elif out is not None:
+        write_file(out, "".join(lines).encode())
     if as_json:
         about = {"model": model, "target": target.name, "focal": encoder.focal, "rows": len(read.X)}
         print_json({**about, "columns": columns, "notes": read.notes, "written": out})
@@ -151,16 +154,8 @@ def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, pr
     return {name: values.tolist() for name, values in columns.items()}
 
 
-def _parquet(table: Any) -> bytes:
-    import pyarrow.parquet as parquet
-
-    buffer = io.BytesIO()
-    parquet.write_table(table, buffer)
-    return buffer.getvalue()
-
-
 def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:
-    """The lines of the file, a batch of rows at a time."""
+    """The lines of the file; rows become Python's a batch at a time."""
 
     def cell(value: Any) -> Any:
         if isinstance(value, float):
@@ -169,18 +164,10 @@ def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) ->
             return value if _NUMBER.fullmatch(value.replace(decimal, ".")) else f"'{value}"
         return value
 
-    lines = _Lines()
-    # The default line end makes the writer quote cells with a carriage return, which "\n" alone would not.
-    writer = csv.writer(lines, delimiter=separator, lineterminator="\r\n")
-    writer.writerow(map(cell, table.column_names))
+    # A row comes back as what "write" returns. The default line end, replaced there, makes the writer quote cells with
+    # a carriage return, which "\n" alone would not.
+    plain = SimpleNamespace(write=lambda line: line.removesuffix("\r\n") + "\n")
+    writer = csv.writer(plain, delimiter=separator, lineterminator="\r\n")
+    yield writer.writerow(map(cell, table.column_names))
     for batch in table.to_batches(max_chunksize=10_000):
-        writer.writerows(zip(*(map(cell, column.to_pylist()) for column in batch.columns)))
-        yield "".join(lines)
-        lines.clear()
-
-
-class _Lines(list[str]):
-    """What a CSV writer has written, with plain line ends."""
-
-    def write(self, line: str) -> None:
-        self.append(line.removesuffix("\r\n") + "\n")
+        yield from map(writer.writerow, zip(*(map(cell, column.to_pylist()) for column in batch.columns)))

@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
 _option = partial(typer.Option, rich_help_panel="How the files are read")
 
-Files: TypeAlias = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="FILE",
-        help="CSV or Parquet. One file with a --domain column, or one file per domain, the focal one first.",
-    ),
-]
+_FILES_HELP = "CSV or Parquet. One file with a --domain column, or one file per domain, the focal one first."
+Files: TypeAlias = Annotated[list[Path], typer.Argument(metavar="FILE", help=_FILES_HELP)]
 Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
 DomainColumn: TypeAlias = Annotated[
     str | None, typer.Option("--domain", help="The column that says where each row comes from.")

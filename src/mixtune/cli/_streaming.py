@@ -24,19 +24,10 @@ ENGINES = ("local", "dask")
 Engine: TypeAlias = Annotated[
     str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
 ]
-Scheduler: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started.",
-    ),
-]
-Device: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        metavar="cpu|cuda", help="Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
-    ),
-]
+_SCHEDULER_HELP = "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started."
+Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
+_DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
+Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)]
 
 _option = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
 _STREAM_HELP = (
@@ -89,22 +80,11 @@ def execute_on_cluster(
     yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
 
 
-def stream_settings(
-    *, stream: bool, engine: str, scheduler: str | None, memory_limit: str, sample_rows: int
-) -> dict[str, Any] | None:
-    """How to stream, where a stream is asked for, which Dask implies; None where tables are read whole."""
-    check_engine(engine, scheduler)
-    if stream or engine == "dask":
-        where = {"engine": engine, "scheduler": scheduler}
-        return {**where, "memory_limit": memory_limit, "sample_rows": sample_rows}
+def check_whole(files: Sequence[Path], domain: str | None, *, memory_limit: str, sample_rows: int) -> None:
+    """Refuse what only a stream takes: its settings, and folders or several files with a column of domains."""
     for option, is_set in (("--memory-limit", memory_limit != LIMIT), ("--sample-rows", sample_rows != ROWS)):
         if is_set:
             raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
-    return None
-
-
-def check_whole(files: Sequence[Path], domain: str | None) -> None:
-    """Refuse tables that only a stream reads: folders, or several files, with a column of domains."""
     folder = next((path for path in files if path.is_dir()), None)
     if domain is not None and (folder is not None or len(set(files)) > 1):
         given = f"{len(set(files))} are given" if folder is None else f'"{folder}" is a folder'
@@ -115,7 +95,7 @@ def check_whole(files: Sequence[Path], domain: str | None) -> None:
 
 
 def read_streamed(
-    files: Sequence[Path], options: Mapping[str, Any], streaming: Mapping[str, Any], *, seed: int
+    files: Sequence[Path], options: Mapping[str, Any], *, seed: int, sample_rows: int, **how: Any
 ) -> TrainingTables:
     """Read training tables in one pass: all focal rows, and some of every other domain.
 
@@ -125,8 +105,8 @@ def read_streamed(
         Files and folders.
     options
         Those of :func:`mixtune.cli._reading.options_given`.
-    streaming, seed
-        How to stream, by :func:`stream_settings`, and which rows are drawn.
+    seed, sample_rows, **how
+        Which rows are drawn, how many of each domain, and how: the memory limit, the engine and its scheduler.
     """
     from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
     from mixtune.streaming import StreamedSources, open_stream
@@ -152,13 +132,14 @@ def read_streamed(
         if options["domain"] is not None or paths[0].is_dir():
             raise ParameterError("say which domain to predict for, with --focal NAME")
         focal = str(stream.chunks[0].name)
-    drawn = StreamedSources(paths, columns=columns, seed=seed, **reading, **streaming).samples(whole=(focal,))
+    drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
+    drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=(focal,))
     read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
     encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])
     inputs = [X for X, _ in drawn.values()]
     constant = [constant_notes(name, [X[:, place] for X in inputs]) for place, name in enumerate(columns)]
     note = (
-        f"read as a stream: at most {streaming['sample_rows']:,} rows of every domain but the focal one were drawn at "
+        f"read as a stream: at most {sample_rows:,} rows of every domain but the focal one were drawn at "
         f"random, {sum(map(len, inputs)):,} rows in all; --sample-rows changes that"
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())

@@ -15,7 +15,7 @@ import numpy as np
 
 from mixtune._messages import counted
 from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, LeftOut, MethodFact, RidgeFact, Trajectory
-from mixtune.report.wording import METHOD_NAMES, MINUS, Html, column, element, number, percent, shorten
+from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
 
 WIDTH = 380
 LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
@@ -56,8 +56,8 @@ class Scale:
         return self.start + part * (self.end - self.start)
 
 
-def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Round numbers from ``low`` to ``high``, at most about ``most``.
+def nice_ticks(low: float, high: float, most: int = 5, *, whole: bool = False) -> list[float]:
+    """Round numbers from ``low`` to ``high``, at most about ``most``; with ``whole``, none with decimals.
 
     Examples
     --------
@@ -74,7 +74,8 @@ def nice_ticks(low: float, high: float, most: int = 5) -> list[float]:
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     digits = max(0, -math.floor(math.log10(step)) + 1)
-    return [round(k * step, min(digits, 300)) + 0.0 for k in range(first, last + 1)]
+    ticks = [round(k * step, min(digits, 300)) + 0.0 for k in range(first, last + 1)]
+    return [tick for tick in ticks if not whole or tick.is_integer()]
 
 
 def nice_range(values: Iterable[float | None], *, room: float = 0.06) -> tuple[float, float]:
@@ -119,13 +120,9 @@ def tick_text(value: float) -> str:
     >>> [tick_text(x) for x in (0.25, -1500.0, 200000.0, 2500000.0, 1e-5)]
     ['0.25', '−1,500', '200k', '2.5M', '1e−5']
     """
-    size = abs(value)
-    if 1e5 <= size < 1e9:
-        unit, mark = (1e6, "M") if size >= 1e6 else (1e3, "k")
-        return f"{value / unit:.4g}{mark}".replace("-", MINUS)
-    if size and (size < 1e-3 or size >= 1e9):
-        return number(value)
-    return f"{value:,.10g}".replace("-", MINUS)
+    if 1e5 <= (size := abs(value)) < 1e9:
+        return f"{number(value / 1e6, 4)}M" if size >= 1e6 else f"{number(value / 1e3, 4)}k"
+    return number(value, 10)
 
 
 @dataclass
@@ -164,11 +161,7 @@ class Drawing:
 
     def y_axis(self, scale: Scale, label: str, right: float = RIGHT, most: int = 4, *, whole: bool = False) -> None:
         """Ticks with faint lines to ``right``; the label stands above the axis, where it reads without turning."""
-        ticks = nice_ticks(scale.low, scale.high, most)
-        while whole and most > 1 and any(v != round(v) for v in ticks):
-            most -= 1
-            ticks = nice_ticks(scale.low, scale.high, most)
-        for value in ticks:
+        for value in nice_ticks(scale.low, scale.high, most, whole=whole):
             self.line(LEFT, scale(value), right, scale(value), "grid")
             self.text(LEFT - 6, scale(value) + 4, tick_text(value), "tick", "end")
         self.text(4, 12, label, "label", "start")
@@ -229,7 +222,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     # At least a tenth from bottom to top, so that a path that is nearly flat looks flat.
     middle = (min(path.errors) + max(path.errors)) / 2
     low, high = nice_range([*path.errors, 0.95 * middle, 1.05 * middle], room=0.08)
-    low -= 0.17 * (high - low)  # room for the words below the point
+    low -= 0.17 * (high - low)  # room for words below the curve
     ends = f"from {number(path.errors[0])} to {number(path.errors[-1])}; chosen {number(path.chosen)}"
     drawing = Drawing("ridge", "Error along the effective ridge", ends, 250.0)
     x = Scale(path.ridges[0], path.ridges[-1], LEFT, RIGHT - 8, log=True)
@@ -246,7 +239,8 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     at = x(chosen), y(error)
     drawing.line(*at, at[0], 206, "drop")
     drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
-    drawing.text(*_free_place(curve, *at), f"chosen: {number(path.chosen)}", "value ours halo")
+    # The curve stays above the room left for these words.
+    drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value ours halo")
     start = "zero" if family == FOCAL_ONLY else "what the other datasets suggest"
     return drawing.figure(
         "How firmly the fit is held",
@@ -255,27 +249,13 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     )
 
 
-def _free_place(curve: Sequence[tuple[float, float]], x: float, y: float) -> tuple[float, float]:
-    """Where words of about 100 by 14 units fit beside a point of a curve without lying on it."""
-    xs, ys = zip(*curve)
-
-    def gap(place: tuple[float, float]) -> float:
-        under = np.interp(np.linspace(place[0] - 50, place[0] + 50, 21), xs, ys)
-        return float(np.min(np.abs(under - (place[1] - 5))))
-
-    shifts = [(0.0, 21.0), (0.0, -13.0), (-46.0, 21.0), (46.0, 21.0), (-46.0, -13.0), (46.0, -13.0)]
-    places = [(min(max(x + right, LEFT + 52), RIGHT - 52), y + down) for right, down in shifts]
-    return next((place for place in places if gap(place) > 12), max(places, key=gap))
-
-
 def trajectory_chart(path: Trajectory) -> Html:
     """Loss and energy after each step."""
     ends = f"loss from {number(path.loss[0])} to {number(path.loss[-1])}, energy to {number(path.energy[-1])}"
     drawing = Drawing("path", "Loss and energy along the trajectory", ends, 250.0)
     x = Scale(0.0, float(path.times[-1]), LEFT, RIGHT - 52)
     y = Scale(*nice_range([*path.loss, *path.energy], room=0.08), 206.0, TOP + 4)
-    whole = {v: tick_text(v) for v in nice_ticks(0.0, x.high) if v == round(v)}
-    drawing.x_axis(x, 206, "step", TOP, whole)
+    drawing.x_axis(x, 206, "step", TOP, {v: tick_text(v) for v in nice_ticks(0.0, x.high, whole=True)})
     drawing.y_axis(y, "weighted loss", RIGHT - 52)
     loss, energy = y(path.loss[-1]), y(path.energy[-1])
     if abs(loss - energy) < 14:  # the names must not lie on each other
@@ -297,8 +277,8 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
     low, high = nice_range([*rows.actual, *rows.predicted], room=0.05)
     # Intervals fit in where they are not so wide that the dots would shrink to a heap.
     room = 0.25 * (high - low)
-    reach = np.clip([rows.predicted - half, rows.predicted + half], low - room, high + room)
-    low, high = nice_range([*reach.ravel(), low, high], room=0)
+    lower, upper = np.clip([rows.predicted - half, rows.predicted + half], low - room, high + room)
+    low, high = nice_range([*lower, *upper, low, high], room=0)
     title = f"{shorten(rows.name, 60)}: actual against predicted without the row"
     drawing = Drawing(name, title, counted((count, "row")), 330.0)
     x, y = Scale(low, high, LEFT, RIGHT), Scale(low, high, 286.0, TOP + 4)
@@ -307,7 +287,6 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
     # All rows, or so many of them at even steps.
     shown = np.unique(np.linspace(0, count - 1, min(count, MOST_DOTS)).astype(int))
     many = len(shown) > MOST_INTERVALS
-    lower, upper = np.maximum(rows.predicted - half, low), np.minimum(rows.predicted + half, high)
     if rows.half is not None and many:
         order = shown[np.argsort(rows.predicted[shown], kind="stable")]
         edges = [(i, upper) for i in order] + [(i, lower) for i in order[::-1]]
@@ -321,12 +300,10 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
         tip = f"row {i + 1}: actual {number(rows.actual[i])}, predicted {number(rows.predicted[i])}"
         place = x(rows.predicted[i]), y(rows.actual[i])
         drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot ours", "" if many else tip)
-    caption = (
-        f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
-        if rows.half is None
-        else f"{percent(COVERAGE)} intervals around the line where both agree; {rows.covered:,} of {count:,} rows lie "
-        "inside theirs."
-    )
+    caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
+    if rows.half is not None:
+        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
+        caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
 

@@ -351,15 +351,15 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
 
 
 def _candidate(candidate: Any) -> CandidateFact:
-    errors = {"error": _root(candidate.loo_error), "validation_error": _root(candidate.play_error)}
-    family, settings, ridge = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
-    return CandidateFact(family, settings, ridge, **errors, share=float(candidate.share))
+    errors = _root(candidate.loo_error), _root(candidate.play_error)
+    about = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
+    return CandidateFact(*about, *errors, float(candidate.share))
 
 
 def _ridge(path: Any) -> RidgeFact | None:
     pairs = [] if path is None else sorted(zip(path.ridges, path.loo_errors))
-    kept = [(float(ridge), _root(error)) for ridge, error in pairs if 0 < ridge < math.inf]
-    kept = [pair for pair in kept if pair[1] is not None]
+    known = [(float(ridge), square) for ridge, square in pairs if 0 < ridge < math.inf]
+    kept = [(ridge, error) for ridge, square in known if (error := _root(square)) is not None]
     if len(kept) < 2:
         return None
     ridges, errors = zip(*kept)
@@ -404,12 +404,13 @@ def _half_widths(inner: Any, X: Any, rows: int) -> tuple[Floats | None, str]:
 
 
 def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
+    from sklearn.metrics import confusion_matrix
+
     classes, labels = np.asarray(model.classes_), np.asarray(y).ravel()
     if unknown := labels[~np.isin(labels, classes)].tolist():
         raise DataError(f"y holds the class {unknown[0]!r}, which the model does not know; pass the y of the fit")
     guessed = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-    counts = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(counts, (np.searchsorted(classes, labels), guessed), 1)
+    counts = confusion_matrix(labels, classes[guessed], labels=classes)
     return ClassFact(tuple(str(name) for name in classes.tolist()), counts)
 
 

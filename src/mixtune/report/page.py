@@ -120,11 +120,9 @@ def page_html(
         data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
     folder = files("mixtune.report")
-    fields = {
+    words = {"short_title": shorten(title, 120), "title": title, "data": data}
+    fields = words | {
         "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
-        "short_title": shorten(title, 120),
-        "title": title,
-        "data": data,
         "tone": verdict.tone,
         "verdict": verdict.sentence,
         "evidence": join(element("p", text, class_="meaning") for text in verdict.evidence),
@@ -249,12 +247,10 @@ def _path(facts: Facts) -> Html:
     figures += [charts.trajectory_chart(facts.trajectory)] if facts.trajectory else []
     if not figures:
         return Html()
-    text = (
-        f'Several fits are averaged (below); these charts show the one with the largest share, "{family}". '
-        f"The average has an effective ridge of {number(facts.effective_ridge)}."
-        if len(facts.candidates) > 1
-        else f"The effective ridge is {number(facts.effective_ridge)}."
-    )
+    text = f"The effective ridge is {number(facts.effective_ridge)}."
+    if len(facts.candidates) > 1:
+        text = f'Several fits are averaged (below); these charts show the one with the largest share, "{family}". '
+        text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
     return _section("path", "How the fit was chosen", text, _pair(*figures))
 
 
@@ -279,13 +275,13 @@ def _rows(facts: Facts) -> Html:
 
 def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
     """How many rows are classified right, and the table of classes where it can be read."""
-    # Wilson's 95% interval of a share.
-    z, n, part = 1.96, classes.rows, classes.right / classes.rows
-    middle = (part + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(part * (1 - part) / n + (z / (2 * n)) ** 2) / (1 + z * z / n)
+    from scipy.stats import binomtest
+
+    low, high = binomtest(classes.right, classes.rows).proportion_ci(method="wilson")
+    share = percent(classes.right / classes.rows)
     text = (
-        f"Each row is classified by a fit without it: {classes.right:,} of {n:,} are right, {percent(part)} "
-        f"(95% interval {percent(max(middle - half, 0.0))} to {percent(min(middle + half, 1.0))}). "
+        f"Each row is classified by a fit without it: {classes.right:,} of {classes.rows:,} are right, {share} "
+        f"(95% interval {percent(low)} to {percent(high)}). "
         "Errors elsewhere on this page are those of the class scores, which should be +1 for the class and \u22121 for "
         "any other."
     )
@@ -320,24 +316,20 @@ def _removals(facts: Facts) -> Html:
         start, end = sorted([0.5, 0.5 + change / most / 2])
         style = "far" if effect_of(domain) == "no difference" else "up" if change > 0 else "down"
         rows.append([_name(domain.name), _bar(shown, end, start, style=f"both {style}", mark=0.5), error, shift])
-    meaning = (
-        f"A rise means that the dataset helped, a fall that it hurt; up to {percent(HELP_MARGIN)} either way counts as "
-        "no difference."
-    )
-    chance = f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
-    text = (
-        "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-        f"{number(facts.error)}. {meaning if can_tell(facts) else chance}"
-    )
+    meaning = f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
+    if can_tell(facts):
+        meaning = "A rise means that the dataset helped, a fall that it hurt; "
+        meaning += f"up to {percent(HELP_MARGIN)} either way counts as no difference."
+    text = "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
+    text += f"{number(facts.error)}. {meaning}"
     if left := len(facts.sources) - len(known):
         text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
     rest = known[SHOWN_ROWS:]
     least = percent(abs(rest[0][1])) if rest else ""
     summary = f"{counted((len(rest), 'more dataset'))}, each changing the error by at most {least}"
     heads = ["without", "error changes by", "error then", "predictions move by"]
-    return _section(
-        name, heading, text, _table(heads, rows, "What removing each dataset would change", summary=summary)
-    )
+    table = _table(heads, rows, "What removing each dataset would change", summary=summary)
+    return _section(name, heading, text, table)
 
 
 def _average(facts: Facts) -> Html:
@@ -349,19 +341,17 @@ def _average(facts: Facts) -> Html:
         shares.setdefault(each.family, []).append(each.share)
     families = sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0]))
     tried = f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
-    text = (
-        f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how well "
-        f"it does on focal rows it has not seen{tried if facts.validation_sources else ''}."
-        if len(facts.candidates) > 1
-        else "There was one candidate."
-    )
+    text = "There was one candidate."
+    if len(facts.candidates) > 1:
+        text = f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how "
+        text += f"well it does on focal rows it has not seen{tried if facts.validation_sources else ''}."
     bands, legend = [], []
     for k, (name, parts) in enumerate(families):
-        bands.append(element("i", class_=f"c{k % 5}", style=f"width:{100 * math.fsum(parts):.2f}%"))
+        share, colour = math.fsum(parts), f"c{k % 5}"
+        bands.append(element("i", class_=colour, style=f"width:{100 * share:.2f}%"))
         meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        share = f" {percent(math.fsum(parts))}"
-        words = element("span", element("b", name), share, element("span", meaning, class_="why"))
-        legend.append(element("li", element("i", class_=f"c{k % 5}"), words))
+        words = element("span", element("b", name), f" {percent(share)}", element("span", meaning, class_="why"))
+        legend.append(element("li", element("i", class_=colour), words))
     shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
     listed = element("ul", *legend, class_="legend")
     return _section("average", "What was averaged", text, shown, listed, _candidate_table(facts.candidates))
@@ -387,23 +377,13 @@ def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None
     """What was set, and with which versions."""
     import sklearn
 
-    versions = {
-        "mixtune": __version__,
-        "NumPy": np.__version__,
-        "scikit-learn": sklearn.__version__,
-        "Python": platform.python_version(),
-        "date": date,
-    }
+    versions = {"mixtune": __version__, "NumPy": np.__version__, "scikit-learn": sklearn.__version__}
+    versions |= {"Python": platform.python_version(), **({} if date is None else {"date": date})}
     given = {name: plain_value(value) for name, value in (settings or {}).items()}
     lists = []
     for heading, pairs in {"Given": given, facts.estimator: facts.parameters, "Versions": versions}.items():
-        known = [
-            (element("dt", name), element("dd", element("bdi", text)))
-            for name, text in pairs.items()
-            if text is not None
-        ]
-        if known:
-            items = (element("div", *pair) for pair in known)
+        items = [element("div", element("dt", name), element("dd", element("bdi", pairs[name]))) for name in pairs]
+        if items:
             lists.append(element("div", element("h3", heading), element("dl", *items, class_="pairs")))
     title = element("h2", "Settings and versions")
     return element("section", title, element("div", *lists, class_="lists"), id="settings")
@@ -411,12 +391,9 @@ def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None
 
 def _name(name: str, *, below: str = "", mark: str = "") -> Html:
     """The name of a table's row, isolated so that its writing direction stays inside, with a remark and a mark."""
-    parts: list[Any] = [
-        element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else ""),
-        *([" ", element("span", mark, class_=f"badge {mark}")] if mark else []),
-        *([element("span", below, class_="why")] if below else []),
-    ]
-    return element("th", *parts, scope="row")
+    shown = element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else "")
+    badge = join([" ", element("span", mark, class_=f"badge {mark}")]) if mark else ""
+    return element("th", shown, badge, element("span", below, class_="why") if below else "", scope="row")
 
 
 def _bar(text: str, end: float, start: float = 0.0, *, style: str = "", mark: float | None = None) -> Html:

@@ -83,25 +83,19 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     effects, known = [effect_of(d) for d in facts.sources], len(with_known_effect(facts))
     found, hurt, count = effects.count("helped"), effects.count("hurt"), len(facts.sources)
     if facts.removable:
-        others = [
-            f"{hurt:,} hurt" if hurt else "",
-            f"{known - hurt - found:,} made no difference either way" if known > hurt + found else "",
-            f"for {count - known:,} of little weight this was not computed" if count > known else "",
-        ]
-        rule = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it "
-        meaning = "; ".join(filter(None, [f"{rule}alone is left out", " and ".join(filter(None, others))])) + "."
+        others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found}
+        others["for {:,} of little weight this was not computed"] = count - known
+        rest = " and ".join(text.format(n) for text, n in others.items() if n)
+        meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it "
+        meaning += f"alone is left out; {rest}." if rest else "alone is left out."
         if not found and count > 1:
-            meaning += (
-                f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are alike "
-            )
-            meaning += "replace one another."
+            meaning += f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are "
+            meaning += "alike replace one another."
     else:
         equal = facts.transferred / count * (1 - 1e-9)
         found = sum(bool(d.weight and d.weight > equal) for d in facts.sources)
-        meaning = (
-            "A dataset counts as having helped if it weighs more than an equal share of the weight of all sources "
-            "(what leaving it out would do is not known for this model)."
-        )
+        meaning = "A dataset counts as having helped if it weighs more than an equal share of the weight of all "
+        meaning += "sources (what leaving it out would do is not known for this model)."
     which = f"{known:,} datasets" if known == count else f"the {known:,} datasets looked at"
     if count == 1:
         return f"the one other dataset {'helped' if found else 'did not help'}", meaning
@@ -115,12 +109,10 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
 def _evidence(facts: Facts) -> str:
     """What the change of the error was measured on."""
     rows, validation = (None, None) if facts.gain is None else (facts.gain.from_rows, facts.gain.from_validation)
-    text = (
-        "There are too few focal rows to compare with a fit to them alone"
-        if rows is None
-        else f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
-        f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
-    )
+    text = "There are too few focal rows to compare with a fit to them alone"
+    if rows is not None:
+        text = f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
+        text += f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
     if validation is None:
         return f"{text}."
     text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "
