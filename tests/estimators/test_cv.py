@@ -347,7 +347,7 @@ def test_frames():
         fit(frame, y, {"s0": (frames["s0"][0].drop(columns="b"), frames["s0"][1])})
     with pytest.raises(DataError, match='column "b" of X of domain "s0" holds text'):
         fit(frame, y, {"s0": (frames["s0"][0].assign(b="x"), frames["s0"][1])})
-    with pytest.raises(DataError, match="more than one column named a"):
+    with pytest.raises(DataError, match='more than one column named "a"'):
         fit(pd.DataFrame(X, columns=["a", "a", "c", "d"]), y)
 
 
