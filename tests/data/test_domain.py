@@ -1,18 +1,20 @@
 """One dataset: what is accepted, what is kept, what is refused and how the refusal reads."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from extras import extra
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError
 from mixtune.estimators import Sources
 from mixtune.features import Identity
+
+pd = extra("pandas")
+torch = extra("torch")
 
 X = np.arange(6.0).reshape(3, 2)
 Y = np.array([1.0, 2.0, 3.0])

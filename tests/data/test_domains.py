@@ -1,15 +1,17 @@
 """Several datasets: order, focal domain, agreement between domains, and the grouping of rows by label."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 
+from extras import extra
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
+
+pd = extra("pandas")
+torch = extra("torch")
 
 
 def a_domain(name, rows=2, columns=2, outputs=1, names=None):
@@ -67,7 +69,6 @@ def test_unknown_names_get_a_suggestion():
         (a_domain("b", names=("u", "w")), 'missing "v" and extra "w"'),
         (a_domain("b", names=("v", "u")), "another order"),
         (a_domain("a"), 'more than one domain is named "a"'),
-        (Domain("b", torch.ones(2, 2), torch.ones(2)), "only one of them holds PyTorch tensors"),
     ],
 )
 def test_domains_must_agree(other, message):
@@ -75,7 +76,10 @@ def test_domains_must_agree(other, message):
         Domains((a_domain("a", names=("u", "v")), other), focal="a")
 
 
-def test_devices_must_agree():
+def test_libraries_and_devices_must_agree():
+    tensors = Domain("b", torch.ones(2, 2), torch.ones(2))
+    with pytest.raises(DataError, match="only one of them holds PyTorch tensors"):
+        Domains((a_domain("a"), tensors), focal="a")
     on_meta = Domain._from_checked("b", torch.ones(2, 2, device="meta"), torch.ones(2, device="meta"), None)
     with pytest.raises(DataError, match="are on meta and cpu"):
         Domains((Domain("a", torch.ones(2, 2), torch.ones(2)), on_meta), focal="a")

@@ -3,15 +3,17 @@
 import json
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extras import extra
 from mixtune.data import LevelColumn, NumberColumn, TableEncoder, TargetColumn
 from mixtune.data._encoder import Part, infer_columns
 from mixtune.errors import DataError
+
+pd = extra("pandas")
 
 AGE, SEX, TOWN = NumberColumn("age"), LevelColumn("sex", ("f", "m")), LevelColumn("town", ("a", "b", "c"))
 STRICT = TableEncoder((AGE, SEX, TOWN), TargetColumn("wage"), domain="site", focal="north", unused=("id",))

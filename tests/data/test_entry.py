@@ -1,14 +1,16 @@
 """What comes in is read by name where it has names, and masked values are refused: by Domain and estimators alike."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 
+from extras import extra
 from mixtune import Domain, Domains, Moments, RandomFeatures, RegretOptimalClassifier, RegretOptimalRegressorCV
 from mixtune.data import choose_inputs, read_training
 from mixtune.errors import DataError
 from mixtune.streaming import StreamedSources
+
+pd = extra("pandas")
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((30, 3))

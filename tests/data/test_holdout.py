@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
+from extras import extra
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
+
+torch = extra("torch")
 
 
 @pytest.mark.parametrize(("test_size", "n_test"), [(0.25, 5), (0.001, 1), (0.999, 19), (3, 3), (np.int64(19), 19)])

@@ -3,15 +3,17 @@
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.compose import make_column_transformer
 from sklearn.preprocessing import StandardScaler
 
+from extras import extra
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError
 from mixtune.features import Concatenate, Identity, SklearnFeatures
+
+pd = extra("pandas")
+torch = extra("torch")
 
 
 def hide_pandas(monkeypatch):

@@ -1,13 +1,15 @@
 """Rows by skada's convention: the same reading for domains and for estimators."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from extras import extra
 from mixtune.data import Domains
 from mixtune.data._domains import rows_by_label
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import split_sample_domain
+
+pd = extra("pandas")
 
 NAN = float("nan")
 X = np.arange(14.0).reshape(7, 2)

@@ -1,13 +1,15 @@
 """Tables and files: the same numbers through every door, and errors that name file, column and rows."""
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from extras import extra
 from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
+
+pd = extra("pandas")
 
 COLUMNS = {
     "school": ["n", "s", "n", "s"],

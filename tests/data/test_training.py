@@ -4,14 +4,16 @@ import json
 import time
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as parquet
 import pytest
 
+from extras import extra
 from mixtune.data import Domains, TableEncoder, read_new, read_training
 from mixtune.errors import DataError, ParameterError
+
+pd = extra("pandas")
 
 ROWS = """site,size,colour,open,y
 n,1,red,yes,10

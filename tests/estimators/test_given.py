@@ -1,15 +1,17 @@
 """Frames and targets that are not numbers, given to fit and predict: the error names the column."""
 
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
+from extras import extra
 from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressorCV
 from mixtune.errors import DataError
 from mixtune.estimators import LocalRegressor
+
+pd = extra("pandas")
+pl = extra("polars")
+dd = extra("dask.dataframe")
 
 
 def frame(**more):
@@ -17,7 +19,7 @@ def frame(**more):
     return pd.DataFrame({"a": rng.standard_normal(12), "b": rng.standard_normal(12)} | more)
 
 
-DATES = pd.to_datetime(["2026-01-01"] * 12)
+DATES = np.array(["2026-01-01"] * 12, dtype="datetime64[ns]")
 TEXT = ["x", "y"] * 6
 BAD = [
     (frame(b=TEXT), 'column "b" of X holds text'),
@@ -47,7 +49,7 @@ def test_columns_that_are_not_numbers_are_named(model, X, message):
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (DATES, "of y holds dates"),
+        (pd.to_datetime(DATES), "of y holds dates"),
         (pd.Series(DATES, name="day"), 'column "day" of y holds dates'),
         (np.array(["2026-01-01"] * 12, dtype="datetime64[D]"), "y holds dates"),
         (pa.array(DATES), "y holds dates"),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -18,6 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from cli.command_line import as_json
 from estimators.saved import make
 from estimators.transfer_data import make_transfer
+from extras import extra
 from mixtune import (
     EqualWeights,
     Moments,
@@ -49,6 +49,8 @@ from mixtune.estimators._saving import savable
 from mixtune.features import SklearnFeatures, TorchFeatures
 from mixtune.regret import descend
 from mixtune.weights import GivenWeights, TransportWeights, WeightRule
+
+pd = extra("pandas")
 
 REGRESSORS = [
     RegretOptimalRegressor(),
@@ -661,8 +663,8 @@ def test_solutions_are_stored_with_their_problem():
     moments = [Moments.from_rows(rng.standard_normal((8, 2)), rng.standard_normal(8)) for _ in range(3)]
     moments[1] = moments[1] + moments[0] - moments[0]
     given = {"weights": [0.5, 0.3, 0.2], "ridge": 1.0, "transfer": 0.5, "stability": 1.0, "horizon": 4}
-    for extra in ({}, {"start": np.zeros(2)}, {"reference": np.ones((3, 2))}):
-        solution = solve(RegretProblem(moments=moments, **given, **extra))
+    for more in ({}, {"start": np.zeros(2)}, {"reference": np.ones((3, 2))}):
+        solution = solve(RegretProblem(moments=moments, **given, **more))
         writer = Writer()
         found = Reader(writer.arrays).read(writer.write(solution, "solution_"))
         assert_identical(found.coef, solution.coef)

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 
+from extras import extra
 from mixtune.data import Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, FeatureMap, Identity, RandomFeatures
+
+torch = extra("torch")
 
 X = np.random.default_rng(5).standard_normal((6, 3))
 

@@ -5,12 +5,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extras import extra
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, RandomFeatures
+
+torch = extra("torch")
 
 X = np.random.default_rng(5).standard_normal((40, 3))
 ACTIVATIONS = {

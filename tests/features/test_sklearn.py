@@ -1,17 +1,19 @@
 """Fitted scikit-learn transformers as frozen maps."""
 
 import numpy as np
-import pandas as pd
 import pytest
-import torch
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import Nystroem
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, PolynomialFeatures, StandardScaler
 
+from extras import extra
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, SklearnFeatures
+
+pd = extra("pandas")
+torch = extra("torch")
 
 X = np.random.default_rng(5).standard_normal((20, 3))
 

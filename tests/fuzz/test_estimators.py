@@ -5,14 +5,16 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extras import extra
 from fuzz.problems import CLASSIFIERS, REGRESSORS, problems
 from mixtune.errors import MixtuneError
+
+pd = extra("pandas")
 
 CONTAINERS = {
     "array": lambda X: X,

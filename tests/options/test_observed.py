@@ -1,11 +1,13 @@
 """Observed paths: the same numbers through every door, and errors that name the file and the place."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
+from extras import extra
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import observed_folder, observed_paths
+
+pd = extra("pandas")
 
 PATHS = np.array([[100.0, 101.5, 99.0], [100.0, 97.0, -3.0]])
 

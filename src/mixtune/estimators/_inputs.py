@@ -459,7 +459,8 @@ def _may_hold_others(value: Any) -> bool:
     """Whether a value may hold anything but numbers: text, dates, objects of a frame."""
     many: Any = getattr(value, "dtypes", None)
     types = list(many) if hasattr(many, "__iter__") else [getattr(value, "dtype", None)]
-    if is_table(value):
+    # A pandas series shows itself as a table only from pandas 3 on.
+    if is_table(value) or hasattr(value, "to_frame"):
         return isinstance(value, pa.Table) or not all(_is_numeric(dtype) for dtype in types)
     return getattr(types[0], "kind", "") in ("U", "S", "M", "m")
 

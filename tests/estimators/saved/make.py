@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PolynomialFeatures, RobustScaler, StandardScaler
@@ -34,6 +33,8 @@ COLUMNS = 3
 
 def network(seed=None):
     """The network of the saved model; all zeros without a seed, because the file holds its weights."""
+    import torch
+
     module = torch.nn.Sequential(torch.nn.Linear(COLUMNS, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)).double()
     numbers = np.random.default_rng(seed)
     for tensor in module.parameters():
