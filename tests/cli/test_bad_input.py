@@ -123,7 +123,7 @@ def test_a_million_domain_labels(tmp_path):
         (("--ignore", "colr"), 'did you mean "colour"?'),
         (("--target", "z"), '"z"'),
         (("--missing", "drop"), '"refuse" or "impute"'),
-        (("--target-kind", "text"), '"auto", "number" or "classes"'),
+        (("--target-kind", "text"), '"auto" or "number" or "classes"'),
         (("--encoding", "latin-99"), "is unknown"),
         (("--decimal", ";"), 'must be "." or ","'),
         (("--domain", "town"), '"town"'),

@@ -195,7 +195,7 @@ def test_map_replaces_the_inputs():
 def test_map_refuses_what_is_not_a_map():
     domains = Domains((a_domain("a"),), focal="a")
     for wrong in (np.tanh, StandardScaler, "relu"):
-        with pytest.raises(ParameterError, match=r"it needs transform\(X\)"):
+        with pytest.raises(ParameterError, match=r"it has no transform\(X\)"):
             domains.map(wrong)
 
 

@@ -62,7 +62,8 @@ def test_any_container(estimator, problem, container):
     problem = problem.labels() if estimator in CLASSIFIERS else problem
     found = checked_fit(problem, make, container)
     if found is None:
-        assert container == "masked" or estimator in CLASSIFIERS
+        # Arrays of Python objects are refused as sources, masked values everywhere.
+        assert container in ("masked", "object") or estimator in CLASSIFIERS
         return
     assert np.all(np.isfinite(found))
     if container not in ("float32", "masked"):

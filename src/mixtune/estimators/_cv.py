@@ -445,7 +445,7 @@ def _columns_apart(prepared: Prepared) -> int:
     mean = np.sum([rows.sum(axis=0) / count for rows in others], axis=0)
     with np.errstate(over="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
         variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
-    spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
+        spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
     far = np.abs(focal.mean(axis=0) - mean) > 5 * np.where(spread > 0, spread, np.inf)
     return int(far.sum()) if 2 * far.sum() > len(far) else 0
 
