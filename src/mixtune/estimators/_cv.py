@@ -564,8 +564,10 @@ def _feature_range(prepared: Prepared) -> tuple[Floats, Floats]:
     """Between which features predictions are linear, in the units of the features."""
     low = np.min([rows.X.min(axis=0) for rows in prepared.mapped], axis=0)
     high = np.max([rows.X.max(axis=0) for rows in prepared.mapped], axis=0)
-    margin = (MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.mapped)) * (high - low)
-    return low - margin, high + margin
+    share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.mapped)
+    with np.errstate(over="ignore"):  # a limit beyond float64 is infinite, which clips nothing
+        margin = share * (high - low)
+        return low - margin, high + margin
 
 
 def removals_of(
