@@ -130,7 +130,8 @@ def test_the_paper_preset_is_ridge_2_on_300_raw_units_and_all_paths():
     data = simulate(market, MaxCall(100.0), GRID, paths=100, rng=rng, hidden=False)
     state = RandomState(width=300, slope=0.01, standardise=False, seed=3).fitted([data])
     rule = {"state": state, "in_the_money": False, "only_positive": False}
-    np.testing.assert_array_equal(found.coefs, train([data], [Local(0, 2.0, "LO-1")], **rule).coefs)
+    # A price is computed on one thread: with several, the last digits of this badly conditioned fit differ.
+    np.testing.assert_allclose(found.coefs, train([data], [Local(0, 2.0, "LO-1")], **rule).coefs, rtol=1e-4, atol=1e-6)
     assert not np.allclose(found.coefs, train([data], [Local(0, 20.0, "LO-1")], **rule).coefs)
     assert (found.only_positive, found.names) == (False, ("LO-1",))
 
