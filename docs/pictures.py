@@ -102,15 +102,15 @@ def ridge_path() -> Figure:
 
 
 def shares() -> Figure:
-    """Shares of the families of candidates, with honest sources and with half of them lying."""
+    """Shares of the families of candidates, with sound sources and with half of them misleading."""
     train, _ = _school()
     own = train.focal_domain
-    honest = {source.name: (source.X, source.y) for source in train.sources}
-    lying = {name: (X, 2 * y.mean() - y if place % 2 else y) for place, (name, (X, y)) in enumerate(honest.items())}
+    sound = {source.name: (source.X, source.y) for source in train.sources}
+    misleading = {name: (X, 2 * y.mean() - y if place % 2 else y) for place, (name, (X, y)) in enumerate(sound.items())}
     families = ("focal only", "alike", "nearest", "similar", "groups", "context")
     figure, axes = _axes(5.6, 2.7)
     for offset, (name, sources, colour) in enumerate(
-        (("honest sources", honest, TEAL), ("half of them lie", lying, ORANGE))
+        (("all sources sound", sound, TEAL), ("half of them misleading", misleading, ORANGE))
     ):
         model = RegretOptimalRegressorCV().fit(own.X, own.y, sources=sources)
         found = [sum(c.share for c in model.candidates_ if c.family == family) for family in families]

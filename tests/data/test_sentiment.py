@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mixtune._files import write_model
 from mixtune.data import real
 from mixtune.data.real import (
     SOURCES,
@@ -120,8 +121,10 @@ def test_damaged_cache_is_computed_again(tmp_path):
         file.write_bytes(damage)
         np.testing.assert_array_equal(encode_cached(encoder, texts, tmp_path), features)
         assert file.read_bytes() == whole
-    np.savez(file, features=np.full((2, 3), np.nan, dtype=np.float32))
-    np.testing.assert_array_equal(encode_cached(encoder, texts, tmp_path), features)
+    # Sound files with the wrong content: features that are not finite, and too few rows.
+    for wrong in (np.full_like(features, np.nan), features[:1]):
+        write_model(file, {}, {"features": wrong})
+        np.testing.assert_array_equal(encode_cached(encoder, texts, tmp_path), features)
 
 
 def test_where_texts_begin_and_end_is_part_of_the_key(tmp_path):

@@ -485,19 +485,24 @@ def encode_cached(encoder: Any, texts: Sequence[str], folder: Path, *, note: Any
     path = folder / f"embeddings-{key}.safetensors"
     # A file that is missing or damaged is written again.
     with suppress(DataError, KeyError):
-        found = read_model(path)[1]["features"]
+        found = _check_features(read_model(path)[1]["features"], encoder, len(rows))
         advance(len(rows))
         return found
     parts = []
     for start in range(0, len(rows), BATCH):
         parts.append(np.asarray(encoder.transform(rows[start : start + BATCH]), dtype=np.float32))
         advance(len(parts[-1]))
-    features = np.concatenate(parts)
-    if features.ndim != 2 or len(features) != len(rows) or not np.isfinite(features).all():
-        finding = f"{encoder.identity} gave features of shape {features.shape} for {len(rows)} texts, or not finite"
-        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
+    features = _check_features(np.concatenate(parts), encoder, len(rows))
     folder.mkdir(parents=True, exist_ok=True)
     write_model(path, {"encoder": encoder.identity}, {"features": features})
+    return features
+
+
+def _check_features(features: Features, encoder: Any, count: int) -> Features:
+    """Features of ``count`` texts, from the encoder or from the cache, refused unless all are there and finite."""
+    if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
+        finding = f"{encoder.identity} gave features of shape {features.shape} for {count} texts, or not finite"
+        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
     return features
 
 
