@@ -87,5 +87,3 @@ SHAPES = {
     "weighted": st.booleans(),
 }
 problems = st.builds(draw, st.integers(0, 2**32 - 1), noise=st.sampled_from([0.0, 0.1, 1.0]), **SHAPES)
-#: Without noise, candidates that are exact differ by rounding alone, and the tuned estimators average other ones.
-noisy_problems = st.builds(draw, st.integers(0, 2**32 - 1), noise=st.sampled_from([0.1, 1.0]), **SHAPES)

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+from mixtune.moments import Rows
 from mixtune.selection import (
     SETTINGS,
     Sample,
@@ -391,24 +392,38 @@ def test_more_rows_than_any_source_leave_no_plays():
     assert plenty.play_errors.min() >= 1.0
 
 
+def small_sources(sizes, width=3):
+    rng = np.random.default_rng(0)
+    return [Rows(rng.standard_normal((size, width)), rng.standard_normal(size)) for size in sizes]
+
+
 def test_up_to_the_limit_all_sources_are_learned_from():
     for count in (0, 1, 512):
-        np.testing.assert_array_equal(sample_sources([3] * count, 7, seed=0), np.arange(count))
+        np.testing.assert_array_equal(sample_sources(small_sources([3] * count), seed=0), np.arange(count))
 
 
 def test_a_draw_is_in_order_without_repeats_and_by_the_seed():
-    found = sample_sources([50] * 2000, 20, seed=3)
+    sources = small_sources([50] * 2000)
+    found = sample_sources(sources, seed=3)
     assert len(found) == 512
     assert np.all(np.diff(found) > 0)
     assert 0 <= found[0] <= found[-1] < 2000
-    np.testing.assert_array_equal(found, sample_sources([50] * 2000, 20, seed=3))
-    assert len(np.intersect1d(found, sample_sources([50] * 2000, 20, seed=4))) < 300
+    np.testing.assert_array_equal(found, sample_sources(sources, seed=3))
+    assert len(np.intersect1d(found, sample_sources(sources, seed=4))) < 300
+
+
+def test_a_draw_follows_the_content_of_sources_not_their_order():
+    sources = small_sources([20] * 600)
+    order = np.random.default_rng(1).permutation(600)
+    turned = [sources[k].part(np.arange(19, -1, -1)) for k in order]
+    moved = [Rows(-rows.X[:, [2, 0, 1]], rows.y) for rows in turned]
+    np.testing.assert_array_equal(sample_sources(sources, seed=0), np.sort(order[sample_sources(moved, seed=0)]))
 
 
 def test_very_small_sources_are_drawn_in_larger_numbers():
     sizes = [2] * 3000 + [4] * 3000
-    assert len(sample_sources(sizes, 200, seed=0)) == int(np.ceil(20 * 200 / 3))
-    assert len(sample_sources(sizes, 10_000, seed=0)) == 6000
+    assert len(sample_sources(small_sources(sizes, 200), seed=0)) == int(np.ceil(20 * 200 / 3))
+    assert len(sample_sources(small_sources([1] * 600, 10_000 // 8), seed=0)) == 600
 
 
 def hidden(sources):

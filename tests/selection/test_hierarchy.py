@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from mixtune.selection import SETTINGS
 from mixtune.selection._hierarchy import (
     Shrinkage,
     StackedMoments,
@@ -12,7 +13,7 @@ from mixtune.selection._hierarchy import (
     learn_hierarchy,
     task_noise,
 )
-from selection.tasks import design_of, make_task, posterior_mean, sample_of
+from selection.tasks import changed, design_of, make_task, posterior_mean, sample_of
 
 PLAIN = Shrinkage(0.0, 0.0)
 MEAN = np.array([0.5, 1.0, -2.0])
@@ -51,6 +52,16 @@ def test_huge_domains_give_the_covariance_of_least_squares_heads():
     np.testing.assert_allclose(found.heads, heads, atol=1e-3)
     np.testing.assert_allclose(found.covariance, np.cov(heads.T, bias=True), atol=2e-3)
     np.testing.assert_allclose(found.noises, 0.25, rtol=0.05)
+
+
+def test_sources_that_are_fitted_exactly_do_not_say_that_there_is_no_noise():
+    """Two rows of three copies each: the noise stays at a small part of what a fit to all sources leaves."""
+    rng = np.random.default_rng(3)
+    tasks = [changed(domain(rng, MEAN, 2, 1.0), weight=np.full(2, 3.0)) for _ in range(9)]
+    found = learn_hierarchy(StackedMoments.of(tasks), PLAIN)
+    X, y = np.concatenate([design_of(t) for t in tasks]), np.concatenate([t.rows.y for t in tasks])
+    left = np.mean((y - X @ np.linalg.lstsq(X, y, rcond=None)[0]) ** 2)
+    np.testing.assert_allclose(found.noises, SETTINGS.smallest_noise * left, rtol=1e-3)
 
 
 def test_posteriors_by_the_normal_equations():

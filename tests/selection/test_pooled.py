@@ -9,7 +9,7 @@ import pytest
 
 from mixtune.selection import SETTINGS, _pooled, choose
 from mixtune.selection._families import FocalFamily, LearnedFamily
-from mixtune.selection._pooled import PooledFamily, _common
+from mixtune.selection._pooled import PooledFamily, PooledSource, _common
 from selection.tasks import make_task, sample_of
 
 
@@ -25,6 +25,17 @@ def assert_same_fits(found, expected):
         np.testing.assert_allclose(getattr(found.paths, name), getattr(expected.paths, name), rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-12)
     np.testing.assert_allclose(found.ridges, expected.ridges, rtol=1e-9)
+
+
+@pytest.mark.parametrize("level", [0.1, 1.0, 1 / 3, 1e3])
+def test_targets_that_do_not_vary_take_the_largest_ridge(level):
+    """What is left of them about their mean is rounding, which must not choose."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        source = sample_of(rng.standard_normal((3, 2)), np.full(3, level), rng.integers(1, 4, 3).astype(float))
+        found = PooledSource.of(source.free)
+        largest = SETTINGS.focal_ridges[-1] * source.free.mean_eigenvalue
+        assert found.noise / found.variance == pytest.approx(largest)
 
 
 @pytest.mark.parametrize("near", [None, 0, 5])

@@ -356,7 +356,7 @@ def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool
     """
     basis, notes = _principal_basis(prepared, seed)
     notes += _row_notes(prepared)
-    places, sampled = _source_places(prepared, basis, seed)
+    places, sampled = _source_places(prepared, seed)
     state = State.of(prepared)
     heads = local_heads(state, HEAD_RIDGE, device)
     moments: Sequence[Moments] = state.moments
@@ -477,14 +477,13 @@ def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
     return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
 
 
-def _source_places(prepared: Prepared, basis: Floats | None, seed: int) -> tuple[Integers, tuple[str, ...]]:
+def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
     """Which sources priors are learned from, counted without the focal domain, and a note where not all are."""
-    sizes = [len(rows.X) for rows in prepared.inputs[1:]]
-    width = prepared.focal.shape[1] if basis is None else basis.shape[1]
-    places = sample_sources(sizes, width, seed=seed)
-    if len(places) == len(sizes):
+    count = len(prepared.names) - 1
+    places = sample_sources(prepared.mapped[1:], seed=seed, prepare=prepared.scaling.apply)
+    if len(places) == count:
         return places, ()
-    told = f"{len(sizes)} sources: priors were learned from {len(places)} of them, drawn at random (seed {seed})"
+    told = f"{count} sources: priors were learned from {len(places)} of them, drawn at random (seed {seed})"
     return places, (told,)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import EPSILON, Floats, Integers, in_threads
-from mixtune.moments import Paths, Sample
+from mixtune.moments import Paths, Rows, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
 from mixtune.selection._model_averaging import (
     ValidationTask,
@@ -249,7 +249,7 @@ def validation_tasks(
         return []
     narrow = focal.columns <= SETTINGS.narrow_columns
     most = SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
-    able = sorted(able, key=lambda k: _rank(sources[k]))
+    able = sorted(able, key=lambda k: _rank(sources[k].known))
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
     turns = min(most // len(able), SETTINGS.tasks_per_source) if spare and narrow else 1
@@ -290,12 +290,12 @@ def by_content(sample: Sample) -> Integers:
     return np.lexsort((rows.weight, along, rows.y, np.round(cubes, 9), np.round(norms, 9)))
 
 
-def _rank(source: Sample) -> tuple[float, ...]:
+def _rank(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    rows = source.known
     norms, cubes = _symmetric(rows.X)
-    sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, rows.y**2, rows.y, norms * rows.y)))
-    return len(rows.y), *(round(value, 6) for value in sums)
+    y = rows.targets.sum(axis=1)
+    sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
+    return len(y), *(round(value, 6) for value in sums)
 
 
 def _symmetric(X: Floats) -> tuple[Floats, Floats]:
@@ -322,32 +322,28 @@ def _target_scale(samples: Sequence[Sample]) -> float:
     return float(np.sqrt(variance)) if variance > 64 * EPSILON * square else 1.0
 
 
-def sample_sources(sizes: Sequence[int], width: int, *, seed: int) -> Integers:
+def sample_sources(
+    sources: Sequence[Rows], *, seed: int, prepare: Callable[[Rows], Rows] = lambda rows: rows
+) -> Integers:
     """Places of the sources to learn from, in order: all of them up to 512, of more a draw.
 
-    How domains differ is known well from some hundred of them. The draw is at random, since sources picked for how well
-    they suit the focal rows would make leave-one-out on these rows look too good.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Rows of each source.
-    width : int
-        Columns: a draw of very small sources is so large that it has 20 rows for each.
-    seed : int
-        Of the draw.
+    How domains differ is known well from some hundred of them; of very small sources, so many are drawn that there are
+    20 rows for each column. The draw is at random, since sources picked for how well they suit the focal rows would
+    make leave-one-out on these rows look too good. It follows the content of the sources, not their order; ``prepare``
+    takes them to units that are the same whatever theirs are.
 
     Examples
     --------
-    >>> sample_sources([50, 60, 70], 4, seed=0)
-    array([0, 1, 2])
-    >>> len(sample_sources([50] * 10_000, 100, seed=0)), len(sample_sources([2] * 10_000, 100, seed=0))
-    (512, 1000)
+    >>> sources = [Rows(np.full((50, 4), float(k)), np.zeros(50)) for k in range(1000)]
+    >>> sample_sources(sources[:3], seed=0), len(sample_sources(sources, seed=0))
+    (array([0, 1, 2]), 512)
     """
-    count = len(sizes)
+    count = len(sources)
     if count <= SETTINGS.sampled_sources:
         return np.arange(count)
-    wanted = int(np.ceil(SETTINGS.rows_per_column * width / (sum(sizes) / count)))
-    size = min(max(SETTINGS.sampled_sources, wanted), count)
+    rows, width = sum(len(source.y) for source in sources), sources[0].shape[1]
+    wanted = int(np.ceil(SETTINGS.rows_per_column * width / (rows / count)))
+    order = sorted(range(count), key=lambda k: _rank(prepare(sources[k])))
     # A generator of its own, so that what else is drawn does not depend on whether sources were.
-    return np.sort(np.random.default_rng([seed, count]).choice(count, size, replace=False))
+    rng = np.random.default_rng([seed, count])
+    return np.sort(rng.choice(order, min(max(SETTINGS.sampled_sources, wanted), count), replace=False))

@@ -119,7 +119,10 @@ def learn_hierarchy(
     size = max(np.trace(sums.mean_gram) / width, SETTINGS.smallest_variance)
     mean = np.linalg.solve(sums.grams.sum(axis=0) + 1e-3 * size * identity, sums.crosses.sum(axis=0))
     means = np.broadcast_to(mean, (count, width))
-    noise = max(0.7 * float(_squares(sums, means).sum() / sums.totals.sum()), SETTINGS.smallest_variance)
+    left = float(_squares(sums, means).sum() / sums.totals.sum())
+    noise = max(0.7 * left, SETTINGS.smallest_variance)
+    # Sources with fewer rows than columns are fitted exactly, and would say that there is no noise.
+    smallest = max(SETTINGS.smallest_noise * left, SETTINGS.smallest_variance)
     noises = np.full(count, noise)
     covariance = noise / size * identity
     for _ in range(SETTINGS.hierarchy_steps):
@@ -127,8 +130,8 @@ def learn_hierarchy(
         means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
         apart = heads - means
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
-        left = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
-        each = np.maximum(left / sums.totals, SETTINGS.smallest_variance)
+        squares = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
+        each = np.maximum(squares / sums.totals, smallest)
         noise = float(np.exp(np.mean(np.log(each))))
         noises = (each * sums.totals + SETTINGS.noise_rows * noise) / (sums.totals + SETTINGS.noise_rows)
         covariance = covariance + 1e-6 * noise / size * identity

@@ -64,7 +64,8 @@ class PooledSource:
         values, vectors = source.spectrum
         ridges = SETTINGS.focal_ridges * source.mean_eigenvalue
         errors, squares, freedom = source.generalised_errors(ridges)
-        best = best_ridge(ridges, errors)
+        # Errors below the smallest noise tie: where targets do not vary at all, they are rounding.
+        best = best_ridge(ridges, np.maximum(errors, SETTINGS.smallest_variance))
         head = vectors @ (vectors.T @ source.cross / (values + ridges[best]))
         noise = max(float(squares[best]) / max(float(freedom[best]), 1.0), SETTINGS.smallest_variance)
         left = float(freedom[best]) if np.isfinite(errors[best]) else 0.0

@@ -46,7 +46,10 @@ class ChoiceSettings:
     #: Rows that the common noise counts as when each source's noise is estimated: few rows alone would say zero.
     noise_rows: float = 10.0
     #: Smallest noise and spread for targets of unit variance: noiseless data would divide by zero.
-    smallest_variance: float = 1e-8
+    smallest_variance: float = 1e-6
+    #: Smallest noise, relative to the variance about a fit to all sources. Without it, sources of one or two rows are
+    #: fitted exactly, weights of groups become infinitely sharp, and rounding decides.
+    smallest_noise: float = 1e-4
     #: Spread of priors about the "nearest" sources, about the "similar" ones and within groups, relative to that
     #: between all sources; and how many pseudo-domains of that spread are added, so that one source has a covariance.
     nearest_spread: float = 0.1
