@@ -324,7 +324,8 @@ def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
         (length,) = struct.unpack("<Q", start[:8])
         if length > min(size - 8, _LONGEST_HEADER):
             raise ValueError(f"its header should take {length:,} bytes, the file has {size:,}")
-        header = start[8:] + file.read(length - 1)
+        file.seek(8)
+        header = file.read(length)
         digest, spec = _check_metadata(path, _loads(header, "header").get(_METADATA))
         content = start[:8] + header + file.read()
     if _digest(content, digest) != digest:
