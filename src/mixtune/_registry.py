@@ -16,14 +16,13 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from mixtune._files import DTYPES
+from mixtune._files import DTYPES, Arrays
 from mixtune._messages import Note, Wording, nearest
 from mixtune.errors import DataError, ParameterError
 
 T = TypeVar("T")
 Role = Literal["value", "feature map", "estimator"]
 Parts = dict[str, Any]
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 #: The key that marks a JSON object as something other than a plain value.
 KIND = "is"

@@ -17,7 +17,7 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune import moments, weights
-from mixtune._files import read_model, write_file, write_model
+from mixtune._files import Arrays, read_model, write_file, write_model
 from mixtune._messages import quoted
 from mixtune._registry import Reader, Writer, arrays_below, joined_arrays, name_of, register, storable
 from mixtune._version import __version__
@@ -29,7 +29,6 @@ SPEC_VERSION = 1
 _ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
 
 E = TypeVar("E", bound="Savable")
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class Savable:
@@ -244,10 +243,8 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
         raise DataError(f"{path} holds no estimator: its spec has no version; pass a file that was written by save")
     if version > SPEC_VERSION:
         writer = dict(spec.get("created_with") or {}).get("mixtune", "a newer one")
-        raise DataError(
-            f"{path} has spec version {version} (written by mixtune {writer}), this mixtune {__version__} reads "
-            f"versions up to {SPEC_VERSION}; update mixtune"
-        )
+        readable = f"this mixtune {__version__} reads versions up to {SPEC_VERSION}"
+        raise DataError(f"{path} has spec version {version} (written by mixtune {writer}), {readable}; update mixtune")
     parts = ("estimator", "feature_map", "created_with", "metadata")
     if any(not isinstance(spec.get(part), dict) for part in parts) or not (
         isinstance(spec["estimator"].get("name"), str) and isinstance(spec["feature_map"].get("kind"), str)
