@@ -160,6 +160,7 @@ class Bomb:
         (struct.pack("<Q", 2**63) + b"{}", "cut off or altered: its header should take"),
         (struct.pack("<Q", 10**5) + b"{" + b"[" * (10**5), "its header cannot be read"),
         (struct.pack("<Q", 10**5) + b'{"a":' + b"[" * (10**5), "its header cannot be read"),
+        (struct.pack("<Q", 0) + b"{}", "its header cannot be read"),
         (struct.pack("<Q", 13) + b'{"a":1,"a":2}', "its header cannot be read"),
         (struct.pack("<Q", 10) + b'{"a":1e99\xff', "its header cannot be read"),
     ],
@@ -186,6 +187,19 @@ def test_a_file_that_cannot_be_read(path, monkeypatch):
     monkeypatch.setattr(model_file, "open", refuse, raising=False)
     with pytest.raises(DataError, match="cannot be read: Permission denied"):
         read_model(path)
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_file(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DataError, match=r"a\.mixtune cannot be written: No space left on device; choose a folder"):
+        write_model(path, {"new": 1}, ARRAYS)
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["a.mixtune"]
 
 
 def test_a_newer_format(path, monkeypatch):

@@ -29,6 +29,7 @@ import safetensors.numpy
 from mixtune.errors import DataError
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+Check = Callable[[Path], None]
 
 FORMAT = "mixtune-model"
 FORMAT_VERSION = 1
@@ -60,7 +61,7 @@ def check_place(path: Path, example: str) -> None:
         raise DataError(f"the folder {path.parent} does not exist; make it first")
 
 
-def write_atomically(path: Path, content: bytes, *, check: Callable[[Path], None] | None = None) -> Path:
+def write_atomically(path: Path, content: bytes, *, check: Check | None = None) -> Path:
     """Write ``content`` to ``path``, so that a reader, or a crash, finds the old file or the new one, never a part.
 
     An existing file keeps its permissions, and a symbolic link keeps pointing to the file that is replaced.
@@ -106,6 +107,24 @@ def write_atomically(path: Path, content: bytes, *, check: Callable[[Path], None
     return path
 
 
+def write_file(path: Path, content: bytes, *, example: str, check: Check | None = None) -> Path:
+    """Write to a path that a user named, like :func:`write_atomically`; what goes wrong is said with a remedy.
+
+    Examples
+    --------
+    >>> write_file(Path("no/such/folder/a.txt"), b"all of it", example="a.txt")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the folder no/such/folder does not exist; make it first
+    """
+    check_place(path, example)
+    try:
+        return write_atomically(path, content, check=check)
+    except OSError as error:
+        why = f"{path} cannot be written: {error.strerror or error}"
+        raise DataError(f"{why}; choose a folder with space and permission") from error
+
+
 def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, Any]) -> Path:
     """Write a spec and arrays into one file, and read it back before it takes its place.
 
@@ -122,7 +141,7 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
     Raises
     ------
     DataError
-        If the spec or an array cannot be stored, or the folder does not exist.
+        If the spec or an array cannot be stored, the folder does not exist, or the file cannot be written.
 
     Examples
     --------
@@ -133,7 +152,6 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
     ({'ridge': 0.1}, {'coef': array([1., 2.])})
     """
     path = Path(path)
-    check_place(path, "model.mixtune")
     plain, tensors = plain_spec(spec), _plain_arrays(arrays)
 
     def check(written: Path) -> None:
@@ -141,7 +159,7 @@ def write_model(path: str | Path, spec: Mapping[str, Any], arrays: Mapping[str, 
         if back_spec != plain or array_digest(back) != array_digest(tensors):
             raise DataError(f"{path} did not read back as it was written, so it was not kept; try another disk")
 
-    return write_atomically(path, _encode(plain, tensors), check=check)
+    return write_file(path, _encode(plain, tensors), example="model.mixtune", check=check)
 
 
 def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
@@ -163,24 +181,13 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         raise DataError(f"{path} is {'a folder' if path.is_dir() else 'not a plain file'}; pass a saved model")
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = _header_length(path, file.read(9), size)
-            file.seek(8)
-            header = _parse_header(path, file.read(length))
-            file.seek(0)
-            content = file.read()
+        return _decode(path)
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}; check its permissions") from error
-    metadata = header[_METADATA]
-    if _digest(content, metadata["sha256"]) != metadata["sha256"]:
-        raise _damaged(path, "its checksum does not agree with its content")
-    try:
-        spec = _loads(metadata["spec"])
-        tensors = safetensors.numpy.load(content)
-    except (ValueError, RecursionError, KeyError, safetensors.SafetensorError) as error:
-        raise _damaged(path, str(error)) from error
-    return spec, {name: tensors[name] for name in sorted(tensors)}
+    except (ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise DataError(f"{path} is cut off or altered: {error}; copy it again, or save the model again") from error
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
@@ -257,7 +264,7 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _loads(text: str) -> dict[str, Any]:
+def _loads(text: bytes, what: str) -> dict[str, Any]:
     """Read a JSON object strictly: no key twice, no NaN, no number beyond the floats."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -270,9 +277,12 @@ def _loads(text: str) -> dict[str, Any]:
             raise ValueError(f"{number} is not a finite number")
         return value
 
-    value = json.loads(text, object_pairs_hook=unique, parse_float=finite, parse_constant=finite)
+    try:
+        value = json.loads(text.decode(), object_pairs_hook=unique, parse_float=finite, parse_constant=finite)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its {what} cannot be read ({error})") from error
     if not isinstance(value, dict):
-        raise ValueError("it is not a JSON object")
+        raise ValueError(f"its {what} is not a JSON object")
     return value
 
 
@@ -300,43 +310,44 @@ def _digest(content: bytes, digest: str) -> str:
     return hashlib.sha256(content.replace(_field(digest), _field(_NO_DIGEST), 1)).hexdigest()
 
 
-def _header_length(path: Path, start: bytes, size: int) -> int:
-    """Read the length of the header off the first bytes, if this can be a model file at all."""
-    if size == 0:
-        raise DataError(f"{path} is empty; it was never written, or was cut off: save the model again")
-    if start[8:] != b"{":
+def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
+    """Read and check a file; of one that is damaged, a ValueError or an error of safetensors says what is wrong."""
+    with open(path, "rb") as file:
+        size, start = os.fstat(file.fileno()).st_size, file.read(9)
+        if size == 0:
+            raise DataError(f"{path} is empty; it was never written, or was cut off: save the model again")
         # A length may start with any byte, but the header after it starts with a brace.
-        likely = [f"it looks like {kind}" for magic, kind in _MAGIC.items() if start.startswith(magic)]
-        short = [f"it has only {size} bytes"] if size < 9 else []
-        raise _foreign(path, [*likely, *short, "its first bytes are not those of one"][0])
-    (length,) = struct.unpack("<Q", start[:8])
-    if length > min(size - 8, _LONGEST_HEADER):
-        raise _damaged(path, f"its header should take {length:,} bytes, the file has {size:,}")
-    return int(length)
+        if start[8:] != b"{":
+            likely = [f"it looks like {kind}" for magic, kind in _MAGIC.items() if start.startswith(magic)]
+            short = [f"it has only {size} bytes"] if size < 9 else []
+            raise _foreign(path, [*likely, *short, "its first bytes are not those of one"][0])
+        (length,) = struct.unpack("<Q", start[:8])
+        if length > min(size - 8, _LONGEST_HEADER):
+            raise ValueError(f"its header should take {length:,} bytes, the file has {size:,}")
+        file.seek(8)
+        header = file.read(length)
+        digest, spec = _check_metadata(path, _loads(header, "header").get(_METADATA))
+        content = start[:8] + header + file.read()
+    if _digest(content, digest) != digest:
+        raise ValueError("its checksum does not agree with its content")
+    tensors = safetensors.numpy.load(content)
+    return _loads(spec.encode(), "spec"), {name: tensors[name] for name in sorted(tensors)}
 
 
-def _parse_header(path: Path, text: bytes) -> dict[str, Any]:
-    try:
-        header = _loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        raise _damaged(path, "its header cannot be read") from error
-    metadata = header.get(_METADATA)
+def _check_metadata(path: Path, metadata: Any) -> tuple[str, str]:
+    """Find the checksum and the spec, if the file is one of ours and of a version that is known."""
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise _foreign(path, "it is a safetensors file of something else")
     version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))
     if not re.fullmatch("[1-9][0-9]{0,8}", str(version)):
-        raise _damaged(path, f"its format version is {str(version)[:20]!r}")
+        raise ValueError(f"its format version is {str(version)[:20]!r}")
     if int(str(version)) > FORMAT_VERSION:
         readable = f"this mixtune reads versions up to {FORMAT_VERSION}"
         raise DataError(f"{path} has format version {version}, {readable}; update mixtune")
     if not re.fullmatch("[0-9a-f]{64}", str(digest)) or not isinstance(spec, str):
-        raise _damaged(path, "its header lacks the checksum or the spec")
-    return header
+        raise ValueError("its header lacks the checksum or the spec")
+    return str(digest), spec
 
 
 def _foreign(path: Path, why: str) -> DataError:
     return DataError(f"{path} is not a mixtune model: {why}; pass a file that was written by save")
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(f"{path} is cut off or altered: {why}; copy it again, or save the model again")

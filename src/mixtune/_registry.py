@@ -2,19 +2,21 @@
 
 A file never brings code. It names classes, and only a class that is registered here, in the same role and under the
 same name, is built from it. Numbers, text, arrays, lists, tuples, sets and dicts are written as what they are; any
-other object only where its class is registered.
+other object only where its class is registered. The walk through nested values, and the errors about files that do not
+fit together, are here; a class only declares which parts it has.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from mixtune._files import DTYPES
+from mixtune._files import DTYPES, Arrays
 from mixtune._messages import Note, Wording, nearest
 from mixtune.errors import DataError, ParameterError
 
@@ -26,7 +28,7 @@ Parts = dict[str, Any]
 KIND = "is"
 #: Longest text in an array of fixed width; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
-_COLLECTIONS: dict[str, Any] = {"tuple": tuple, "set": set, "frozenset": frozenset}
+_COLLECTIONS: dict[str, Any] = {"dict": dict, "tuple": tuple, "set": set, "frozenset": frozenset}
 _REMEDIES = {
     "value": "update mixtune",
     "feature map": "call register_feature_map before loading, or update mixtune",
@@ -35,7 +37,16 @@ _REMEDIES = {
 
 
 class Entry(NamedTuple):
-    """A registered class; what ``write`` and ``read`` take and give depends on the role."""
+    """A registered class, and two functions: one takes an object apart, the other builds it from its parts.
+
+    ==============  =======================================  ==========================================
+    role            ``write``                                ``read``
+    ==============  =======================================  ==========================================
+    "value"         object -> parts by name                  parts -> object
+    "estimator"     object, context -> settings, fitted      settings, fitted, context -> object
+    "feature map"   object, networks -> settings, arrays     settings, arrays, supplied -> object
+    ==============  =======================================  ==========================================
+    """
 
     cls: type
     write: Callable[..., Any]
@@ -65,11 +76,8 @@ def entry_named(role: Role, name: Any) -> Entry:
     """Look up what a file names."""
     entry = ENTRIES.get((role, str(name)))
     if entry is None:
-        known = sorted(each for kind, each in ENTRIES if kind == role)
-        raise DataError(
-            f'the file holds the {role} "{name}", which is not known here ({nearest(str(name), known)}); '
-            + _REMEDIES[role]
-        )
+        known = nearest(str(name), sorted(each for kind, each in ENTRIES if kind == role))
+        raise DataError(f'the file holds the {role} "{name}", which is not known here ({known}); {_REMEDIES[role]}')
     return entry
 
 
@@ -114,11 +122,64 @@ def storable(
     return cls
 
 
-class Writer:
-    """Turns values into JSON; arrays are collected in ``arrays``, named after their place."""
+@contextmanager
+def building(what: str, *passed: type[Exception]) -> Iterator[None]:
+    """Say of whatever goes wrong while ``what`` is built that the file does not fit; ``passed`` errors pass.
 
-    def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray[Any, Any]] = {}
+    Examples
+    --------
+    >>> with building('a value of kind "array"'):
+    ...     {}["name"]
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: a value of kind "array" cannot be built from the file: KeyError('name')
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, (DataError, *passed)):
+            raise
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else repr(error)
+        raise DataError(f"{what} cannot be built from the file: {why}") from error
+
+
+def arrays_below(arrays: Mapping[str, Any], part: Any) -> Arrays:
+    """The arrays of one of several parts: those whose name starts with the name or number of the part.
+
+    Examples
+    --------
+    >>> arrays_below({"0.bias": 1.5, "1.bias": 2.5}, 1)
+    {'bias': 2.5}
+    """
+    start = f"{part}."
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+
+
+def joined_arrays(parts: Mapping[Any, Mapping[str, Any]]) -> Arrays:
+    """The arrays of several parts in one dict, from which :func:`arrays_below` takes those of each.
+
+    Examples
+    --------
+    >>> joined_arrays({0: {"bias": 1.5}, 1: {"bias": 2.5}})
+    {'0.bias': 1.5, '1.bias': 2.5}
+    """
+    return {f"{part}.{name}": array for part, arrays in parts.items() for name, array in arrays.items()}
+
+
+class Writer:
+    """Turns values into JSON; arrays are collected in ``arrays``, named after their place.
+
+    Parameters
+    ----------
+    context
+        What all estimators of one file share.
+    advice
+        What to do about a value that cannot be saved, by a part of the name of its place.
+    """
+
+    def __init__(self, context: Any = None, *, advice: Mapping[str, str] | None = None) -> None:
+        self.arrays: Arrays = {}
+        self._context, self._advice = context, advice or {}
 
     def write(self, value: Any, where: str) -> Any:
         """The JSON of ``value``, whose place is called ``where``.
@@ -128,43 +189,42 @@ class Writer:
         ParameterError
             If it is nothing that can be stored.
         """
-        if value is None or type(value) in (bool, int, str):
+        if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
             return value
         if type(value) is float:
-            return value if math.isfinite(value) else {KIND: "float", "value": str(value)}
+            return {KIND: "float", "value": str(value)}
         if isinstance(value, np.str_):
             return str(value)
         if isinstance(value, np.generic) and value.dtype.name in DTYPES:
             return {KIND: "scalar", "dtype": value.dtype.name, "value": self.write(value.item(), where)}
         if isinstance(value, np.ndarray):
             return self._write_array(value, where)
+        inside = f"{where}." if where else ""
         if name := name_of("value", value):
-            parts = ENTRIES["value", name].write(value)
-            return {KIND: name, "parts": {key: self.write(part, f"{where}.{key}") for key, part in parts.items()}}
+            return {KIND: name, "parts": self._write_parts(ENTRIES["value", name].write(value), inside)}
+        if name := name_of("estimator", value):
+            settings, fitted = ENTRIES["estimator", name].write(value, self._context)
+            settings = self._write_parts(settings, f"{inside}settings.")
+            return {KIND: "estimator", "name": name, "settings": settings, "fitted": self._write_parts(fitted, inside)}
         if isinstance(value, Mapping):
-            items = enumerate(value.items())
-            pairs = [[self.write(key, where), self.write(inner, f"{where}.{place}")] for place, (key, inner) in items]
-            return {KIND: "dict", "items": pairs}
+            values = self.write(list(value.values()), where)
+            return {KIND: "dict", "items": [[self.write(key, where), inner] for key, inner in zip(value, values)]}
         if type(value) is list:
-            return self._write_items(value, where)
-        for kind, cls in _COLLECTIONS.items():
-            if type(value) is cls:
-                # The order of a set changes from run to run, and the same model should give the same file.
-                ordered = value if kind == "tuple" else sorted(value, key=repr)
-                return {KIND: kind, "items": self._write_items(ordered, where)}
+            return [self.write(item, f"{where}.{place}") for place, item in enumerate(value)]
+        if type(value) in (tuple, set, frozenset):
+            # The order of a set changes from run to run, and the same model should give the same file.
+            ordered = list(value) if type(value) is tuple else sorted(value, key=repr)
+            return {KIND: type(value).__name__, "items": self.write(ordered, where)}
+        advice = "".join(said for place, said in self._advice.items() if place in where)
         raise ParameterError(
             f"{where} holds a {type(value).__name__}, which cannot be saved; numbers, text, arrays and collections of "
-            "them can" + self._advice(where)
+            f"them can{advice}"
         )
 
-    def _advice(self, where: str) -> str:
-        """What to do about a value that cannot be saved, for subclasses that know."""
-        return ""
+    def _write_parts(self, parts: Parts, inside: str) -> Parts:
+        return {key: self.write(part, inside + key) for key, part in parts.items()}
 
-    def _write_items(self, items: Any, where: str) -> list[Any]:
-        return [self.write(item, f"{where}.{place}") for place, item in enumerate(items)]
-
-    def _write_array(self, array: np.ndarray[Any, Any], where: str) -> dict[str, Any]:
+    def _write_array(self, array: np.ndarray[Any, Any], where: str) -> Parts:
         if array.dtype.name in DTYPES:
             self.arrays[where] = array
             # Products may round differently for a matrix that is stored by columns in memory, so that is kept.
@@ -173,15 +233,15 @@ class Writer:
         if array.dtype.kind not in "UOT":
             raise ParameterError(f"{where} is an array of {array.dtype}, which cannot be saved; use numbers or text")
         width = array.dtype.itemsize // 4 if array.dtype.kind == "U" else 0
-        items = self._write_items(array.reshape(-1).tolist(), where)
+        items = self.write(array.reshape(-1).tolist(), where)
         return {KIND: "texts", "of": array.dtype.kind, "width": width, "shape": list(array.shape), "items": items}
 
 
 class Reader:
-    """Turns the JSON and arrays of a :class:`Writer` into values again."""
+    """Turns the JSON and arrays of a :class:`Writer` into values again; ``context`` as there."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]], context: Any = None) -> None:
+        self._arrays, self._context = arrays, context
 
     def read(self, tree: Any) -> Any:
         """The value that ``tree`` describes.
@@ -195,15 +255,11 @@ class Reader:
             return [self.read(item) for item in tree]
         if not isinstance(tree, dict):
             return tree
-        kind = tree.get(KIND)
-        try:
-            return self._read_kind(str(kind), tree)
-        except DataError:
-            raise
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise DataError(f'a value of kind "{kind}" cannot be built from the file: {error!r}') from error
+        kind = str(tree.get(KIND))
+        with building(f'a value of kind "{kind}"'):
+            return self._read_kind(kind, tree)
 
-    def _read_kind(self, kind: str, tree: dict[str, Any]) -> Any:
+    def _read_kind(self, kind: str, tree: Parts) -> Any:
         if kind == "float":
             return float(tree["value"])
         if kind == "scalar":
@@ -215,17 +271,21 @@ class Reader:
             array = np.array(self._arrays[tree["name"]], order="F" if tree["by_columns"] else "C")
             array.flags.writeable = not tree["frozen"]
             return array
-        if kind == "dict":
-            return {self.read(key): self.read(value) for key, value in tree["items"]}
-        if kind in _COLLECTIONS:
-            return _COLLECTIONS[kind](self.read(tree["items"]))
+        if collection := _COLLECTIONS.get(kind):
+            return collection(self.read(tree["items"]))
         if kind == "texts":
             types: dict[str, Any] = {"U": f"<U{min(int(tree['width']), _WIDEST)}", "O": object, "T": None}
             items = self.read(tree["items"])
             texts = np.empty(len(items), dtype=types[tree["of"]] or np.dtypes.StringDType())
             texts[:] = items
             return texts.reshape(tree["shape"])
-        return entry_named("value", kind).read({key: self.read(part) for key, part in tree["parts"].items()})
+        if kind == "estimator":
+            entry = entry_named("estimator", tree["name"])
+            return entry.read(self._read_parts(tree["settings"]), self._read_parts(tree["fitted"]), self._context)
+        return entry_named("value", kind).read(self._read_parts(tree["parts"]))
+
+    def _read_parts(self, parts: Parts) -> Parts:
+        return {key: self.read(part) for key, part in parts.items()}
 
 
 storable(Wording)

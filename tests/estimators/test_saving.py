@@ -481,6 +481,8 @@ MOMENTS = "estimator", "fitted", "_state", "parts", "moments", "items", 0, "part
         (put(*DEEP, value={"is": "array", "name": "other", "by_columns": False, "frozen": False}), "cannot be built"),
         (put(*DEEP, value={"is": "scalar", "dtype": "object", "value": 1}), "unknown type 'object'"),
         (put(*DEEP, value={}), '"None"'),
+        (put(*DEEP, value={"is": "scalar", "dtype": "int8", "value": 300}), "cannot be built .*OverflowError"),
+        (put(*DEEP, value={"is": "dict", "items": [[[], 1]]}), "cannot be built .*unhashable"),
         (put(*MOMENTS, "gram", value=None), "neither sums nor rows"),
         (lambda spec, arrays: arrays.pop("model.coef_"), "cannot be built from the file"),
         (lambda spec, arrays: arrays.pop("feature_map.weights"), "hash differs"),

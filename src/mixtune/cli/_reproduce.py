@@ -54,8 +54,8 @@ def reproduce(
     """
     if what not in CHOICES:
         raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+    from mixtune.report import write_csv
     from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure
-    from mixtune.report.files import write_csv
 
     chosen = [experiment(name) for name in (EXPERIMENTS if what == "all" else [what])]
     how = _how(chosen, jobs, engine, scheduler, device)

@@ -109,10 +109,8 @@ def linear_to_onnx(
     b = np.broadcast_to(intercept, W.shape[1:])
     if classes is not None and W.ndim == 1:
         W, b = np.stack([-W, W], axis=1), np.stack([-b, b])
-    bounds = {"low": low, "high": high}
-    parts = {name: np.broadcast_to(value, W.shape[:1]) for name, value in bounds.items() if value is not None}
-    parts |= {"coef": W, "intercept": b} | ({} if classes is None else {"sharpness": np.asarray(sharpness)})
-    held = {name: _rounded(name, values, dtype) for name, values in parts.items()}
+    parts = {"low": low, "high": high, "coef": W, "intercept": b, "sharpness": None if classes is None else sharpness}
+    held = {name: _rounded(name, values, W, dtype) for name, values in parts.items() if values is not None}
     model = _build(onnx, held, None if classes is None else _labels(classes), names, opset)
     onnx.checker.check_model(model, full_check=True)
     content = bytes(model.SerializeToString())
@@ -134,8 +132,9 @@ def _labels(classes: Any) -> Array:
     return labels.astype(object if labels.dtype.kind == "U" else np.int64)
 
 
-def _rounded(name: str, exact: Array, dtype: str) -> Array:
-    """Finite numbers in the precision of the graph."""
+def _rounded(name: str, exact: Any, coef: Array, dtype: str) -> Array:
+    """Finite numbers in the precision of the graph; of bounds, one for each feature."""
+    exact = np.broadcast_to(exact, coef.shape[:1]) if name in _FREE else np.asarray(exact)
     with np.errstate(over="ignore"):
         rounded = np.array(exact, dtype=dtype, order="C")
     if not np.all(np.isfinite(rounded) | (rounded == _FREE.get(name, 0.0))):
@@ -146,22 +145,17 @@ def _rounded(name: str, exact: Array, dtype: str) -> Array:
 
 def _build(onnx: Any, held: dict[str, Array], labels: Array | None, names: tuple[str, str, str], opset: int) -> Any:
     """Chain the operators: each takes the result of the one before and a constant."""
-    helper = onnx.helper
-    input_name, output_name, label_name = names
-    nodes, value = [], input_name
-    for name in held:
-        nodes.append(helper.make_node(_STEPS[name][0], [value, f"_{name}"], [f"_after_{name}"]))
-        value = f"_after_{name}"
-    if "sharpness" in held:
-        nodes.append(helper.make_node("Softmax", [value], [output_name], axis=1))
-    else:
-        nodes[-1].output[0] = output_name
-    constants = [onnx.numpy_helper.from_array(array, f"_{name}") for name, array in held.items()]
-    coef = held["coef"]
+    helper, coef = onnx.helper, held["coef"]
     kind = helper.np_dtype_to_tensor_dtype(coef.dtype)
+    input_name, output_name, label_name = names
+    values = [input_name, *(f"_after_{name}" for name in held)]
+    steps = zip(held, values, [*values[1:-1], output_name if labels is None else values[-1]])
+    nodes = [helper.make_node(_STEPS[name][0], [value, f"_{name}"], [after]) for name, value, after in steps]
+    constants = [onnx.numpy_helper.from_array(array, f"_{name}") for name, array in held.items()]
     outputs = [helper.make_tensor_value_info(output_name, kind, ["rows", *coef.shape[1:]])]
     if labels is not None:
-        nodes.append(helper.make_node("ArgMax", [value], ["_place"], axis=1, keepdims=0))
+        nodes.append(helper.make_node("Softmax", values[-1:], [output_name], axis=1))
+        nodes.append(helper.make_node("ArgMax", values[-1:], ["_place"], axis=1, keepdims=0))
         nodes.append(helper.make_node("Gather", ["_classes", "_place"], [label_name]))
         constants.append(onnx.numpy_helper.from_array(labels, "_classes"))
         outputs.append(helper.make_tensor_value_info(label_name, constants[-1].data_type, ["rows"]))
@@ -175,20 +169,15 @@ def _build(onnx: Any, held: dict[str, Array], labels: Array | None, names: tuple
 
 def _trial(held: dict[str, Array]) -> tuple[Array, Array, float]:
     """Made-up rows, what NumPy gives for them, and how far the graph may be off by rounding."""
-    coef = held["coef"]
+    coef, sharpness = held["coef"], float(held.get("sharpness", 1.0))
     waves = np.sin(np.arange(4.0 * len(coef))).reshape(4, -1)
-    rows = [waves]
-    # Some on both sides of each bound.
-    for bound in (held[name] for name in _FREE if name in held):
-        near = np.where(np.isfinite(bound), bound, 0.0)
-        rows.append(near + np.maximum(np.abs(near), 1.0) * waves)
-    trial = value = np.concatenate(rows).astype(coef.dtype)
-    size = 0.0
+    # Some rows on both sides of each bound, so that they are as large as what the bounds let through.
+    near = [np.where(np.isfinite(held[name]), held[name], 0.0) for name in _FREE if name in held]
+    rows = np.concatenate([waves, *(bound + np.maximum(np.abs(bound), 1.0) * waves for bound in near)])
+    rows = value = rows.astype(coef.dtype)
     for name, constant in held.items():
-        if name == "coef":
-            size = float(np.max(np.abs(value) @ np.abs(coef)) + np.max(np.sum(np.abs(coef), axis=0)))
         value = _STEPS[name][1](value, constant)
     if "sharpness" in held:
-        size *= max(1.0, float(held["sharpness"]))
         value = scipy.special.softmax(value, axis=1)
-    return trial, value, float(1e3 * np.finfo(coef.dtype).eps * (size + np.max(np.abs(value))))
+    size = max(1.0, sharpness) * np.max((np.abs(rows) + 1.0) @ np.abs(coef)) + np.max(np.abs(value))
+    return rows, value, float(1e3 * np.finfo(coef.dtype).eps * size)

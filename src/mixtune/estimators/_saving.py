@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -15,29 +16,19 @@ import numpy as np
 import sklearn
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._files import check_place, read_model, write_atomically, write_model
+from mixtune import moments, weights
+from mixtune._files import Arrays, read_model, write_file, write_model
 from mixtune._messages import quoted
-from mixtune._registry import KIND, Reader, Writer, entry_named, name_of, register, storable
+from mixtune._registry import Reader, Writer, arrays_below, joined_arrays, name_of, register, storable
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import from_spec, given_spec, to_spec
-from mixtune.moments import LeaveOneOut, Posterior, Rows, Scaling
-from mixtune.weights import (
-    DomainWeights,
-    EqualWeights,
-    GivenWeights,
-    PredictiveWeights,
-    TransportWeights,
-    WassersteinWeights,
-)
-from mixtune.weights.transport import Diameter, TransportDistance
+from mixtune.weights import transport
 
 SPEC_VERSION = 1
-#: Arrays of the feature map and of the estimator share one file.
-_MAP, _MODEL = "feature_map.", "model."
+_ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
 
 E = TypeVar("E", bound="Savable")
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 class Savable:
@@ -85,12 +76,17 @@ class Savable:
         array([7.])
         """
         check_is_fitted(self)
+        if name_of("estimator", self) is None:
+            raise ParameterError(
+                f"{type(self).__name__} cannot be saved: a file names its estimator, and only registered names are "
+                "loaded; decorate the class with mixtune.estimators.savable"
+            )
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ParameterError(f"metadata came as a {type(metadata).__name__}; pass a dict of what JSON can hold")
         feature_map = self.feature_map  # type: ignore[attr-defined]
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
-        writer = _ModelWriter(feature_map)
+        writer = Writer(feature_map, advice={"settings.weights": _ADVICE})
         versions = {"mixtune": __version__, "numpy": np.__version__, "scikit-learn": sklearn.__version__}
         spec = {
             "spec_version": SPEC_VERSION,
@@ -99,12 +95,7 @@ class Savable:
             "created_with": {**versions, "python": platform.python_version()},
             "metadata": dict(metadata or {}),
         }
-        arrays = {_MAP + name: array for name, array in map_arrays.items()}
-        arrays |= {_MODEL + name: array for name, array in writer.arrays.items()}
-        try:
-            return write_model(path, spec, arrays)
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        return write_model(path, spec, joined_arrays({"feature_map": map_arrays, "model": writer.arrays}))
 
     @classmethod
     def _stored_names(cls) -> list[str]:
@@ -139,8 +130,25 @@ def savable(cls: type[E]) -> type[E]:
     ...         self.n_rows_ = len(y)
     ...         return super().fit(X, y, sample_weight, sources=sources)
     """
-    register("estimator", cls.__name__, cls, cls._get_stored, cls._set_stored)
+    register("estimator", cls.__name__, cls, _take_apart, partial(_build, cls))
     return cls
+
+
+def _take_apart(model: Any, feature_map: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings and fitted attributes; the feature map, which all estimators of a file share, is stored on its own."""
+    settings = model.get_params(deep=False)
+    if settings.pop("feature_map") is not feature_map:
+        raise ParameterError("feature_map was replaced after the fit; fit again, then save")
+    return settings, model._get_stored()
+
+
+def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_map: Any) -> Any:
+    # Only what the class itself would store: a file must not put anything in the place of a method.
+    if unknown := sorted(set(fitted) - set(cls._stored_names())):
+        raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
+    model = cls(feature_map=feature_map, **settings)
+    model._set_stored(fitted)
+    return model
 
 
 def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
@@ -175,13 +183,9 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     mixtune.errors.DataError: there is no file nowhere.mixtune; check the name and the folder
     """
     spec, arrays = _read(path)
-    map_arrays = {name.removeprefix(_MAP): array for name, array in arrays.items() if name.startswith(_MAP)}
+    map_arrays = arrays_below(arrays, "feature_map")
     built_map = from_spec(spec["feature_map"], map_arrays, networks=networks, feature_map=feature_map)
-    own = {name.removeprefix(_MODEL): array for name, array in arrays.items() if name.startswith(_MODEL)}
-    try:
-        model = _ModelReader(own, built_map).read(spec["estimator"])
-    except RecursionError as error:
-        raise DataError(f"{path} holds values that are nested too deeply") from error
+    model = Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])
     if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
         raise DataError(f"{path} holds no fitted estimator; save the model again")
     return model
@@ -228,16 +232,8 @@ def read_info(path: str | Path) -> SavedInfo:
 def write_bytes(path: str | Path | None, content: bytes) -> bytes:
     """Write ``content`` whole or not at all, where there is a path, and return it."""
     if path is not None:
-        check_place(Path(path), "head.onnx")
-        try:
-            write_atomically(Path(path), content)
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        write_file(Path(path), content, example="head.onnx")
     return content
-
-
-def _unwritable(path: str | Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be written: {error.strerror or error}; choose a folder with space and permission")
 
 
 def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
@@ -247,10 +243,8 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
         raise DataError(f"{path} holds no estimator: its spec has no version; pass a file that was written by save")
     if version > SPEC_VERSION:
         writer = dict(spec.get("created_with") or {}).get("mixtune", "a newer one")
-        raise DataError(
-            f"{path} has spec version {version} (written by mixtune {writer}), this mixtune {__version__} reads "
-            f"versions up to {SPEC_VERSION}; update mixtune"
-        )
+        readable = f"this mixtune {__version__} reads versions up to {SPEC_VERSION}"
+        raise DataError(f"{path} has spec version {version} (written by mixtune {writer}), {readable}; update mixtune")
     parts = ("estimator", "feature_map", "created_with", "metadata")
     if any(not isinstance(spec.get(part), dict) for part in parts) or not (
         isinstance(spec["estimator"].get("name"), str) and isinstance(spec["feature_map"].get("kind"), str)
@@ -259,62 +253,10 @@ def _read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     return spec, arrays
 
 
-class _ModelWriter(Writer):
-    """Writes estimators too; all of them share the one feature map, which is stored on its own."""
-
-    def __init__(self, feature_map: Any) -> None:
-        super().__init__()
-        self._feature_map = feature_map
-
-    def write(self, value: Any, where: str) -> Any:
-        if not isinstance(value, Savable):
-            return super().write(value, where)
-        name = name_of("estimator", value)
-        if name is None:
-            raise ParameterError(
-                f"{type(value).__name__} cannot be saved: a file names its estimator, and only registered names are "
-                "loaded; decorate the class with mixtune.estimators.savable"
-            )
-        settings = value.get_params(deep=False)  # type: ignore[attr-defined]
-        if settings.pop("feature_map") is not self._feature_map:
-            raise ParameterError("feature_map was replaced after the fit; fit again, then save")
-        inside = f"{where}." if where else ""
-        return {
-            KIND: "estimator",
-            "name": name,
-            "settings": {key: self.write(inner, f"{inside}settings.{key}") for key, inner in settings.items()},
-            "fitted": {key: self.write(inner, inside + key) for key, inner in value._get_stored().items()},
-        }
-
-    def _advice(self, where: str) -> str:
-        if "settings.weights" in where:
-            return ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
-        return ""
-
-
-class _ModelReader(Reader):
-    """Builds estimators too, all of them on the one feature map."""
-
-    def __init__(self, arrays: Arrays, feature_map: Any) -> None:
-        super().__init__(arrays)
-        self._feature_map = feature_map
-
-    def _read_kind(self, kind: str, tree: dict[str, Any]) -> Any:
-        if kind != "estimator":
-            return super()._read_kind(kind, tree)
-        cls: Any = entry_named("estimator", tree["name"]).cls
-        settings = {key: self.read(value) for key, value in tree["settings"].items()}
-        model = cls(feature_map=self._feature_map, **settings)
-        # Only what the class itself would store: a file must not put anything in the place of a method.
-        if unknown := sorted(set(tree["fitted"]) - set(cls._stored_names())):
-            raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
-        model._set_stored({key: self.read(value) for key, value in tree["fitted"].items()})
-        return model
-
-
 # A file names these classes; one that is renamed keeps its name here, with storable(cls, name="OldName"). Classes of
 # the estimators themselves are registered where they are defined.
-for _cls in (Rows, Scaling, LeaveOneOut, Posterior, DomainWeights, TransportWeights, TransportDistance, Diameter):
+_VALUES: list[type] = [moments.Rows, moments.Scaling, moments.LeaveOneOut, moments.Posterior]
+_VALUES += [weights.EqualWeights, weights.GivenWeights, weights.PredictiveWeights, weights.WassersteinWeights]
+_VALUES += [weights.DomainWeights, weights.TransportWeights, transport.TransportDistance, transport.Diameter]
+for _cls in _VALUES:
     storable(_cls)
-for _rule in (EqualWeights, GivenWeights, PredictiveWeights, WassersteinWeights):
-    storable(_rule)

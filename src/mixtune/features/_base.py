@@ -6,7 +6,7 @@ before their moments are formed; what is fitted later is a linear model of its f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -230,15 +230,3 @@ def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None)
 def join(parts: list[Array]) -> Array:
     """Features of several maps side by side."""
     return array_namespace(*parts).concat(parts, axis=1)
-
-
-def arrays_below(arrays: Mapping[str, Any], place: int) -> dict[str, Any]:
-    """The arrays of one of several parts: those whose name starts with the number of the part.
-
-    Examples
-    --------
-    >>> arrays_below({"0.bias": 1.5, "1.bias": 2.5}, 1)
-    {'bias': 2.5}
-    """
-    start = f"{place}."
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}

@@ -14,9 +14,9 @@ import numpy as np
 
 from mixtune._files import array_digest, plain_spec
 from mixtune._messages import quoted
-from mixtune._registry import entry_named, field_values, name_of, register
+from mixtune._registry import arrays_below, building, entry_named, field_values, joined_arrays, name_of, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import Concatenate, FeatureMap, Identity, arrays_below
+from mixtune.features._base import Concatenate, FeatureMap, Identity
 from mixtune.features._sklearn import probe, same_features
 
 Spec = tuple[dict[str, Any], dict[str, Any]]
@@ -31,8 +31,11 @@ class _Supplied:
     used: list[str] = field(default_factory=list)
 
 
+@dataclass
 class _Outside:
     """Stands for a map that is not in the file."""
+
+    feature_map: FeatureMap
 
 
 def to_spec(feature_map: Any) -> Spec:
@@ -96,10 +99,7 @@ def from_spec(
         If a module or map that is needed is missing or is another one.
     """
     supplied = _Supplied(dict(networks or {}), feature_map)
-    try:
-        built = _read(spec, arrays, supplied)
-    except RecursionError as error:
-        raise DataError("the feature map in the file is nested too deeply") from error
+    built = _read(spec, arrays, supplied)
     if feature_map is not None and built is not feature_map:
         raise ParameterError("the file holds its own feature map; leave feature_map out")
     if unknown := sorted(set(supplied.networks) - set(supplied.used)):
@@ -124,9 +124,7 @@ def given_spec(feature_map: Any) -> Spec:
     """
     if not isinstance(feature_map, FeatureMap):
         raise ParameterError(f"a {type(feature_map).__name__} is no feature map: it needs transform and n_features_out")
-    arrays = {} if (features := probe(feature_map)) is None else {"probe": features}
-    settings = {"type": type(feature_map).__name__, "n_features_out": int(feature_map.n_features_out)}
-    return {"kind": "given", "settings": settings, "sha256": array_digest(arrays)}, arrays
+    return to_spec(_Outside(feature_map))
 
 
 def register_feature_map(
@@ -173,9 +171,14 @@ def register_feature_map(
         raise ParameterError(f"kind={kind!r} must be a name, such as 'acme.spectrum'")
     if not isinstance(cls, type) or not callable(write) or not callable(read):
         raise ParameterError("pass the class of the maps, and the functions write and read")
-    register(
-        "feature map", kind, cls, lambda each, networks: write(each), lambda settings, arrays, _: read(settings, arrays)
-    )
+
+    def checked(settings: dict[str, Any], arrays: dict[str, Any], _: _Supplied) -> Any:
+        if type(built := read(settings, arrays)) is not cls:
+            wanted = f"let it return a {cls.__name__}, as registered"
+            raise ParameterError(f'read of kind "{kind}" gave a {type(built).__name__}; {wanted}')
+        return built
+
+    register("feature map", kind, cls, lambda each, networks: write(each), checked)
 
 
 def _write(feature_map: Any, networks: list[str]) -> Spec:
@@ -198,14 +201,15 @@ def _read(spec: Any, arrays: Mapping[str, Any], supplied: _Supplied) -> Any:
     entry = entry_named("feature map", kind)
     if array_digest(arrays) != spec.get("sha256"):
         raise DataError(f'the arrays are not those of the feature map of kind "{kind}": their hash differs')
-    try:
-        built = entry.read(dict(settings), dict(arrays), supplied)
-    except (KeyError, TypeError) as error:
-        raise DataError(f'the feature map of kind "{kind}" cannot be built from the file: {error!r}') from error
-    if entry.cls is not _Outside and type(built) is not entry.cls:
-        wanted = f"let it return a {entry.cls.__name__}, as registered"
-        raise ParameterError(f'read of kind "{kind}" gave a {type(built).__name__}; {wanted}')
-    return built
+    # A ParameterError is about what the user supplied, and anything else about the file.
+    with building(f'the feature map of kind "{kind}"', ParameterError):
+        return entry.read(dict(settings), dict(arrays), supplied)
+
+
+def _write_outside(outside: _Outside, networks: list[str]) -> Spec:
+    feature_map = outside.feature_map
+    settings = {"type": type(feature_map).__name__, "n_features_out": int(feature_map.n_features_out)}
+    return settings, {} if (features := probe(feature_map)) is None else {"probe": features}
 
 
 def _read_outside(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Any:
@@ -222,9 +226,8 @@ def _read_outside(settings: dict[str, Any], arrays: dict[str, Any], supplied: _S
 
 
 def _write_parts(joint: Concatenate, networks: list[str]) -> Spec:
-    parts = [_write(part, networks) for part in joint.maps]
-    arrays = {f"{place}.{name}": array for place, (_, held) in enumerate(parts) for name, array in held.items()}
-    return {"maps": [spec for spec, _ in parts]}, arrays
+    specs, arrays = zip(*(_write(part, networks) for part in joint.maps), strict=True)
+    return {"maps": specs}, joined_arrays(dict(enumerate(arrays)))
 
 
 def _read_parts(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Concatenate:
@@ -235,4 +238,4 @@ def _read_parts(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Sup
 register("feature map", "none", type(None), lambda *_: ({}, {}), lambda *_: None)
 register("feature map", "identity", Identity, lambda same, _: (field_values(same), {}), lambda s, *_: Identity(**s))
 register("feature map", "concatenate", Concatenate, _write_parts, _read_parts)
-register("feature map", "given", _Outside, to_spec, _read_outside)
+register("feature map", "given", _Outside, _write_outside, _read_outside)

@@ -18,9 +18,9 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from mixtune._array import Array
-from mixtune._registry import register
+from mixtune._registry import arrays_below, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import arrays_below, as_rows, check_finite, match_library
+from mixtune.features._base import as_rows, check_finite, match_library
 
 Settings = dict[str, Any]
 Arrays = dict[str, Any]

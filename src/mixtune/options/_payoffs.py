@@ -7,7 +7,6 @@ of the rest, (...), not discounted, in the array library of the prices. A functi
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -27,20 +26,22 @@ FEW_ASSETS = 16
 
 
 @dataclass(frozen=True)
-class Payoff(ABC):
+class Payoff:
     """A call (sign 1) or put (sign -1) on one number made of the prices, such as their maximum."""
 
     strike: float
 
     name: ClassVar[str]
     sign: ClassVar[int]
+    #: How the prices of several assets become one number: "maximum", "minimum" or "mean".
+    over: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "strike", check_nonnegative("strike", self.strike))
 
-    @abstractmethod
     def underlying(self, prices: Array) -> Array:
         """The number that is compared with the strike."""
+        return _over_assets(self.over, prices)
 
     def __call__(self, prices: ArrayLike) -> Array:
         """The amount paid for each vector of prices."""
@@ -57,11 +58,6 @@ class _OnOneAsset(Payoff):
                 f"{'max' if self.sign > 0 else 'min'}-{self.name} or basket-{self.name}"
             )
         return prices[..., 0]
-
-
-class _OnMean(Payoff):
-    def underlying(self, prices: Array) -> Array:
-        return _over_assets("add", prices) / prices.shape[-1]
 
 
 class Call(_OnOneAsset):
@@ -97,10 +93,7 @@ class MaxCall(Payoff):
     array([20.,  0.])
     """
 
-    name, sign = "max-call", 1
-
-    def underlying(self, prices: Array) -> Array:
-        return _over_assets("maximum", prices)
+    name, sign, over = "max-call", 1, "maximum"
 
 
 class MinPut(Payoff):
@@ -112,13 +105,10 @@ class MinPut(Payoff):
     array([10., 20.])
     """
 
-    name, sign = "min-put", -1
-
-    def underlying(self, prices: Array) -> Array:
-        return _over_assets("minimum", prices)
+    name, sign, over = "min-put", -1, "minimum"
 
 
-class BasketCall(_OnMean):
+class BasketCall(Payoff):
     """Call on the arithmetic mean of the assets.
 
     Examples
@@ -127,10 +117,10 @@ class BasketCall(_OnMean):
     array([5., 0.])
     """
 
-    name, sign = "basket-call", 1
+    name, sign, over = "basket-call", 1, "mean"
 
 
-class BasketPut(_OnMean):
+class BasketPut(Payoff):
     """Put on the arithmetic mean of the assets.
 
     Examples
@@ -139,7 +129,7 @@ class BasketPut(_OnMean):
     array([ 0. , 12.5])
     """
 
-    name, sign = "basket-put", -1
+    name, sign, over = "basket-put", -1, "mean"
 
 
 class GeometricBasketPut(Payoff):
@@ -161,7 +151,7 @@ class GeometricBasketPut(Payoff):
                 "use basket-put, or a scheme with positive prices"
             )
         with np.errstate(divide="ignore"):  # a price of zero makes the mean zero
-            return xp.exp(_over_assets("add", xp.log(prices)) / prices.shape[-1])
+            return xp.exp(_over_assets("mean", xp.log(prices)))
 
 
 #: The payoffs known by name.
@@ -237,9 +227,11 @@ def _as_prices(prices: ArrayLike) -> Array:
     return array
 
 
-def _over_assets(combine: str, prices: Array) -> Array:
-    """Combine the assets of every price vector by "maximum", "minimum" or "add"."""
-    xp = namespace(prices)
-    if prices.shape[-1] > FEW_ASSETS:
-        return {"maximum": xp.max, "minimum": xp.min, "add": xp.sum}[combine](prices, axis=-1)
-    return reduce(getattr(xp, combine), (prices[..., asset] for asset in range(prices.shape[-1])))
+def _over_assets(how: str, prices: Array) -> Array:
+    """Combine the assets of every price vector by "maximum", "minimum" or "mean"."""
+    xp, n_assets = namespace(prices), prices.shape[-1]
+    if n_assets > FEW_ASSETS:
+        found = {"maximum": xp.max, "minimum": xp.min, "mean": xp.sum}[how](prices, axis=-1)
+    else:
+        found = reduce(getattr(xp, "add" if how == "mean" else how), (prices[..., asset] for asset in range(n_assets)))
+    return found / n_assets if how == "mean" else found

@@ -369,7 +369,8 @@ def price(
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("simulate"):
-            training, evaluation = run.training_paths(), run.evaluation_paths(process, settings.device)
+            training = run.draw(process, run.streams[0], paths=settings.training_paths, device=settings.device)
+            evaluation = run.evaluation_paths(process, settings.device)
         with stage("train"):
             policy = run.train(training)
         with stage("evaluate"):
@@ -401,19 +402,16 @@ class _Run:
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
-    def training_paths(self) -> PathData:
-        how: dict[str, Any] = {"paths": self.settings.training_paths, "device": self.settings.device}
-        return self._draw(self.process, self.streams[0], **how)
-
     def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
         settings, stream = self.settings, self.streams[1]
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
         how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
-        return PathData.joined([self._draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
+        return PathData.joined([self.draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def _draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
+    def draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
+        """Paths of a market; the options are those of :func:`simulate`."""
         rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
         return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
 

@@ -321,11 +321,9 @@ def _domains(
     for place, name in enumerate(names):
         weight = None if weights is None else float(weights.values[place])
         distance = float(apart[name].value) if name in apart else None
-        fact = DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance)
-        if (gone := removals.get(name)) is not None:
-            change, shift = float(gone.change), float(gone.shift)
-            fact = replace(fact, change=change, error_without=_root(gone.loo_error), shift=shift)
-        facts.append(fact)
+        gone = removals.get(name)
+        without = () if gone is None else (float(gone.change), _root(gone.loo_error), float(gone.shift))
+        facts.append(DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance, *without))
     return facts
 
 

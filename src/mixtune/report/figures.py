@@ -1,11 +1,12 @@
-"""The paper's figures from the summaries of their studies, and exercise regions of options, with Matplotlib.
+"""The paper's figures from the summaries of their studies, and exercise regions of options; tables as CSV files.
 
 Colours are Okabe and Ito's, which colour-blind readers can tell apart; methods also differ in width and quantities in
-dashes, so that the figures can be read in grey. Nothing here touches Matplotlib's global state.
+dashes, so that the figures can be read in grey. Matplotlib draws them; nothing here touches its global state.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import io
 import math
@@ -17,17 +18,18 @@ import numpy as np
 
 from mixtune._array import Floats, Integers
 from mixtune._files import write_atomically
-from mixtune.errors import MissingExtraError
+from mixtune.errors import DataError, MissingExtraError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from mixtune.options import ExerciseRegion
+    from mixtune.paper import Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
     from mixtune.paper.robustness import RobustnessSummary
 
-__all__ = ["FIGURES", "draw", "draw_exercise_region", "require_matplotlib", "save_figure"]
+__all__ = ["FIGURES", "draw", "draw_exercise_region", "require_matplotlib", "save_figure", "write_csv"]
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 # RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
@@ -90,6 +92,25 @@ def save_figure(figure: Figure, folder: Path, stem: str, endings: Sequence[str] 
             figure.savefig(buffer, format=ending.lower(), **options)
         paths.append(write_atomically(folder / f"{stem}.{ending}", buffer.getvalue()))
     return paths
+
+
+def write_csv(path: Path, table: Table) -> Path:
+    """Write a table as CSV, numbers with all their digits; completely or not at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_csv(Path(folder) / "a.csv", [{"method": "RO", "loss": 0.1}]).read_text()
+    'method,loss\\nRO,0.1\\n'
+    """
+    if not table:
+        raise DataError(f"there is nothing to write to {path}: the table has no rows")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return write_atomically(path, text.getvalue().encode())
 
 
 def _panels(columns: int, rows: int = 1, *, size: tuple[float, float], shared: bool = False) -> tuple[Figure, Any]:

@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._files import write_atomically
+from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune._version import __version__
-from mixtune.errors import DataError
 from mixtune.report import _charts as charts
 from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, OWN, CandidateFact, ClassFact, DomainFact, Facts, read_facts
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
@@ -97,10 +96,7 @@ def report_html(
 def write_report(path: str | Path, model: Any, *, X: Any, y: Any, sources: Any, **options: Any) -> Path:
     """Write the page of :func:`report_html`, which says what the options are, to ``path``: whole or not at all."""
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give the name of a file, such as {path / 'report.html'}")
-    if not path.parent.is_dir():
-        raise DataError(f"the folder {path.parent} does not exist; make it first")
+    check_place(path, "report.html")
     return write_atomically(path, report_html(model, X=X, y=y, sources=sources, **options).encode("utf-8"))
 
 
