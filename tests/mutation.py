@@ -7,7 +7,8 @@ without its ``not``, a function that returns None. Each is run in a copy of the 
 its room, until the first failure. A run that is stopped continues where it was, as long as file and tests are the same
 (.mutants/). The scores are kept in tests/mutants.json with the mutants that no test noticed, and the exit status is 1
 where one is below the limit. Annotations, messages of errors and decorators are left alone, and so are lines with the
-comment "no mutant: REASON", for changes that make no difference.
+comment "no mutant: REASON", for changes that make no difference. Files of settings hold constants only, whose effect is
+a matter of measurement, and are left out.
 """
 
 from __future__ import annotations
@@ -218,7 +219,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at once")
     given = parser.parse_args()
     every = {
-        room: [m for path in sorted((ROOT / "src/mixtune" / room).rglob("*.py")) for m in mutants_of(room, path)]
+        room: [
+            mutant
+            for path in sorted((ROOT / "src/mixtune" / room).rglob("*.py"))
+            if path.name != "_settings.py"
+            for mutant in mutants_of(room, path)
+        ]
         for room in given.room
     }
     chosen = {

@@ -153,3 +153,16 @@ def test_the_noise_of_few_rows_is_held_to_the_common_one():
     )
     assert np.all(found.noises[:3] >= found.noise * 10 / 13)
     np.testing.assert_allclose(found.noises[3:], 1.0, rtol=0.5)
+
+
+def test_a_source_that_says_nothing_belongs_to_groups_by_their_shares():
+    rng = np.random.default_rng(7)
+    heads = [MEAN * sign + 0.1 * rng.standard_normal(3) for sign in (1,) * 9 + (-1,) * 3]
+    silent = domain(rng, MEAN, 1, 0.7)
+    sums = StackedMoments.of(
+        [*(domain(rng, head, 40, 0.7) for head in heads), changed(silent, weight=np.array([1e-9]))]
+    )
+    groups = find_groups(sums, learn_hierarchy(sums, Shrinkage(8.0, 30.0)))
+    large = int(np.argmax(groups.shares))
+    assert groups.shares[large] > 0.6
+    np.testing.assert_allclose(groups.memberships[large, -1], groups.shares[large], atol=0.02)

@@ -167,3 +167,29 @@ def test_one_level_helps_where_there_is_one():
             family = PooledFamily.learn(sources, one_level=one_level)
             found.append(np.abs(family.fits(task, np.ones(6)).paths.heads[:, -1] - 1.0).min())
     assert np.mean(shared) < 0.5 * np.mean(free)
+
+
+def test_of_many_sources_those_with_the_smallest_errors_on_the_task_are_likeliest():
+    """The log likelihood of normal errors at their best variance: -n/2 log(mean square), by hand."""
+    sources, task = make(SETTINGS.evidence_sources + 2, 3)
+    family = PooledFamily.learn(sources)
+    rows = task.free.rows
+    errors = np.mean((rows.y - family.heads @ rows.X.T) ** 2, axis=1)
+    expected = -0.5 * len(rows.y) * np.log(errors)
+    np.testing.assert_allclose(family._scores(task.free, np.ones(len(sources))), expected, rtol=1e-9)
+    nearest = family._weights(task, np.ones(len(sources)))[0]
+    np.testing.assert_array_equal(nearest, np.arange(len(sources)) == np.argmin(errors))
+
+
+def test_sources_that_are_left_out_need_no_evidence():
+    sources, task = make(4, 3)
+    family = PooledFamily.learn(sources)
+    allowed = np.array([1.0, 0.0, 1.0, 1.0])
+    found, every = family._scores(task.free, allowed), family._scores(task.free, np.ones(4))
+    np.testing.assert_allclose(found, np.where(allowed > 0, every, 0.0))
+
+
+@pytest.mark.parametrize(("columns", "learned"), [(39, True), (40, False)])
+def test_up_to_forty_coefficients_a_covariance_is_learned(columns, learned):
+    sources, task = make(3, columns, n=60)
+    assert ("alike" in {name for name, _ in choose(task, sources).labels}) == learned
