@@ -6,6 +6,7 @@ is learned on these. The result looks like tables that were read whole.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -24,7 +25,10 @@ ENGINES = ("local", "dask")
 Engine: TypeAlias = Annotated[
     str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
 ]
-_SCHEDULER_HELP = "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started."
+_SCHEDULER_HELP = (
+    "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. After 2 minutes without "
+    "workers, or DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT, the command gives up."
+)
 Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
 _DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
 Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)]
@@ -65,6 +69,9 @@ def check_engine(engine: str, scheduler: str | None) -> None:
         from mixtune.streaming import dask_module
 
         dask_module("distributed")
+        # Dask logs tracebacks of what it has lost, which an error of ours then says in one line.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def execute_on_cluster(
