@@ -11,7 +11,8 @@ from contextlib import closing
 import pytest
 
 from cli.command_line import SITES, refused, sites
-from mixtune.cli._streaming import LIMIT, check_engine, execute_on_cluster
+from mixtune.cli._reading import LIMIT, check_engine
+from mixtune.cli._streaming import execute_on_cluster
 from mixtune.errors import MissingExtraError, ParameterError
 from mixtune.streaming import DEFAULT_LIMIT
 from streaming.dask_processes import dask_processes

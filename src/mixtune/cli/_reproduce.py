@@ -17,7 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mixtune._array import torch_device
-from mixtune.cli._streaming import Device, Engine, Scheduler, check_engine, execute_on_cluster
+from mixtune.cli._reading import Device, Engine, Scheduler, check_engine
+from mixtune.cli._streaming import execute_on_cluster
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Experiment, Summary, check_together, experiment, run_study
 
