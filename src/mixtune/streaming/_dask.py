@@ -28,8 +28,7 @@ from mixtune._messages import Wording, counted
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._blocks import Chunk, DelayedChunk, TableChunk
-from mixtune.streaming._stream import Progress, Stream, dask_module, reported
+from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, TableChunk, dask_module, reported
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
