@@ -7,6 +7,8 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ class Processes(NamedTuple):
     address: str
     scheduler: subprocess.Popen
     workers: list[subprocess.Popen]
+    add_worker: Callable[[], subprocess.Popen]
 
 
 @contextmanager
@@ -32,14 +35,21 @@ def dask_processes(workers=1, *options, **settings):
     def told(process, pattern):
         return next(found for line in process.stderr if (found := re.search(pattern, line)))
 
+    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0")
+    # A test that would wait without end loses its scheduler, and fails.
+    end = threading.Timer(90, scheduler.kill)
+    end.start()
     try:
-        scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0")
         address = told(scheduler, r"tcp://[\d.]+:\d+")[0]
-        there = [start("worker", address, "--nthreads", "1", *(options or ["--no-nanny"])) for _ in range(workers)]
-        for worker in there:
+
+        def add_worker():
+            worker = start("worker", address, "--nthreads", "1", *(options or ["--no-nanny"]))
             told(worker, "Registered to")
-        yield Processes(address, scheduler, there)
+            return worker
+
+        yield Processes(address, scheduler, [add_worker() for _ in range(workers)], add_worker)
     finally:
+        end.cancel()
         for process in started:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # a nanny with its worker
