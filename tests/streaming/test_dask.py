@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,9 @@ import pytest
 from mixtune import Domains, Moments, RandomFeatures, WassersteinWeights
 from mixtune.errors import DataError, MissingExtraError, MixtuneError, ParameterError
 from mixtune.streaming import _dask, gather_moments, gather_samples, run_tasks, stream_moments
+from streaming.dask_processes import dask_processes
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
@@ -283,3 +286,64 @@ def test_a_lost_scheduler_is_explained(tmp_path):
     assert_same(found, stream_moments(path, target="y", domain="site"))
     assert all(file.stat().st_mtime_ns == made for file, made in kept.items())
     assert len(list((tmp_path / "kept").iterdir())) == 40
+
+
+def test_a_cluster_without_workers_is_given_up(tmp_path):
+    path = write(tmp_path / "rows.parquet", *draw(100))
+    with dask_processes(workers=0) as cluster, dask.config.set({_dask.WORKER_SETTING: "1s"}):
+        begin = time.monotonic()
+        with pytest.raises(MixtuneError, match=r"no workers for 1 s; start some .*; run it again") as caught:
+            gather_moments(path, target="y", domain="site", scheduler=cluster.address)
+    assert 1 < time.monotonic() - begin < 10
+    assert caught.value.code == "cluster-without-workers"
+    assert "folder" in str(caught.value)
+    assert caught.value.render("terminal").endswith("=1h; run it again")
+
+
+def test_the_setting_has_the_name_that_the_error_gives(monkeypatch):
+    monkeypatch.setenv(_dask.WORKER_VARIABLE, "7s")
+    with dask.config.set(dask.config.collect([])):
+        assert dask.config.get(_dask.WORKER_SETTING) == "7s"
+
+
+def test_workers_that_all_leave_end_a_run_unless_others_come_in_time():
+    with dask_processes() as cluster:
+        with dask.config.set({_dask.WORKER_SETTING: "60s"}):
+            results = run_tasks(time.sleep, dict.fromkeys(range(6), (0.3,)), scheduler=cluster.address)
+            found = [next(results)]
+            cluster.workers[0].kill()
+            other = cluster.add_worker()
+            assert sorted(key for key, _, _ in [*found, *results]) == list(range(6))
+        with dask.config.set({_dask.WORKER_SETTING: "1s"}):
+            results = run_tasks(time.sleep, dict.fromkeys(range(30), (0.3,)), scheduler=cluster.address)
+            next(results)
+            other.kill()
+            with pytest.raises(MixtuneError, match="no workers for 1 s") as caught:
+                list(results)
+    assert caught.value.code == "cluster-without-workers"
+
+
+def test_a_scheduler_that_is_killed_ends_a_run():
+    with dask_processes() as cluster:
+        results = run_tasks(time.sleep, dict.fromkeys(range(30), (0.3,)), scheduler=cluster.address)
+        next(results)
+        cluster.scheduler.kill()
+        with pytest.raises(
+            MixtuneError, match=r"scheduler was lost .*; what came before the error is complete"
+        ) as caught:
+            list(results)
+    assert caught.value.code == "cluster-lost"
+
+
+def test_a_task_that_takes_too_much_memory_is_explained():
+    def fill(size):
+        return len(np.ones(size)), time.sleep(60)
+
+    limits = {"SCHEDULER__ALLOWED_FAILURES": "0", "WORKER__MEMORY__TERMINATE": "0.8"}
+    settings = {f"DASK_DISTRIBUTED__{name}": value for name, value in limits.items()}
+    with (
+        dask_processes(1, "--nanny", "--memory-limit", "500MB", **settings) as cluster,
+        pytest.raises(MixtuneError, match=r"ended 1 worker, .* for want of memory; give each .* more") as caught,
+    ):
+        list(run_tasks(fill, {0: (10**8,)}, scheduler=cluster.address))
+    assert caught.value.code == "cluster-worker-killed"

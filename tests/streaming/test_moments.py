@@ -19,8 +19,8 @@ from mixtune._checks import as_bytes
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Origin
 from mixtune.streaming import StreamFeatures, open_stream, stream_moments
-from mixtune.streaming._blocks import Block
 from mixtune.streaming._moments import Budget, MomentJob, regroup
+from mixtune.streaming._stream import Block
 
 
 def draw(n=5000, d=4, domains=3, seed=0):

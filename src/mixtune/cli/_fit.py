@@ -15,7 +15,7 @@ from mixtune._array import torch_device
 from mixtune._messages import Note, counted
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli import _streaming as streaming
+from mixtune.cli._streaming import read_streamed
 
 if TYPE_CHECKING:
     from mixtune.data import Domain, Domains, TrainingTables
@@ -42,12 +42,12 @@ def fit(
     encoding: reading.Encoding = "utf-8",
     separator: reading.Separator = None,
     decimal: reading.Decimal = ".",
-    stream: streaming.StreamFlag = False,
-    sample_rows: streaming.SampleRows = streaming.ROWS,
-    memory_limit: streaming.MemoryLimit = streaming.LIMIT,
-    engine: streaming.Engine = "local",
-    scheduler: streaming.Scheduler = None,
-    device: streaming.Device = "cpu",
+    stream: reading.StreamFlag = False,
+    sample_rows: reading.SampleRows = reading.ROWS,
+    memory_limit: reading.MemoryLimit = reading.LIMIT,
+    engine: reading.Engine = "local",
+    scheduler: reading.Scheduler = None,
+    device: reading.Device = "cpu",
 ) -> None:
     """Learn to predict a column of one domain, with the help of the others.
 
@@ -78,17 +78,17 @@ def fit(
 
     options = reading.options_given(locals())
     torch_device(device)
-    streaming.check_engine(engine, scheduler)
+    reading.check_engine(engine, scheduler)
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
     if whole:
-        streaming.check_whole(files, domain, **large)
+        reading.check_whole(files, domain, **large)
     settings = {"random_features": random_width, "seed": seed}
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
     # A stream has a bar of its own, which counts rows.
-    streamed = None if whole else streaming.read_streamed(files, options, **where, **large)
+    streamed = None if whole else read_streamed(files, options, **where, **large)
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed

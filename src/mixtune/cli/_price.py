@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from mixtune._array import torch_device
-from mixtune.cli._streaming import Device
+from mixtune.cli._reading import Device
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -1,10 +1,12 @@
-"""How tables are read: the options that several commands share, and what a saved model says about it.
+"""How tables are read and where the work is done: the options that several commands share, and their checks.
 
 The rooms that do the work are imported by the functions that need them, so that ``--help`` and mistakes are quick.
 """
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from mixtune._messages import setting
+from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
     from mixtune.data import TableEncoder
@@ -49,6 +52,33 @@ Seed: TypeAlias = Annotated[int, typer.Option(help="Fixes whatever is drawn at r
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
+ENGINES = ("local", "dask")
+
+Engine: TypeAlias = Annotated[
+    str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
+]
+_SCHEDULER_HELP = (
+    "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. After 2 minutes "
+    "without workers, or DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT, the command gives up."
+)
+Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
+_DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
+Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)]
+
+_large = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
+_STREAM_HELP = (
+    "Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and several "
+    "files with a --domain column are taken as well. Columns of numbers only."
+)
+
+StreamFlag: TypeAlias = Annotated[bool, _large("--stream", help=_STREAM_HELP)]
+MemoryLimit: TypeAlias = Annotated[str, _large(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.")]
+SampleRows: TypeAlias = Annotated[int, _large(help="How many rows of every other domain are drawn.", min=1)]
+
+#: The default of the library, written out so that its room is imported only where it is needed.
+LIMIT = "512 MB"
+ROWS = 2000
+
 _NAMES = (
     *("target", "domain", "focal", "ignore", "categories", "missing", "max_levels", "target_kind"),
     *("drop_missing_target", "encoding", "separator", "decimal"),
@@ -61,6 +91,44 @@ def options_given(given: dict[str, Any]) -> dict[str, Any]:
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
     return {**options, "ignore": tuple(options["ignore"] or ()), "categories": tuple(options["categories"] or ())}
+
+
+def check_engine(engine: str, scheduler: str | None) -> None:
+    """Refuse unknown engines, a scheduler without Dask, and Dask where it is not installed.
+
+    Examples
+    --------
+    >>> check_engine("local", None)
+    >>> check_engine("local", "tcp://10.0.0.1:8786")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: --scheduler is for --engine dask; add it, or leave the scheduler out
+    """
+    if engine not in ENGINES:
+        raise ParameterError(f"--engine {engine} is unknown; choose from {', '.join(ENGINES)}")
+    if engine == "local" and scheduler is not None:
+        raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
+    if engine == "dask":
+        from mixtune.streaming import dask_module
+
+        dask_module("distributed")
+        # Dask logs tracebacks of what it has lost, which an error of ours then says in one line.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def check_whole(files: Sequence[Path], domain: str | None, *, memory_limit: str, sample_rows: int) -> None:
+    """Refuse what only a stream takes: its settings, and folders or several files with a column of domains."""
+    for option, is_set in (("--memory-limit", memory_limit != LIMIT), ("--sample-rows", sample_rows != ROWS)):
+        if is_set:
+            raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
+    folder = next((path for path in files if path.is_dir()), None)
+    if domain is not None and (folder is not None or len(set(files)) > 1):
+        given = f"{len(set(files))} are given" if folder is None else f'"{folder}" is a folder'
+        raise ParameterError(
+            f"--domain {domain} goes with one file, {given}; add --stream, which takes folders and "
+            "several files, or join them"
+        )
 
 
 def csv_options(options: dict[str, Any]) -> str:

@@ -17,8 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mixtune._array import torch_device
-from mixtune.cli._streaming import Device, Engine, Scheduler, check_engine, execute_on_cluster
-from mixtune.errors import ParameterError
+from mixtune.cli._reading import Device, Engine, Scheduler, check_engine
+from mixtune.cli._streaming import execute_on_cluster
+from mixtune.errors import MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Experiment, Summary, check_together, experiment, run_study
 
 CHOICES = (*EXPERIMENTS, "all")
@@ -76,13 +77,19 @@ def reproduce(
             console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
             documents[each.name] = summary.as_json()
     except KeyboardInterrupt:
-        again = shlex.join(["mixtune", *sys.argv[1:]])
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
-            f"Stopped. Finished runs are kept in {escape(str(out))}; to continue: {escape(again)}"
-        )
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"Stopped. {escape(_kept(out))}")
         raise typer.Exit(130) from None
+    except MixtuneError as error:
+        if not error.code.startswith("cluster-"):
+            raise
+        fields = {"problem": error.fields["problem"], "kept": _kept(out)}
+        raise MixtuneError("{problem}. {kept}", code=error.code, **fields) from error
     if as_json:
         typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
+
+
+def _kept(out: Path) -> str:
+    return f"Finished runs are kept in {out}; to continue: {shlex.join(['mixtune', *sys.argv[1:]])}"
 
 
 def _how(chosen: list[Experiment[Any]], jobs: int, engine: str, scheduler: str | None, device: str) -> dict[str, Any]:

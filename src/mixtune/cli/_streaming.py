@@ -1,4 +1,4 @@
-"""Where the work is done, and ``--stream``: tables that do not fit into memory, read block by block.
+"""``--stream`` and ``--engine dask``: tables that do not fit into memory, read block by block, and work on a cluster.
 
 The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass, and the choice
 is learned on these. The result looks like tables that were read whole.
@@ -7,64 +7,14 @@ is learned on these. The result looks like tables that were read whole.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
-
-ENGINES = ("local", "dask")
-
-Engine: TypeAlias = Annotated[
-    str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
-]
-_SCHEDULER_HELP = "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started."
-Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
-_DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
-Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)]
-
-_option = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
-_STREAM_HELP = (
-    "Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and several "
-    "files with a --domain column are taken as well. Columns of numbers only."
-)
-
-StreamFlag: TypeAlias = Annotated[bool, _option("--stream", help=_STREAM_HELP)]
-MemoryLimit: TypeAlias = Annotated[
-    str, _option(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.")
-]
-SampleRows: TypeAlias = Annotated[int, _option(help="How many rows of every other domain are drawn.", min=1)]
-
-#: The default of the library, written out so that its room is imported only where it is needed.
-LIMIT = "512 MB"
-ROWS = 2000
-
-
-def check_engine(engine: str, scheduler: str | None) -> None:
-    """Refuse unknown engines, a scheduler without Dask, and Dask where it is not installed.
-
-    Examples
-    --------
-    >>> check_engine("local", None)
-    >>> check_engine("local", "tcp://10.0.0.1:8786")
-    Traceback (most recent call last):
-        ...
-    mixtune.errors.ParameterError: --scheduler is for --engine dask; add it, or leave the scheduler out
-    """
-    if engine not in ENGINES:
-        raise ParameterError(f"--engine {engine} is unknown; choose from {', '.join(ENGINES)}")
-    if engine == "local" and scheduler is not None:
-        raise ParameterError("--scheduler is for --engine dask; add it, or leave the scheduler out")
-    if engine == "dask":
-        from mixtune.streaming import dask_module
-
-        dask_module("distributed")
 
 
 def execute_on_cluster(
@@ -78,20 +28,6 @@ def execute_on_cluster(
 
     given = {index: (settings, seed) for index, seed in seeds.items()}
     yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
-
-
-def check_whole(files: Sequence[Path], domain: str | None, *, memory_limit: str, sample_rows: int) -> None:
-    """Refuse what only a stream takes: its settings, and folders or several files with a column of domains."""
-    for option, is_set in (("--memory-limit", memory_limit != LIMIT), ("--sample-rows", sample_rows != ROWS)):
-        if is_set:
-            raise ParameterError(f"{option} is for --stream; add that, or leave {option} out")
-    folder = next((path for path in files if path.is_dir()), None)
-    if domain is not None and (folder is not None or len(set(files)) > 1):
-        given = f"{len(set(files))} are given" if folder is None else f'"{folder}" is a folder'
-        raise ParameterError(
-            f"--domain {domain} goes with one file, {given}; add --stream, which takes folders and "
-            "several files, or join them"
-        )
 
 
 def read_streamed(

@@ -14,7 +14,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,14 +24,19 @@ from threadpoolctl import threadpool_limits
 
 from mixtune._checks import check_whole
 from mixtune._files import read_model, write_model
+from mixtune._messages import Wording, counted
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._blocks import Chunk, DelayedChunk, TableChunk
-from mixtune.streaming._stream import Progress, Stream, dask_module, reported
+from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, TableChunk, dask_module, reported
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
+#: Seconds to wait for workers where there are none, unless Dask's own setting says how long; Dask waits for ever.
+WORKER_SECONDS, WORKER_SETTING = 120, "distributed.scheduler.no-workers-timeout"
+WORKER_VARIABLE = "DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT"
+#: Seconds between looks at what is finished.
+POLL_SECONDS = 0.02
 #: Results that meet at one node of the tree.
 FAN = 4
 #: The most chunks that one task folds, one after the other; fewer where there are not many tasks yet to share out.
@@ -43,6 +48,9 @@ FORMAT = "mixtune-partial-moments-3"
 @dataclass(frozen=True, eq=False)
 class Cluster:
     """A Dask cluster to compute on.
+
+    A run that finds no workers for 2 minutes, or for as long as Dask's setting
+    ``distributed.scheduler.no-workers-timeout`` says, is given up with an error.
 
     Parameters
     ----------
@@ -100,17 +108,20 @@ class Cluster:
         leaves = [fold(shared, parts[begin : begin + size]) for begin in range(0, len(parts), size)]
         report = progress or (lambda done, total: None)
         done: dict[int, int] = {}
+        again: str | Wording = f"finished blocks are kept in {folder}: run it again to continue"
+        if folder is None:
+            again = Wording("run it again; with folder, the sums of finished blocks are kept", "run it again")
 
         def handle(event: tuple[Any, dict[str, int]]) -> None:
             done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
             report(sum(done.values()), stream.rows)
 
-        with _connected(self.scheduler, self.workers) as client:
+        with _connected(self.scheduler, self.workers, again) as client:
             report(0, stream.rows)
             client.subscribe_topic(task.topic, handle)
             try:
                 tree = merge_tree(leaves, lambda some: merge(shared, some))
-                found, rows = client.compute(tree).result()
+                ((_, (found, rows)),) = _results(client, [client.compute(tree)])
             finally:
                 client.unsubscribe_topic(task.topic)
         report(rows, rows)  # the last events may still be on their way
@@ -140,6 +151,11 @@ def run_tasks(
     key, result, seconds
         As they finish. Closing the iterator cancels the rest.
 
+    Raises
+    ------
+    MixtuneError
+        If the cluster is lost: the code is "cluster-lost", "cluster-without-workers" or "cluster-worker-killed".
+
     Examples
     --------
     >>> from distributed import Client
@@ -147,15 +163,12 @@ def run_tasks(
     ...     sorted((key, result) for key, result, _ in run_tasks(pow, {"a": (2, 3), "b": (3, 2)}, scheduler=client))
     [('a', 8), ('b', 9)]
     """
-    distributed = dask_module("distributed")
-    with _connected(scheduler, workers) as client:
+    with _connected(scheduler, workers, "what came before the error is complete: call the others again") as client:
         futures = client.map(partial(_timed, function), list(arguments.values()), pure=False)
         keys = dict(zip(futures, arguments, strict=True))
-        try:
-            for future, (result, seconds) in distributed.as_completed(futures, with_results=True):
+        with closing(_results(client, futures)) as results:
+            for future, (result, seconds) in results:
                 yield keys[future], result, seconds
-        finally:
-            client.cancel(futures)
 
 
 def _timed(function: Callable[..., Any], given: tuple[Any, ...]) -> tuple[Any, float]:
@@ -297,14 +310,39 @@ def digest(document: Any) -> str:
 # --- the cluster --------------------------------------------------------------------------------------------------
 
 
+def _results(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any], None, None]:
+    """Each future and its result, as they come; an error where there have been no workers for too long."""
+    distributed, dask = dask_module("distributed"), dask_module("dask")
+    limit = dask.utils.parse_timedelta(dask.config.get(WORKER_SETTING, None) or WORKER_SECONDS)
+    completed = distributed.as_completed(futures, loop=client.loop, with_results=True)
+    seen = looked = time.monotonic()
+    try:
+        while not completed.is_empty():
+            if completed.has_ready():
+                future, result = next(completed)  # raises the error of a task
+                if future.cancelled():
+                    raise result
+                yield future, result
+                seen = time.monotonic()
+                continue
+            time.sleep(POLL_SECONDS)
+            if (now := time.monotonic()) - looked > min(limit / 4, 1):
+                looked = now
+                seen = now if client.scheduler_info()["workers"] else seen
+                if now - seen > limit:
+                    raise distributed.scheduler.NoWorkerError(futures[0].key, limit)
+    finally:
+        client.cancel(futures)
+
+
 @contextmanager
-def _connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
+def _connected(scheduler: Any, workers: int | None, again: str | Wording) -> Iterator[Any]:
     """A client of the scheduler at an address, or a client that is there already.
 
     Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.
+    ``again`` says, in errors, what is kept and how to continue.
     """
     distributed = dask_module("distributed")
-    again = "blocks that were finished are kept if folder was given: run it again to continue"
     with ExitStack() as stack:
         with suppress(ValueError):  # not in a task
             distributed.get_worker()
@@ -312,14 +350,22 @@ def _connected(scheduler: Any, workers: int | None) -> Iterator[Any]:
             distributed.secede()
             stack.callback(distributed.rejoin)
         client = _client(distributed, scheduler, workers, stack)
+
+        def lost(code: str, problem: str) -> MixtuneError:
+            return MixtuneError("{problem}; {again}", code=f"cluster-{code}", problem=problem, again=again)
+
         try:
             yield client
         except distributed.KilledWorker as error:
-            raise MixtuneError(
-                f"a task ended its worker several times over, perhaps for want of memory; lower memory_limit; {again}"
-            ) from error
+            problem = f"a task ended {counted((error.allowed_failures + 1, 'worker'))}, most likely for want of memory"
+            advice = "give each worker more (fewer on a machine, or `dask worker --memory-limit`)"
+            raise lost("worker-killed", f"{problem}; {advice}") from error
+        except (distributed.scheduler.NoWorkerError, distributed.scheduler.NoValidWorkerError) as error:
+            problem = f"the Dask cluster has had no workers for {error.timeout:g} s; start some (`dask worker ADDRESS`)"
+            raise lost("without-workers", f"{problem}, or wait longer with {WORKER_VARIABLE}=1h") from error
         except (distributed.client.FutureCancelledError, distributed.comm.CommClosedError) as error:
-            raise MixtuneError(f"the Dask scheduler was lost: {error}; {again}") from error
+            why = getattr(error, "reason", "connection closed")
+            raise lost("lost", f"the Dask scheduler was lost ({why}); see that it runs, and its workers") from error
 
 
 def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitStack) -> Any:

@@ -28,9 +28,8 @@ from mixtune._files import array_digest
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed, to_spec
 from mixtune.moments import Moments, Origin
-from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._stream import Progress, Stream, open_stream, reported
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
 
 T = TypeVar("T")
 

@@ -1,33 +1,370 @@
-"""Sources larger than memory: files, folders and mapped arrays as a stream of blocks.
+"""Sources larger than memory: files, folders, mapped arrays and Dask collections as a stream of blocks.
 
 For data that do not fit this takes the place of :class:`mixtune.Domains`: rows with the name of their domain, checked
-before long work begins, in chunks that may also be read on other machines.
+before long work begins. They come in chunks. A chunk is a stretch of a file or of an array, read block by block and
+never whole. It knows where its rows are and how to read them, and it is small, so that it can be sent to another
+process and read there. Blocks come out of it as plain arrays, with the name of the domain of every row.
 """
 
 from __future__ import annotations
 
+import itertools
+import mmap
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as parquet
 
-from mixtune._array import check_unmasked, is_collection
-from mixtune._messages import nearest, quoted
-from mixtune.data import CsvFormat, as_names, as_paths, as_table, check_names, choose_inputs, file_label
+from mixtune._array import Array, Integers, check_unmasked, is_collection
+from mixtune._files import array_digest
+from mixtune._messages import Wording, nearest, quoted, setting
+from mixtune.data import (
+    UTF8,
+    CsvFormat,
+    as_names,
+    as_paths,
+    as_table,
+    check_names,
+    choose_inputs,
+    file_label,
+    to_matrix,
+)
 from mixtune.errors import DataError, MissingExtraError, ParameterError
-from mixtune.streaming import _blocks as blocks
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
+Part: TypeAlias = tuple[int, int]
+"""The first row group or record batch of a stretch of a file, and the first one after it."""
 
-
+_ENDINGS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), "csv"),
+    ".npy": "npy",
+}
+#: Text parsed at a time. A line must fit; columns are typed beforehand, so a small size costs nothing.
+_CSV_BYTES = 2**20
 _KINDS = ".parquet, .pq, .arrow, .feather, .ipc, .csv, .tsv (also with .gz) or a pair of .npy files"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows in memory: ``X`` (n, d), ``y`` (n,) or (n, D); row i belongs to domain ``names[codes[i]]``.
+
+    A partition of a Dask collection is a chunk of one block.
+    """
+
+    X: Array
+    y: Array
+    names: tuple[str, ...]
+    codes: Integers
+
+    def by_domain(self) -> Iterator[tuple[str, Array, Array]]:
+        """The rows of each domain, in the order in which they came.
+
+        Examples
+        --------
+        >>> block = Block(np.array([[1.0], [2.0], [3.0]]), np.zeros(3), ("a", "b"), np.array([1, 0, 1]))
+        >>> [(name, X[:, 0].tolist()) for name, X, _ in block.by_domain()]
+        [('a', [2.0]), ('b', [1.0, 3.0])]
+        """
+        counts = np.bincount(self.codes, minlength=len(self.names))
+        X, y = self.X, self.y
+        if np.count_nonzero(counts) > 1:
+            order = np.argsort(self.codes, kind="stable")
+            X, y = X[order], y[order]
+        for name, count, end in zip(self.names, counts.tolist(), np.cumsum(counts).tolist(), strict=True):
+            if count:
+                yield name, X[end - count : end], y[end - count : end]
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        yield self
+
+    def identity(self) -> list[Any]:
+        return [list(self.names), array_digest({"X": self.X, "y": self.y, "codes": self.codes})]
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    """Which columns of a table are inputs, targets and domain labels, and how CSV is written."""
+
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    single_output: bool
+    domain: str | None = None
+    form: CsvFormat = UTF8
+
+    @property
+    def names(self) -> list[str]:
+        """All columns to read."""
+        return [*self.inputs, *self.targets, *([] if self.domain is None else [self.domain])]
+
+    def block(self, table: Any, name: str | None, where: str) -> Block:
+        """A slice of a table as a block; whatever is not a finite number is refused."""
+        X = to_matrix(table, self.inputs, where, other_columns(self.domain))
+        y = to_matrix(table, self.targets, where)
+        y = y[:, 0] if self.single_output else y
+        labels = None if self.domain is None else table.column(self.domain)
+        return array_block(X, y, labels, str(name), f'column "{self.domain}" of {where}')
+
+
+def array_block(X: Array, y: Array, labels: Any, name: str, where: str = "domain") -> Block:
+    """Rows as a block; all of them belong to domain ``name`` where there are no labels."""
+    names, codes = ((name,), np.zeros(len(X), dtype=np.int64)) if labels is None else label_codes(labels, where)
+    return Block(X, y, names, codes)
+
+
+def other_columns(domain: str | None) -> Wording:
+    """What else can be done about an input column that is not numbers."""
+    labels = "" if domain is not None else ", name the column that says where rows come from with --domain"
+    return Wording(
+        ", or list the columns to use with columns=[...]",
+        f", or leave the column out with --ignore{labels}, or fit without --stream or --engine dask",
+    )
+
+
+def label_codes(labels: Any, where: str) -> tuple[tuple[str, ...], Integers]:
+    """The distinct labels as text without space around, and the number of each row's label."""
+    column = labels.combine_chunks() if isinstance(labels, pa.ChunkedArray) else pa.array(labels)
+    # Categories may have levels that no row has.
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    encoded = column.dictionary_encode("encode")  # a missing label is one of the distinct ones
+    distinct, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    texts = ["" if label is None else str(label).strip() for label in distinct]
+    # NaN is the label that differs from itself.
+    blank = [not text or label != label for text, label in zip(texts, distinct, strict=True)]
+    if lost := int(np.array(blank, dtype=bool)[codes].sum()):
+        raise DataError(f"{where}: {lost} of {len(codes)} rows have no label; label or drop these rows")
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return tuple(numbers), np.array([numbers[text] for text in texts], dtype=np.int64)[codes]
+
+
+@dataclass(frozen=True)
+class TableChunk:
+    """Row groups (Parquet), record batches (Arrow) or all (CSV) of a file; ``name`` is the domain without a column.
+
+    ``rows`` is how many rows it holds, None where only reading tells; ``first`` is how many rows of the file come
+    before.
+    """
+
+    path: str
+    roles: ColumnRoles
+    name: str | None
+    part: Part | None = None
+    rows: int | None = None
+    first: int = 0
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        """The rows, at most ``rows`` at a time."""
+        first = self.first
+        try:
+            for table in self._tables(rows):
+                for begin in range(0, table.num_rows, rows):
+                    where = f'"{self.path}" (rows from {first + begin + 1:,})'
+                    yield self.roles.block(table.slice(begin, rows), self.name, where)
+                first += table.num_rows
+        except (OSError, pa.ArrowException) as error:
+            raise self._explained(str(error)) from error
+
+    def _explained(self, error: str) -> DataError:
+        """Why the file cannot be read; Arrow gives the number of a column of CSV, its name says more."""
+        found = re.search(r"CSV column #(\d+)", error)
+        if found is None:
+            return DataError(f'"{self.path}" cannot be read: {error}')
+        column = file_schema(self.path, self.roles.form)[0].names[int(found[1])]
+        return DataError(
+            "{problem}; encode text as numbers, read decimal commas with {decimal}{otherwise}",
+            problem=f'column "{column}" of "{self.path}" cannot be read as numbers ({error})',
+            decimal=setting("decimal", ","),
+            otherwise=other_columns(self.roles.domain),
+        )
+
+    def _tables(self, rows: int) -> Iterator[Any]:
+        with _opened(self.path, self.roles.form, self.roles) as file:
+            for batch in file.batches(self.part, rows):
+                yield pa.Table.from_batches([batch]).select(self.roles.names)
+
+    def split(self, rows: int) -> list[Chunk]:
+        """The same rows as chunks of about ``rows`` each, as far as the file can be entered in the middle."""
+        with _opened(self.path, self.roles.form) as file:
+            sizes = file.sizes()
+        if sizes is None:
+            return [self]
+        chunks: list[Chunk] = []
+        begin = held = first = 0
+        for end, size in enumerate(sizes, start=1):
+            held += size
+            if held >= rows or end == len(sizes):
+                chunks.append(replace(self, part=(begin, end), rows=held, first=first))
+                begin, held, first = end, 0, first + held
+        return chunks
+
+    def identity(self) -> list[Any]:
+        """What tells this chunk from any other and changes when its file does; None where there is no such thing."""
+        return [_file_identity(self.path), list(self.part or ()), self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayChunk:
+    """Rows ``begin`` to ``end`` of arrays, in memory or in .npy files (given by name, mapped when read)."""
+
+    X: Any
+    y: Any
+    name: str
+    begin: int
+    end: int
+    labels: Any = None
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.begin
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        X, y = mapped(self.X), mapped(self.y)
+        for begin in range(self.begin, self.end, rows):
+            here = slice(begin, min(begin + rows, self.end))
+            labels = None if self.labels is None else self.labels[here]
+            block = array_block(_floats(X[here]), _floats(y[here]), labels, self.name)
+            _release(X)
+            _release(y)
+            yield block
+
+    def split(self, rows: int) -> list[Chunk]:
+        edges = [*range(self.begin, self.end, rows), self.end]
+        return [replace(self, begin=begin, end=end) for begin, end in itertools.pairwise(edges)]
+
+    def identity(self) -> list[Any] | None:
+        if not (isinstance(self.X, str) and isinstance(self.y, str)) or self.labels is not None:
+            return None
+        return [_file_identity(self.X), _file_identity(self.y), self.begin, self.end, self.name]
+
+
+@dataclass(frozen=True, eq=False)
+class DelayedChunk:
+    """A partition of a Dask collection, as a block that Dask computes where it is needed."""
+
+    block: Any
+    rows: int | None = None
+    name = None
+
+    def blocks(self, rows: int) -> Iterator[Block]:
+        yield self.block.compute()
+
+    def identity(self) -> None:
+        return None
+
+
+Chunk: TypeAlias = TableChunk | ArrayChunk | DelayedChunk
+
+
+def file_kind(path: str | Path) -> str:
+    """ "parquet", "arrow", "csv" or "npy" by the ending of the name; an empty text for an unknown one.
+
+    Examples
+    --------
+    >>> file_kind("a.csv.gz"), file_kind("a.feather"), file_kind("a.txt")
+    ('csv', 'arrow', '')
+    """
+    name = str(path).lower()
+    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), "")
+
+
+def file_schema(path: str, form: CsvFormat) -> tuple[Any, int | None]:
+    """The Arrow schema of a file and its number of rows (None for CSV and Arrow), without reading the rows."""
+    try:
+        with _opened(path, form) as file:
+            return file.schema, file.rows
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise DataError(f'"{path}" cannot be read: {error}') from error
+
+
+class _TableFile(NamedTuple):
+    """An open file: what is known before its rows are read, and its record batches.
+
+    ``sizes`` gives the rows of each part at which the file can be entered, None for CSV; ``batches`` takes a range of
+    these parts, or None for all, and the most rows of a batch where the format lets one choose.
+    """
+
+    schema: Any
+    rows: int | None
+    sizes: Callable[[], list[int] | None]
+    batches: Callable[[Part | None, int], Iterable[Any]]
+
+
+@contextmanager
+def _opened(path: str, form: CsvFormat, roles: ColumnRoles | None = None) -> Iterator[_TableFile]:
+    """A reader of the file; the columns of CSV are typed where their roles are known."""
+    kind, names = file_kind(path), None if roles is None else roles.names
+    if kind == "parquet":
+        # Without buffering ahead a row group is decoded page by page, however large it is.
+        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=2**16) as file:
+            sizes = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+
+            def groups(part: Part | None, rows: int) -> Iterable[Any]:
+                return file.iter_batches(rows, part and range(*part), names)
+
+            yield _TableFile(file.schema_arrow, sum(sizes), lambda: sizes, groups)
+    elif kind == "arrow":
+        # Not memory-mapped: pages that were looked at would count as memory of this process.
+        with pa.OSFile(path) as source, pa.ipc.open_file(source) as reader:
+            every = range(reader.num_record_batches)
+
+            def batches(part: Part | None, rows: int = 0) -> Iterator[Any]:
+                return map(reader.get_batch, every if part is None else range(*part))
+
+            yield _TableFile(reader.schema, None, lambda: [batch.num_rows for batch in batches(None)], batches)
+    else:
+        options: dict[str, Any] = {"decimal_point": form.decimal}
+        if roles is not None:
+            # Arrow would infer the types from the first block and fail on 1.5 after many whole numbers.
+            options["column_types"] = dict.fromkeys((*roles.inputs, *roles.targets), pa.float64())
+            options["column_types"] |= {} if roles.domain is None else {roles.domain: pa.string()}
+            options["include_columns"] = roles.names
+        separator = form.separator or ("\t" if ".tsv" in Path(path).name.lower() else ",")
+        with csv.open_csv(
+            path,
+            read_options=csv.ReadOptions(block_size=_CSV_BYTES, encoding=form.encoding),
+            parse_options=csv.ParseOptions(delimiter=separator),
+            convert_options=csv.ConvertOptions(**options),
+        ) as reader:
+            yield _TableFile(reader.schema, None, lambda: None, lambda part, rows: reader)
+
+
+def mapped(array: Any) -> Any:
+    """The array of a .npy file, mapped, or the array itself."""
+    return np.load(array, mmap_mode="r", allow_pickle=False) if isinstance(array, str) else array
+
+
+def _file_identity(path: str) -> list[Any]:
+    found = os.stat(path)
+    return [os.path.abspath(path), found.st_size, found.st_mtime_ns]
+
+
+def _floats(rows: Any) -> Array:
+    values = np.asarray(rows)
+    return np.array(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
+
+
+def _release(array: Any) -> None:
+    """Give mapped pages back: they would count as memory of this process until the machine runs short of it."""
+    memory = getattr(array, "_mmap", None)
+    # A private copy ("c") would lose its changes.
+    if memory is not None and getattr(array, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        memory.madvise(mmap.MADV_DONTNEED)
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +379,7 @@ class Stream:
     n_inputs, n_outputs : int
     """
 
-    chunks: tuple[blocks.Chunk, ...]
+    chunks: tuple[Chunk, ...]
     columns: tuple[str, ...] | None
     n_inputs: int
     n_outputs: int
@@ -53,15 +390,13 @@ class Stream:
         sizes = [chunk.rows for chunk in self.chunks if chunk.rows is not None and chunk.rows == chunk.rows]
         return sum(sizes) if len(sizes) == len(self.chunks) else None
 
-    def blocks(self, rows: int) -> Iterator[blocks.Block]:
+    def blocks(self, rows: int) -> Iterator[Block]:
         """All rows, at most ``rows`` at a time."""
         for chunk in self.chunks:
             yield from chunk.blocks(rows)
 
 
-def reported(
-    stream: Iterable[blocks.Block], progress: Progress | None, total: int | None = None
-) -> Iterator[blocks.Block]:
+def reported(stream: Iterable[Block], progress: Progress | None, total: int | None = None) -> Iterator[Block]:
     """The same blocks; reports how many rows are done each time that one has been used."""
     report, done = progress or (lambda done, total: None), 0
     report(done, total)
@@ -127,15 +462,14 @@ def open_stream(
         if all(map(_is_pair, items.values())):
             return _array_stream(items, target, columns, labels=None)
         named: list[tuple[str | None, Path]] = [(name, path) for name in items for path in _files(items[name])]
-    elif domain is None:
-        named = [(file_label(path), path) for path in _files(source)]
-        if repeated := sorted(str(name) for name, count in Counter(name for name, _ in named).items() if count > 1):
+    else:
+        named = [(file_label(path) if domain is None else None, path) for path in _files(source)]
+        times = Counter(name for name, _ in named if name is not None)
+        if repeated := sorted(name for name, count in times.items() if count > 1):
             raise DataError(
                 f"more than one file is named {quoted(repeated)}, and every file is a domain of its own; "
                 "pass domain, the column that names the domains, or a dict of names and files"
             )
-    else:
-        named = [(None, path) for path in _files(source)]
     return _table_stream(named, target, domain, columns, form, ignore)
 
 
@@ -144,7 +478,7 @@ def _is_pair(source: Any) -> bool:
 
     def is_array(value: Any) -> bool:
         if isinstance(value, str | os.PathLike):
-            return blocks.file_kind(os.fspath(value)) == "npy"
+            return file_kind(os.fspath(value)) == "npy"
         return hasattr(value, "shape") and hasattr(value, "dtype")
 
     return isinstance(source, tuple) and len(source) == 2 and all(map(is_array, source))
@@ -152,22 +486,21 @@ def _is_pair(source: Any) -> bool:
 
 def _files(source: Any) -> list[Path]:
     """The files of a source, with those inside of folders, in the order of their names."""
-    found = []
+    found: list[Path] = []
     for path in as_paths(source):
+        inside = [path]
         if path.is_dir():
-            inside = sorted(file for file in path.rglob("*") if file.is_file())
+            files = sorted(file for file in path.rglob("*") if file.is_file())
             # Names such as _SUCCESS and .part.crc are markers rather than data.
-            data = [f for f in inside if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
-            tables = [file for file in data if blocks.file_kind(file) not in ("", "npy")]
-            if not tables:
-                raise DataError(f'the folder "{path}" holds no tables; files must end in {_KINDS}')
-            found.extend(tables)
+            inside = [f for f in files if not any(part.startswith((".", "_")) for part in f.relative_to(path).parts)]
         elif not path.is_file():
             raise DataError(f'"{path}" is not a file; check the path')
-        elif blocks.file_kind(path) in ("", "npy"):
+        tables = [file for file in inside if file_kind(file) not in ("", "npy")]
+        if not tables and path.is_dir():
+            raise DataError(f'the folder "{path}" holds no tables; files must end in {_KINDS}')
+        if not tables:
             raise DataError(f'"{path}" cannot be streamed; pass {_KINDS}')
-        else:
-            found.append(path)
+        found += tables
     return found
 
 
@@ -177,14 +510,14 @@ def _frame_stream(frame: Any, target: Any, domain: Any, columns: Any) -> Stream:
     targets, where = _targets(target, domain), "the data frame"
     table = as_table(frame._meta, where)
     inputs = choose_inputs(table, targets=targets, domain=domain, columns=columns, where=where)
-    roles = blocks.ColumnRoles(inputs, targets, isinstance(target, str), domain)
+    roles = ColumnRoles(inputs, targets, isinstance(target, str), domain)
     make = dask_module("dask").delayed(_frame_block, pure=False)
     parts = enumerate(frame[roles.names].to_delayed())
-    chunks = tuple(blocks.DelayedChunk(make(part, roles, number)) for number, part in parts)
+    chunks = tuple(DelayedChunk(make(part, roles, number)) for number, part in parts)
     return Stream(chunks, inputs, len(inputs), len(targets))
 
 
-def _frame_block(partition: Any, roles: blocks.ColumnRoles, number: int) -> blocks.Block:
+def _frame_block(partition: Any, roles: ColumnRoles, number: int) -> Block:
     where = f"partition {number} of the data frame"
     return roles.block(as_table(partition, where), "0", where)
 
@@ -205,18 +538,18 @@ def _table_stream(
     times = Counter((name, path.resolve()) for name, path in files)
     if repeated := [path for (_, path), count in times.items() if count > 1]:
         raise DataError(f'"{repeated[0]}" is given more than once, and its rows would count as often; pass it once')
-    chunks: list[blocks.Chunk] = []
+    chunks: list[Chunk] = []
     chosen: tuple[str, ...] = ()
     for name, path in files:
         where = f'"{path}"'
-        schema, rows = blocks.file_schema(str(path), form)
+        schema, rows = file_schema(str(path), form)
         if rows == 0:
             raise DataError(f"{where} has no rows; leave it out")
         check_names(schema.names, where)
         column = domain if domain in schema.names else None
         label = _folder_label(path, domain, schema.names) if domain is not None and column is None else name
         known = schema.empty_table()
-        otherwise = blocks.other_columns(domain)
+        otherwise = other_columns(domain)
         roles: dict[str, Any] = {"targets": targets, "domain": column, "where": where, "otherwise": otherwise}
         if chosen:
             choose_inputs(known, columns=chosen, **roles)
@@ -231,8 +564,8 @@ def _table_stream(
                     f'ignore names "{unknown[0]}", which no table has; {nearest(unknown[0], schema.names)}'
                 )
             chosen = choose_inputs(known.drop_columns(list(ignore)), columns=columns, **roles)
-        read = blocks.ColumnRoles(chosen, targets, isinstance(target, str), column, form)
-        chunks.append(blocks.TableChunk(str(path), read, label, None, rows))
+        read = ColumnRoles(chosen, targets, isinstance(target, str), column, form)
+        chunks.append(TableChunk(str(path), read, label, None, rows))
     # Reading a few rows finds text and missing columns before long work begins.
     if next(chunks[0].blocks(100), None) is None:
         raise DataError(f'"{files[0][1]}" has no rows; leave it out')
@@ -249,12 +582,12 @@ def _folder_label(path: Path, domain: str, names: Sequence[str]) -> str:
 def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: Any, *, labels: Any) -> Stream:
     if target is not None or columns is not None:
         raise ParameterError("arrays have no named columns; leave target and columns out, and pass pairs (X, y)")
-    chunks: list[blocks.Chunk] = []
+    chunks: list[Chunk] = []
     kinds: dict[tuple[int, tuple[int, ...]], str] = {}
     for name, pair in pairs.items():
         X, y = (os.fspath(part) if isinstance(part, os.PathLike) else part for part in pair)
         try:
-            arrays = {"X": blocks.mapped(X), "y": blocks.mapped(y)}
+            arrays = {"X": mapped(X), "y": mapped(y)}
         except (OSError, ValueError) as error:
             raise DataError(f'the .npy files of domain "{name}" cannot be read: {error}') from error
         for part, array in arrays.items():
@@ -275,7 +608,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
         if is_collection(X) or is_collection(y):
             chunks.extend(_aligned(name, X, y, labels))
         else:
-            chunks.append(blocks.ArrayChunk(X, y, name, 0, inputs[0], labels))
+            chunks.append(ArrayChunk(X, y, name, 0, inputs[0], labels))
     if len(kinds) > 1:
         found = ", ".join(f'"{name}" has {width} columns and targets {rest}' for (width, rest), name in kinds.items())
         raise DataError(f"the domains differ in shape: {found}; pass the same columns and outputs for all")
@@ -283,7 +616,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
     return Stream(tuple(chunks), None, int(width), int(rest[0]) if rest else 1)
 
 
-def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[blocks.Chunk]:
+def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[Chunk]:
     """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
     if not (is_collection(X) and is_collection(y)):
         raise ParameterError(f'domain "{name}" must come as a pair (X, y) of Dask arrays')
@@ -302,13 +635,13 @@ def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[blocks.Chunk]:
             raise DataError(f"{part} has {array.numblocks[0]} chunks of rows, X has {X.numblocks[0]}; chunk them alike")
         parts.append(array.to_delayed().ravel())
     for size, *arrays in zip(X.chunks[0], *parts, strict=True):
-        yield blocks.DelayedChunk(make(*arrays, name), size)
+        yield DelayedChunk(make(*arrays, name), size)
 
 
-def _array_block(X: Any, y: Any, labels: Any, name: str) -> blocks.Block:
+def _array_block(X: Any, y: Any, labels: Any, name: str) -> Block:
     for part, array in (("X", X), ("y", y), ("domain", labels)):
         check_unmasked(array, f'{part} of domain "{name}"')
-    return blocks.array_block(np.asarray(X), np.asarray(y), None if labels is None else np.asarray(labels), name)
+    return array_block(np.asarray(X), np.asarray(y), None if labels is None else np.asarray(labels), name)
 
 
 def dask_module(name: str) -> Any:

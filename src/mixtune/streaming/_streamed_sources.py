@@ -9,7 +9,7 @@ parts merge into a sample of the whole, in any order, and each row has the same 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -22,10 +22,9 @@ from mixtune._checks import as_bytes, check_choice, check_whole, in_words
 from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
-from mixtune.streaming._blocks import Block
 from mixtune.streaming._dask import Cluster
 from mixtune.streaming._moments import DEFAULT_LIMIT, map_digest, merged, stream_moments
-from mixtune.streaming._stream import Progress, open_stream, reported
+from mixtune.streaming._stream import Block, Progress, open_stream, reported
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -331,11 +330,9 @@ class StreamedSources:
         if self._moments is None or key is None or self._moments.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            options: dict[str, Any] = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, **reading}
-            options |= {"memory_limit": self.memory_limit, "cluster": self._cluster()}
+            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, **reading}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
-            with _shown(self.progress, "Sums of the sources") as progress:
-                found = stream_moments(self.data, progress=progress, **options)
+            found = self._pass(stream_moments, "Sums of the sources", memory_limit=self.memory_limit, **options)
             self._moments = _Pass(key, found, near)
         there = self._moments.origin
         assert there is not None
@@ -362,11 +359,9 @@ class StreamedSources:
         key, before = self._key(None, reading), self._samples
         # Domains that came whole in an earlier pass do no harm where they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
-            options: dict[str, Any] = {"rows": self.sample_rows, "seed": self.seed, "whole": tuple(whole), **reading}
-            options |= {"most_whole": MOST_FOCAL, "cluster": self._cluster()}
-            options["memory_limit"] = None if self.engine == "dask" else self.memory_limit
-            with _shown(self.progress, "Rows of the sources") as progress:
-                found = stream_samples(self.data, progress=progress, **options)
+            options = {"rows": self.sample_rows, "seed": self.seed, "whole": tuple(whole), "most_whole": MOST_FOCAL}
+            limit = None if self.engine == "dask" else self.memory_limit
+            found = self._pass(stream_samples, "Rows of the sources", memory_limit=limit, **options, **reading)
             before = self._samples = _Pass(key, found, whole=frozenset(whole))
         return self._left(before.found, kept=whole)
 
@@ -389,8 +384,11 @@ class StreamedSources:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
-    def _cluster(self) -> Cluster | None:
-        return Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
+    def _pass(self, read: Callable[..., Any], words: str, **options: Any) -> Any:
+        """What one pass over the data gives, here or on a cluster, with a bar if one is wanted."""
+        cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
+        with _shown(self.progress, words) as progress:
+            return read(self.data, progress=progress, cluster=cluster, **options)
 
     def _reading(self, columns: Sequence[str] | None) -> dict[str, Any]:
         """How to read; the input columns are those of the focal rows, in their order, if the sources have names."""
@@ -434,11 +432,10 @@ def _shown(progress: bool | Progress, words: str) -> Iterator[Progress | None]:
         yield progress if callable(progress) else None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress
 
     console = Console(stderr=True)
-    bar = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     hidden = not (console.is_terminal or console.is_jupyter)
-    with Progress(*bar, console=console, transient=True, disable=hidden) as shown:
+    with Progress(console=console, transient=True, disable=hidden) as shown:
         task = shown.add_task(words, total=None)
         yield lambda done, total: shown.update(task, completed=done, total=total)
