@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from sklearn.linear_model import RidgeCV
+from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, cross_val_predict
 
 from benchmarks.transfer.problems import Case
 from mixtune._array import Floats
 from mixtune.errors import ParameterError
-from mixtune.estimators import RegretOptimalRegressorCV
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
 
 #: How many standard deviations above the focal loss the loss with a source may lie for the source to be kept.
 DETECTION = 1.0
@@ -31,7 +31,7 @@ class Model(Protocol):
     """A fitted method; the coverage of one with ``predict_interval(X, coverage=...)`` is measured too."""
 
     def predict(self, X: Floats, /) -> Any:
-        """Predict one target for each row."""
+        """Predict one target for each row; where there are two classes, 0 and 1, the probability of 1."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class Method:
         The optional package that it needs, if any.
     most_columns
         The method is not run on cases with more input columns.
+    takes_classes
+        Whether it is run on cases with two classes, too.
 
     Examples
     --------
@@ -68,6 +70,7 @@ class Method:
     fit: Callable[[Case], Model]
     needs: str | None = None
     most_columns: int | None = None
+    takes_classes: bool = False
 
     @property
     def is_installed(self) -> bool:
@@ -87,9 +90,28 @@ class Blend:
         return np.column_stack([model.predict(X) for model in self.models]) @ self.weights
 
 
+@dataclass(frozen=True)
+class Probability:
+    """A classifier of scikit-learn's kind, asked for the probability of class 1."""
+
+    classifier: Any
+
+    def predict(self, X: Floats, /) -> Any:
+        """Give the probability of each row."""
+        return self.classifier.predict_proba(X)[:, 1]
+
+
 def ridge(X: Floats, y: Floats) -> RidgeCV:
     """Fit a ridge regression with its penalty chosen by leave-one-out; all methods here are built from it."""
     return RidgeCV(alphas=ALPHAS).fit(X, y)
+
+
+def logistic(X: Floats, y: Floats) -> Probability:
+    """Fit a logistic regression with scikit-learn's default penalty, ``C=1``."""
+    if y.min() == y.max():
+        # Rows of one class only: one more row of each class, at the mean, gives their share as the rule of succession.
+        X, y = np.vstack([X, np.tile(X.mean(axis=0), (2, 1))]), np.append(y, (0.0, 1.0))
+    return Probability(LogisticRegression(max_iter=1000).fit(X, y))
 
 
 def stack(case: Case) -> tuple[Floats, Floats, NDArray[np.str_]]:
@@ -100,16 +122,18 @@ def stack(case: Case) -> tuple[Floats, Floats, NDArray[np.str_]]:
 
 
 def _ours(case: Case) -> Model:
+    if case.classes:
+        return Probability(RegretOptimalClassifierCV().fit(case.train.X, case.train.y, sources=case.mapping))
     return RegretOptimalRegressorCV().fit(case.train.X, case.train.y, sources=case.mapping)
 
 
 def _focal(case: Case) -> Model:
-    return ridge(case.train.X, case.train.y)
+    return (logistic if case.classes else ridge)(case.train.X, case.train.y)
 
 
 def _pooled(case: Case) -> Model:
     X, y, _ = stack(case)
-    return ridge(X, y)
+    return (logistic if case.classes else ridge)(X, y)
 
 
 def _detected(case: Case) -> Model:
@@ -142,9 +166,9 @@ def _stacked(case: Case) -> Model:
 
 
 BUILT_IN = (
-    Method(OURS, "mixtune, defaults", _ours),
-    Method(YARDSTICK, "focal ridge (yardstick)", _focal),
-    Method("pooled", "pooled ridge", _pooled),
+    Method(OURS, "mixtune, defaults", _ours, takes_classes=True),
+    Method(YARDSTICK, "focal ridge (yardstick)", _focal, takes_classes=True),
+    Method("pooled", "pooled ridge", _pooled, takes_classes=True),
     Method("detected", "source detection, residual ridge", _detected),
     Method("stacked", "non-negative stacking of ridges", _stacked),
 )

@@ -15,12 +15,16 @@ from typing import Any
 
 import numpy as np
 from sklearn import config_context
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.linear_model import RidgeCV
 from sklearn.model_selection import KFold
 
-from benchmarks.transfer.methods import ALPHAS, Method, Model, stack
+from benchmarks.transfer.methods import ALPHAS, Method, Model, Probability, stack
 from benchmarks.transfer.problems import Case
 from mixtune._array import Floats
+
+#: Of the boosted trees, fixed: what users of tables with some thousand rows often start from.
+ROUNDS, RATE, LEAVES, LEAF_ROWS = 300, 0.05, 15, 20
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,14 @@ def _silence() -> Iterator[None]:
 def with_ones(X: Floats) -> Floats:
     """Put a column of ones in front."""
     return np.column_stack([np.ones(len(X)), X])
+
+
+def _labelled(case: Case) -> tuple[Floats, Floats, Callable[[Floats], Floats]]:
+    """All rows with their domain as a number in one more column, the last; and what adds that of the focal domain."""
+    X, y, names = stack(case)
+    numbers = {name: float(place) for place, name in enumerate(dict.fromkeys(names.tolist()))}
+    labelled = np.column_stack([X, [numbers[name] for name in names.tolist()]])
+    return labelled, y, lambda new: np.column_stack([new, np.full(len(new), numbers[case.focal])])
 
 
 @quiet
@@ -100,13 +112,11 @@ def _sklego(case: Case) -> Callable[[Floats], Any]:
     """One ridge for all rows and one for each domain; the prediction is the mean of the two."""
     from sklego.meta import HierarchicalRegressor
 
-    X, y, names = stack(case)
-    numbers = {name: float(place) for place, name in enumerate(dict.fromkeys(names.tolist()))}
-    labelled = np.column_stack([X, [numbers[name] for name in names.tolist()]])
-    # The domains are a column of numbers, the last one: the package takes arrays with groups by position.
-    model = HierarchicalRegressor(RidgeCV(alphas=ALPHAS), groups=[X.shape[1]], shrinkage="equal", check_X=False)
-    model.fit(labelled, y)
-    return lambda new: model.predict(np.column_stack([new, np.full(len(new), numbers[case.focal])]))
+    # The package takes arrays with groups by position.
+    X, y, with_focal = _labelled(case)
+    model = HierarchicalRegressor(RidgeCV(alphas=ALPHAS), groups=[X.shape[1] - 1], shrinkage="equal", check_X=False)
+    model.fit(X, y)
+    return lambda new: model.predict(with_focal(new))
 
 
 @quiet
@@ -178,6 +188,71 @@ def _adapt_augmented(case: Case) -> Callable[[Floats], Any]:
     return lambda new: np.asarray(model.predict(new, domain="tgt")).ravel()
 
 
+def _predict(model: Any, case: Case) -> Callable[[Floats], Any]:
+    return Probability(model).predict if case.classes else model.predict
+
+
+@quiet
+def _lightgbm(case: Case) -> Callable[[Floats], Any]:
+    """Boosted trees on all rows, the domain as a category; 300 rounds, rate 0.05, 15 leaves of 20 rows or more."""
+    import lightgbm
+
+    X, y, with_focal = _labelled(case)
+    booster = lightgbm.LGBMClassifier if case.classes else lightgbm.LGBMRegressor
+    sizes = {"n_estimators": ROUNDS, "learning_rate": RATE, "num_leaves": LEAVES, "min_child_samples": LEAF_ROWS}
+    model = booster(**sizes, n_jobs=1, random_state=0, verbosity=-1).fit(X, y, categorical_feature=[X.shape[1] - 1])
+    predict = _predict(model, case)
+    return lambda new: predict(with_focal(new))
+
+
+@quiet
+def _catboost(case: Case) -> Callable[[Floats], Any]:
+    """Boosted trees on all rows, the domain as a category; 300 rounds, rate 0.05, depth 6 (the package's default)."""
+    import catboost
+    import pandas as pd
+
+    X, y, with_focal = _labelled(case)
+    column = X.shape[1] - 1
+
+    def frame(rows: Floats) -> Any:
+        # The package takes no category from an array of floats.
+        return pd.DataFrame(rows).astype({column: int})
+
+    booster = catboost.CatBoostClassifier if case.classes else catboost.CatBoostRegressor
+    model = booster(
+        iterations=ROUNDS,
+        learning_rate=RATE,
+        depth=6,
+        cat_features=[column],
+        thread_count=1,
+        random_seed=0,
+        verbose=False,
+        allow_writing_files=False,
+    ).fit(frame(X), y)
+    predict = _predict(model, case)
+    return lambda new: predict(frame(with_focal(new)))
+
+
+@quiet
+def _histgradient(case: Case) -> Callable[[Floats], Any]:
+    """Boosted trees on all rows, the domain as a category; 300 rounds, rate 0.05, 15 leaves of 20 rows or more."""
+    X, y, with_focal = _labelled(case)
+    booster = HistGradientBoostingClassifier if case.classes else HistGradientBoostingRegressor
+    model = booster(
+        max_iter=ROUNDS,
+        learning_rate=RATE,
+        max_leaf_nodes=LEAVES,
+        min_samples_leaf=LEAF_ROWS,
+        categorical_features=[X.shape[1] - 1],
+        early_stopping=False,
+        random_state=0,
+    ).fit(X, y)
+    predict = _predict(model, case)
+    return lambda new: predict(with_focal(new))
+
+
+#: Trees on hundreds of columns of text features would take minutes a case and are not what their users would do.
+BOOSTERS: dict[str, Any] = {"most_columns": 50, "takes_classes": True}
 PEERS = (
     Method("statsmodels", "statsmodels mixed model, 1 slope", _statsmodels, "statsmodels", most_columns=50),
     Method("gpboost", "GPBoost mixed model, all slopes", _gpboost, "gpboost", most_columns=50),
@@ -186,4 +261,7 @@ PEERS = (
     Method("adapt-regular", "ADAPT RegularTransferLR, CV", _adapt_regular, "adapt"),
     Method("adapt-balanced", "ADAPT BalancedWeighting", _adapt_balanced, "adapt"),
     Method("adapt-augmented", "ADAPT feature augmentation (FA)", _adapt_augmented, "adapt", most_columns=50),
+    Method("lightgbm", "LightGBM, domain as category", _lightgbm, "lightgbm", **BOOSTERS),
+    Method("catboost", "CatBoost, domain as category", _catboost, "catboost", **BOOSTERS),
+    Method("histgradient", "HistGradientBoosting, the same", _histgradient, **BOOSTERS),
 )

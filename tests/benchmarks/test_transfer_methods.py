@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from importlib.util import find_spec
+from operator import attrgetter
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn
 from benchmarks.transfer import Case, Problem, available_methods, cases, known_methods, methods_named, run, summarise
+from benchmarks.transfer.methods import logistic
 from sklearn.linear_model import RidgeCV
 
-from mixtune.data import make_domains
+from mixtune.data import Domains, make_domains
 from mixtune.errors import ParameterError
 
 ALPHAS = np.logspace(-3, 4, 15)
@@ -67,6 +69,30 @@ def test_stacking_gives_no_negative_weights():
     model = fit("stacked", case("flip"))
     assert (model.weights >= 0).all()
     assert len(model.weights) == 6
+
+
+def test_boosted_trees_know_the_domain():
+    """Domains that differ in their level only: it takes the category to tell the focal one."""
+    rng = np.random.default_rng(0)
+    data = {}
+    for place, name in enumerate("abcde"):
+        X = rng.normal(size=(140, 2))
+        data[name] = (X, 5.0 * place + np.sin(2 * X[:, 0]) + 0.1 * rng.normal(size=140))
+    made = Problem("levels", Domains.from_dict(data, focal="c"), n_train=40, focal=("b", "c"))
+    names = [
+        name
+        for name in ("histgradient", "lightgbm", "catboost")
+        if name in map(attrgetter("name"), available_methods())
+    ]
+    for summary in summarise(run(made, seeds=[0], methods=methods_named([*names, "pooled"]))):
+        assert (summary.relative_rmse < 1) == (summary.method != "pooled"), summary
+
+
+def test_one_class_among_the_focal_rows_gives_its_share():
+    X = np.random.default_rng(0).normal(size=(8, 2))
+    predicted = logistic(X, np.ones(8)).predict(X)
+    assert ((predicted > 0.8) & (predicted < 1)).all()
+    assert (logistic(X, np.zeros(8)).predict(X) < 0.2).all()
 
 
 def test_names():

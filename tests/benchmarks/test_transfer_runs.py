@@ -9,6 +9,7 @@ from benchmarks.transfer import (
     Problem,
     Result,
     cases,
+    geometric_mean,
     methods_named,
     named_problem,
     run,
@@ -102,6 +103,63 @@ def test_wrong_shapes_are_failures(problem):
 
     (summary,) = summarise(run(problem, seeds=[0], methods=[Method("column", "C", lambda case: Column())]))
     assert "shape" in summary.failure
+
+
+@pytest.fixture
+def classes() -> Problem:
+    rng = np.random.default_rng(0)
+    data = {}
+    for name in "abcd":
+        X = rng.normal(size=(120, 3))
+        data[name] = (X, (X[:, 0] + rng.normal(size=120) > 0).astype(float))
+    return Problem("classes", Domains.from_dict(data, focal="a"), n_train=15, focal=("a", "b"), classes=True)
+
+
+def test_classes_are_judged_by_log_loss(classes):
+    own = Method("own", "Own", lambda case: Fixed(0.25), takes_classes=True)
+    sure = Method("sure", "Sure", lambda case: Fixed(0.0), takes_classes=True)
+    regression = Method("no", "No", lambda case: Fixed(0.0))
+    results = run(classes, seeds=[0], methods=[own, sure, regression])
+    assert [result.method for result in results] == ["own", "sure"] * 2
+    made = list(cases(classes, seeds=[0]))
+    for case, first, second in zip(made, results[::2], results[1::2], strict=True):
+        share = case.test.y.mean()
+        assert first.log_loss == pytest.approx(-share * np.log(0.25) - (1 - share) * np.log(0.75))
+        assert second.log_loss == pytest.approx(-share * np.log(1e-6), rel=1e-4)
+        assert first.rmse is None
+        assert first.ratio == first.log_loss / first.yardstick
+        assert first.n_train == 15
+
+
+def test_sources_help_with_classes_and_pooling_suffers_from_swapped_ones(classes):
+    def means(variant):
+        results = run(classes, variant=variant, seeds=[0, 1], methods=methods_named(["mixtune", "pooled", "focal"]))
+        return {
+            name: geometric_mean([r for r in results if r.method == name]) for name in ("mixtune", "pooled", "focal")
+        }
+
+    clean, flip = means("clean"), means("flip")
+    assert clean["focal"] == flip["focal"] == 1
+    assert max(clean["mixtune"], clean["pooled"]) < 0.95
+    assert flip["mixtune"] < 1 < flip["pooled"]
+
+
+def test_geometric_means_leave_no_failure_out(problem):
+    def fit(case):
+        if case.focal == problem.focal[1]:
+            raise ValueError("no")
+        return Fixed(0.0)
+
+    results = run(problem, seeds=[0], methods=[Method("sometimes", "S", fit)])
+    assert geometric_mean(results) is None
+    assert geometric_mean(results[:1]) == pytest.approx(results[0].ratio)
+    assert geometric_mean([]) is None
+
+
+def test_summaries_keep_numbers_of_rows_apart(problem):
+    more = Problem("made", problem.domains, n_train=20, focal=problem.focal)
+    results = [row for each in (problem, more) for row in run(each, seeds=[0], methods=methods_named(["pooled"]))]
+    assert [(summary.n_train, summary.cases) for summary in summarise(results)] == [(10, 2), (20, 2)]
 
 
 def test_methods_for_few_columns(problem):
