@@ -151,6 +151,12 @@ def test_streamed_sources():
     right = StreamedSources({name: (U, np.log(v)) for name, (U, v) in sources.items()})
     model.fit(X, y, sources=right)
     model.fit(X, y, sources=Sources.from_stream(right).transformed())
+    labels = Sources.from_stream(StreamedSources({name: (U, v > 50) for name, (U, v) in sources.items()}))
+    steps = make_pipeline(StandardScaler(), RegretOptimalClassifier())
+    with pytest.raises(DataError, match="transforms X"):
+        steps.fit(X, y > 50, regretoptimalclassifier__sources=labels)
+    with pytest.warns(UserWarning, match="columns of the sources lie far"):
+        steps.fit(X, y > 50, regretoptimalclassifier__sources=labels.transformed())
 
 
 def test_doubt_is_a_warning():

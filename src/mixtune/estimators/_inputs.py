@@ -445,9 +445,9 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
             "way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
         )
         found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
-    # Targets may well differ in level between domains. Balanced classes, +1 and -1, look standardised.
+    # Targets may well differ in level between domains.
     odd = [_columns_apart(focal.targets, _evenly(rows.targets), np.inf, OTHER_UNITS) > 0 for rows in others]
-    if 2 * sum(odd) > len(odd) and not np.all(np.abs(focal.targets) == 1):
+    if 2 * sum(odd) > len(odd):
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
     for note in found:
