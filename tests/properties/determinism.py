@@ -158,11 +158,9 @@ def main() -> int:
     if given.write:
         lines = (f"  {json.dumps(name)}: {json.dumps(values)}" for name, values in found.items())
         STORED.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    far = beyond(found, read())
+    every, far = differences(found, read()), beyond(found, read())
     for left_out in (False, True):
-        sizes = {
-            name: size for name, size in differences(found, read()).items() if ("leave-one-out" in name) == left_out
-        }
+        sizes = {name: size for name, size in every.items() if name.endswith("leave-one-out error") == left_out}
         name = max(sizes, key=sizes.__getitem__)
         print(f"{len(sizes)} results; largest difference {sizes[name]:.1e}, in {name}")
     print(f"{len(far)} beyond the tolerance", *far, sep="\n")
