@@ -439,15 +439,15 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
         return ()
     found: list[Note] = []
     focal, others = domains[0], _evenly(domains[1:])
-    if apart := _columns_apart(focal.X, np.concatenate([_evenly(rows.X) for rows in others])):
+    if apart := _columns_apart(focal.X, *_location(np.concatenate([_evenly(rows.X) for rows in others]))):
         told = (
             "{count} of {columns} columns of the sources lie far from the focal rows; were they prepared in the same "
             "way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
         )
         found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
-    # Targets may well differ in level between domains.
-    odd = [_columns_apart(focal.targets, _evenly(rows.targets), np.inf, OTHER_UNITS) > 0 for rows in others]
-    if 2 * sum(odd) > len(odd):
+    # Targets may well differ in level between domains, and in a few of them altogether.
+    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in others], axis=0)
+    if _columns_apart(focal.targets, mean, spread, np.inf, OTHER_UNITS):
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
     for note in found:
@@ -460,13 +460,13 @@ def _evenly(many: Any, most: int = 64) -> Any:
     return many[:: -(-len(many) // most)]
 
 
-def _columns_apart(focal: Floats, others: Floats, far: float = FAR, factor: float = np.inf) -> int:
-    """How many columns differ beyond doubt between the focal rows and others; 0 unless most do.
+def _columns_apart(focal: Floats, mean: Floats, spread: Floats, far: float = FAR, factor: float = np.inf) -> int:
+    """How many columns differ beyond doubt between the focal rows and others of this location; 0 unless most do.
 
     Columns differ if the means lie ``far`` spreads of either apart, or the spreads differ by ``factor``. If all focal
     columns have mean 0 and spread 1, somebody standardised them, and smaller differences count.
     """
-    (own_mean, own), (mean, spread) = _location(focal), _location(others)
+    own_mean, own = _location(focal)
     with np.errstate(all="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
         ratio = np.exp(np.abs(np.log(spread) - np.log(own)))  # infinite where only one of them varies
         unit = np.maximum(spread, own)
