@@ -189,7 +189,7 @@ class Sources:
         Examples
         --------
         >>> from sklearn.compose import TransformedTargetRegressor
-        >>> from mixtune.estimators import RegretOptimalRegressor
+        >>> from mixtune.estimators import RegretOptimalRegressor, Sources
         >>> X = np.arange(12.0)[:, None]
         >>> sources = Sources({"b": (X, 3 * np.exp(X[:, 0]))}).transformed(y=np.log)
         >>> model = TransformedTargetRegressor(RegretOptimalRegressor(), func=np.log, inverse_func=np.exp)
