@@ -99,7 +99,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         self._check_parameters()
         given = as_sources(sources)
         focal = self._read_focal(X, y, sample_weight, reset=True)
-        check_transformed(self, given, focal, column_names(self))
+        check_transformed(given, focal)
         self._learn(focal, given)
         return self
 

@@ -49,9 +49,6 @@ MOST_SOURCES = 100_000
 #: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
 #: creates when it passes arguments to its workers, are read like any other array.
 MAPPED_BYTES = 2**26
-#: Sources count as untransformed if they match the focal rows before a wrapper's transformation better than after it by
-#: this much (see :func:`_mismatch`): a factor of about 1.6 in the spread of every column.
-UNTRANSFORMED = 0.5
 #: What scikit-learn's wrappers transform of the focal rows, and what to do about the sources.
 WRAPPERS = {"Pipeline": "X", "TransformedTargetRegressor": "y"}
 REMEDIES = {
@@ -94,8 +91,7 @@ class Sources:
     sources as there are focal rows.
 
     Wrappers of scikit-learn transform the focal rows and not the sources: the steps of a ``Pipeline`` in front of the
-    estimator, and ``TransformedTargetRegressor``. Sources that look as the focal rows did before are refused; use
-    :meth:`transformed`.
+    estimator, and ``TransformedTargetRegressor``. There is a warning unless :meth:`transformed` was called.
 
     Examples
     --------
@@ -348,46 +344,25 @@ def check_not_cut_up() -> None:
                 )
 
 
-def check_transformed(model: Any, sources: Sources | None, focal: Rows, columns: tuple[str, ...] | None) -> None:
-    """Raise or warn if a wrapper of scikit-learn transformed the focal rows and the sources are still as they were.
+def check_transformed(sources: Sources | None, focal: Rows) -> None:
+    """Warn if a wrapper of scikit-learn transformed the focal rows, and nobody said that the sources are transformed.
 
     A pipeline and TransformedTargetRegressor hand ``sources`` on as they are, and an estimator cannot ask what
-    contains it; but what the wrapper was given is on the call stack. Sources are refused if they match that clearly
-    better than what came out, and accepted if they match what came out clearly better, as they do if the caller
-    transformed them. In between there is a warning.
+    contains it; but what the wrapper was given is on the call stack.
     """
-    if sources is None or sources.ready or sources.moments:
+    if sources is None or sources.ready:
         return
     for frame in _callers():
         owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
         part = next((WRAPPERS[kind.__name__] for kind in type(owner).__mro__ if kind.__name__ in WRAPPERS), None)
-        if part is None or (before := _as_matrix(frame.f_locals.get(part))) is None:
+        if part is None or np.array_equal(np.asarray(frame.f_locals.get(part)), focal.X if part == "X" else focal.y):
             continue
-        after = _part(focal, part)
-        if len(before) != len(after) or np.array_equal(before, after):  # folds cannot be compared, the last fit can
-            continue
-        if before.shape == after.shape:
-            rows = read_sources(sources, focal, columns, model.focal_name).values()
-            pooled = np.concatenate([_part(each, part) for each in rows])
-            doubt = _mismatch(pooled, after) - _mismatch(pooled, before)
-        else:
-            kept = any(np.shape(source.X)[1:] == before.shape[1:] for _, source in sources.items())
-            doubt = np.inf if kept else -np.inf
-        if doubt < -UNTRANSFORMED:
-            continue
-        likely = "looks" if doubt > UNTRANSFORMED else "may be"
-        told = Note(
-            "untransformed-sources",
-            "{wrapper} transforms {part} of the focal rows and does not see the sources, whose {part} {likely} as it "
-            "was before; {remedy}. If the sources are right as they are, pass Sources(...).transformed()",
-            wrapper=type(owner).__name__,
-            part=part,
-            likely=likely,
-            remedy=REMEDIES[part],
+        told = (
+            "{wrapper} transforms {part} of the focal rows and does not see the sources; {remedy}. If the sources are "
+            "right as they are, pass Sources(...).transformed()"
         )
-        if likely == "looks":
-            raise DataError(told.message.template, code=told.code, **told.fields)
-        warnings.warn(told, UserWarning, stacklevel=3)
+        fields = {"wrapper": type(owner).__name__, "part": part, "remedy": REMEDIES[part]}
+        warnings.warn(Note("untransformed-sources", told, **fields), UserWarning, stacklevel=3)
 
 
 def _callers() -> Iterator[FrameType]:
@@ -396,34 +371,6 @@ def _callers() -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
-
-
-def _as_matrix(value: Any) -> Floats | None:
-    """Numbers (n, d), or None if there are others."""
-    try:
-        found = np.asarray(to_numpy(value), np.float64)
-    except (TypeError, ValueError):
-        return None
-    return found.reshape(len(found), -1) if found.ndim in (1, 2) else None
-
-
-def _part(rows: Rows, part: str) -> Floats:
-    return rows.X if part == "X" else rows.targets
-
-
-def _mismatch(one: Floats, other: Floats) -> float:
-    """How differently the columns of two sets of rows lie: factors between spreads, and means apart in spreads.
-
-    Both are taken as logarithms, so that neither one odd column nor a large shift decides alone.
-    """
-    (mean, spread), (its_mean, its_spread) = _location(one), _location(other)
-    varies = (spread > 0) & (its_spread > 0)
-    if not varies.any():
-        return 0.0
-    with np.errstate(all="ignore"):
-        apart = np.log1p(np.abs(mean - its_mean) / np.maximum(spread, its_spread))
-        found = np.abs(np.log(spread) - np.log(its_spread)) + apart
-    return float(np.mean(np.where(np.isfinite(found), found, 0.0)[varies]))
 
 
 def _location(rows: Floats) -> tuple[Floats, Floats]:
