@@ -416,6 +416,7 @@ def test_poor_focal_rows(change, count):
     ],
     ids=["one row", "constant target", "constant columns", "huge", "tiny"],
 )
+@pytest.mark.filterwarnings("ignore:y of the sources and of the focal rows differ in size")
 @pytest.mark.parametrize("every", [True, False])
 def test_poor_sources(change, every):
     X, y, sources = make_transfer(sizes=(25,) * 5)

@@ -21,7 +21,17 @@ from mixtune._array import Floats, device_or_cpu, torch_device
 from mixtune._messages import nearest
 from mixtune.errors import ParameterError
 from mixtune.estimators import _fits as fits
-from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, read_sources, trim
+from mixtune.estimators._inputs import (
+    Sources,
+    TakesSources,
+    apart_notes,
+    as_sources,
+    check_new,
+    check_transformed,
+    read_focal,
+    read_sources,
+    trim,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, write_bytes
 from mixtune.moments import Rows, Scaling
@@ -32,7 +42,7 @@ TEMPERATURE = 10.0
 
 
 @dataclass(eq=False, repr=False)
-class Settings:
+class Settings(TakesSources):
     """Parameters of every estimator."""
 
     feature_map: Any = None
@@ -50,9 +60,6 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     of them in ``__init__``. To support saving, they list their further fitted attributes in
     ``_stored_attributes`` and are registered with :func:`~mixtune.estimators.savable`.
     """
-
-    # With this request metadata routing passes sources on without set_fit_request.
-    __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
@@ -83,14 +90,17 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         sources : Sources, StreamedSources, mapping or Domains, optional
             The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
             one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
-            sources as there are focal rows, and raises a KeyError before this method is called. Data larger than
-            memory go into a StreamedSources; Dask arrays and large mapped arrays are recognised. Of these, estimators
-            at fixed parameters use all rows, those that tune themselves a sample.
+            sources as there are focal rows. Inside a pipeline or TransformedTargetRegressor, see
+            :meth:`Sources.transformed`. Data larger than memory go into a StreamedSources; Dask arrays and
+            large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows, those that tune
+            themselves a sample.
         """
         fits.check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
-        self._learn(self._read_focal(X, y, sample_weight, reset=True), given)
+        focal = self._read_focal(X, y, sample_weight, reset=True)
+        check_transformed(given, focal)
+        self._learn(focal, given)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -208,6 +218,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         self._learn_prepared(self._prepare(focal, sources), fits.sample_note(sources))
 
     def _learn_prepared(self, prepared: fits.Prepared, notes: tuple[str, ...] = ()) -> None:
+        notes += apart_notes(prepared.inputs)
         solved = self._solve(prepared)
         if "notes_" in solved.attributes:
             solved.attributes["notes_"] += notes

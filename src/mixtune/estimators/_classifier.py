@@ -18,7 +18,7 @@ from mixtune._array import Array, Floats, torch_device
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, as_sources, check_new, read_focal, sampled, trim
+from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, savable, write_bytes
@@ -34,13 +34,11 @@ SHARED_ATTRIBUTES = frozenset(
 )
 
 
-class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base of the classifiers: a regressor on targets +1 (this class) and -1 (another), then calibration.
 
     Subclasses choose the regressor in :meth:`_make_regressor`.
     """
-
-    __metadata_request__fit = {"sources": True}  # noqa: RUF012
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
@@ -67,7 +65,7 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         sample_weight : array-like (n,), optional
         sources : Sources, mapping or Domains, optional
             As for :meth:`RegretOptimalRegressor.fit`, with labels as targets. Wrap a mapping in Sources for
-            cross-validation, where a dict of as many sources as rows ends in a KeyError.
+            cross-validation.
         """
         return self._fit(X, y, sample_weight, sources, None)
 
@@ -221,7 +219,8 @@ class LinearTransferClassifier(Savable, ClassifierMixin, BaseEstimator):  # type
         if given is None:
             return None
         count = len(self.classes_)
-        return Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
+        made = Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
+        return made.transformed() if given.ready else made
 
     def _numbers(self, labels: Array) -> Array:
         return np.searchsorted(self.classes_, labels)

@@ -6,7 +6,6 @@ and candidates.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -420,34 +419,12 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
         found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
     if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
         found.append("every focal target is the same; what differs can only come from the sources")
-    if apart := _columns_apart(prepared):
-        told = (
-            f"{apart} of {focal.shape[1]} columns of the sources lie far from the focal rows; were they prepared in "
-            "the same way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
-        )
-        warnings.warn(told, UserWarning, stacklevel=7)
-        found.append(told)
     single = [name for name, rows in zip(prepared.names[1:], prepared.inputs[1:]) if len(rows.X) == 1]
     if single:
         shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
         have = "sources have" if len(single) > 1 else "source has"
         found.append(Note("one-row", "{count} {have} one row only: {names}", count=len(single), have=have, names=shown))
     return tuple(found)
-
-
-def _columns_apart(prepared: Prepared) -> int:
-    """How many columns have sources and focal rows lie five spreads of either apart, if these are most columns."""
-    if len(prepared.inputs) == 1:
-        return 0
-    focal, others = prepared.inputs[0].X, [rows.X for rows in prepared.inputs[1:]]
-    # One source at a time: joined, thousands of them would be held twice.
-    count = sum(len(rows) for rows in others)
-    mean = np.sum([rows.sum(axis=0) / count for rows in others], axis=0)
-    with np.errstate(over="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
-        variance = np.sum([((rows - mean) ** 2).sum(axis=0) / count for rows in others], axis=0)
-        spread = np.maximum(focal.std(axis=0), np.sqrt(variance))
-    far = np.abs(focal.mean(axis=0) - mean) > 5 * np.where(spread > 0, spread, np.inf)
-    return int(far.sum()) if 2 * far.sum() > len(far) else 0
 
 
 def _principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:

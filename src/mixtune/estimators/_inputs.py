@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _num_samples, validate_data
 
 from mixtune._array import MOST_FOCAL, Floats, check_unmasked, computed, is_collection, to_numpy
+from mixtune._messages import Note
 from mixtune.data import (
     Domain,
     Domains,
@@ -46,6 +49,20 @@ MOST_SOURCES = 100_000
 #: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
 #: creates when it passes arguments to its workers, are read like any other array.
 MAPPED_BYTES = 2**26
+#: What scikit-learn's wrappers transform of the focal rows, and what to do about the sources.
+WRAPPERS = {"Pipeline": "X", "TransformedTargetRegressor": "y"}
+REMEDIES = {
+    "X": "pass the fitted steps as feature_map=SklearnFeatures(steps), which sees both (leave a scaler out: mixtune "
+    "standardises), or sources=Sources(...).transformed(X=steps.transform)",
+    "y": "pass sources=Sources(...).transformed(y=...) with the same function",
+}
+#: Means further apart than so many spreads, and spreads that differ by more than this factor, of columns that were
+#: standardised over the focal rows; and a factor between spreads of targets that no change of units would explain.
+FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
+#: Fewer focal rows than this hardly know their spread; means and spreads of standardised columns are 0 and 1 to this.
+FEWEST, STANDARD = 5, 1e-6
+#: Spreads below this part of the largest number are rounding.
+ROUNDED = 1e-9
 
 
 class Source(NamedTuple):
@@ -70,8 +87,11 @@ class Sources:
 
     Notes
     -----
-    Use this class, rather than a plain dict, in cross-validation and grid search. scikit-learn slices a dict of as many
-    sources as there are focal rows, and raises a bare ``KeyError`` before any estimator is called.
+    Use this class, rather than a plain dict, in cross-validation and grid search: scikit-learn slices a dict of as many
+    sources as there are focal rows.
+
+    Wrappers of scikit-learn transform the focal rows and not the sources: the steps of a ``Pipeline`` in front of the
+    estimator, and ``TransformedTargetRegressor``. There is a warning unless :meth:`transformed` was called.
 
     Examples
     --------
@@ -95,6 +115,8 @@ class Sources:
         large = _too_large(rows)
         self.streams = tuple(_as_stream(group) for group in large if group)
         self.names = tuple(members)
+        #: Whether :meth:`transformed` was called: the sources are in the units that the estimator sees.
+        self.ready = False
         self._members = {name: source for name, source in rows.items() if not any(name in group for group in large)}
 
     @classmethod
@@ -147,6 +169,41 @@ class Sources:
         Sources('1', '3')
         """
         return split_sample_domain(X, y, sample_domain).sources
+
+    def transformed(self, X: Callable[[Any], Any] | None = None, y: Callable[[Any], Any] | None = None) -> Sources:
+        """The same sources for an estimator inside a wrapper that transforms the focal rows.
+
+        Without functions this only says that the sources are transformed already.
+
+        Parameters
+        ----------
+        X : callable, optional
+            What the steps in front do to inputs, such as ``pipeline[:-1].transform`` of fitted steps.
+        y : callable, optional
+            What the wrapper does to targets, such as ``numpy.log``.
+
+        Examples
+        --------
+        >>> from sklearn.compose import TransformedTargetRegressor
+        >>> from mixtune.estimators import RegretOptimalRegressor, Sources
+        >>> X = np.arange(12.0)[:, None]
+        >>> sources = Sources({"b": (X, 3 * np.exp(X[:, 0]))}).transformed(y=np.log)
+        >>> model = TransformedTargetRegressor(RegretOptimalRegressor(), func=np.log, inverse_func=np.exp)
+        >>> model.fit(X[:6], np.exp(X[:6, 0]), sources=sources).regressor_.domain_names_
+        ('focal', 'b')
+        """
+        if (X or y) and (self.streams or self.moments):
+            raise DataError(
+                "streamed sources and Moments cannot be transformed; transform what they are read from, and pass "
+                "Sources(...).transformed()"
+            )
+        same: Callable[[Any], Any] = lambda value: value  # noqa: E731
+        made = Sources({})
+        vars(made).update(vars(self), ready=True)
+        made._members = {
+            name: source._replace(X=(X or same)(source.X), y=(y or same)(source.y)) for name, source in self.items()
+        }
+        return made
 
     def items(self) -> Iterator[tuple[str, Source]]:
         """Pairs of a name and its :class:`Source`, of the sources whose rows are in memory."""
@@ -256,6 +313,121 @@ def as_sources(value: Any) -> Sources | None:
     return value if value.names or value.streams else None
 
 
+class TakesSources:
+    """What estimators with a ``sources`` argument share towards scikit-learn."""
+
+    # With this request metadata routing passes sources on without set_fit_request.
+    __metadata_request__fit = {"sources": True}  # noqa: RUF012
+
+    def __sklearn_clone__(self) -> Any:
+        check_not_cut_up()
+        return super().__sklearn_clone__()  # type: ignore[misc]
+
+
+def check_not_cut_up() -> None:
+    """Raise if cross-validation is about to slice sources as if they were rows.
+
+    It does so before it calls any method of the estimator but the one that clones it. Without this check, users would
+    see a KeyError with the number of a row.
+    """
+    for frame in _callers():
+        if not frame.f_globals.get("__name__", "").startswith("sklearn.model_selection"):
+            continue
+        params, rows = frame.f_locals.get("params"), frame.f_locals.get("X")
+        for name, value in params.items() if isinstance(params, dict) and rows is not None else ():
+            named = name == "sources" or name.endswith("__sources")
+            if named and isinstance(value, Mapping | Domains) and len(value) == _num_samples(rows):
+                raise DataError(
+                    f"there are as many sources as focal rows, {len(value)}, and cross-validation would cut up a plain "
+                    f"{type(value).__name__} of them by rows: wrap it in Sources",
+                    code="sources-cut-up",
+                )
+
+
+def check_transformed(sources: Sources | None, focal: Rows) -> None:
+    """Warn if a wrapper of scikit-learn transformed the focal rows, and nobody said that the sources are transformed.
+
+    A pipeline and TransformedTargetRegressor hand ``sources`` on as they are, and an estimator cannot ask what
+    contains it; but what the wrapper was given is on the call stack.
+    """
+    if sources is None or sources.ready:
+        return
+    for frame in _callers():
+        owner = frame.f_locals.get("self") if frame.f_code.co_name == "fit" else None
+        part = next((WRAPPERS[kind.__name__] for kind in type(owner).__mro__ if kind.__name__ in WRAPPERS), None)
+        if part is None or np.array_equal(np.asarray(frame.f_locals.get(part)), focal.X if part == "X" else focal.y):
+            continue
+        told = (
+            "{wrapper} transforms {part} of the focal rows and does not see the sources; {remedy}. If the sources are "
+            "right as they are, pass Sources(...).transformed()"
+        )
+        fields = {"wrapper": type(owner).__name__, "part": part, "remedy": REMEDIES[part]}
+        warnings.warn(Note("untransformed-sources", told, **fields), UserWarning, stacklevel=3)
+
+
+def _callers() -> Iterator[FrameType]:
+    """The frames of the call stack, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _location(rows: Floats) -> tuple[Floats, Floats]:
+    """Means and spreads of columns; a spread of rounding errors is none."""
+    with np.errstate(all="ignore"):
+        spread = rows.std(axis=0)
+        return rows.mean(axis=0), np.where(spread > ROUNDED * np.abs(rows).max(axis=0), spread, 0.0)
+
+
+def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
+    """Warn of sources that seem to be in other units than the focal rows, which come first; what was said."""
+    if len(domains) == 1:
+        return ()
+    found: list[Note] = []
+    focal, others = domains[0], _evenly(domains[1:])
+    if apart := _columns_apart(focal.X, *_location(np.concatenate([_evenly(rows.X) for rows in others]))):
+        told = (
+            "{count} of {columns} columns of the sources lie far from the focal rows; were they prepared in the same "
+            "way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
+        )
+        found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
+    # Targets may well differ in level between domains, and in a few of them altogether.
+    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in others], axis=0)
+    if _columns_apart(focal.targets, mean, spread, np.inf, OTHER_UNITS):
+        told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
+        found.append(Note("targets-apart", told))
+    for note in found:
+        warnings.warn(note, UserWarning, stacklevel=5)
+    return tuple(found)
+
+
+def _evenly(many: Any, most: int = 64) -> Any:
+    """At most so many of them, evenly spaced: enough to see units, however many rows there are."""
+    return many[:: -(-len(many) // most)]
+
+
+def _columns_apart(focal: Floats, mean: Floats, spread: Floats, far: float = FAR, factor: float = np.inf) -> int:
+    """How many columns differ beyond doubt between the focal rows and others of this location; 0 unless most do.
+
+    Columns differ if the means lie ``far`` spreads of either apart, or the spreads differ by ``factor``. If all focal
+    columns have mean 0 and spread 1, somebody standardised them, and smaller differences count.
+    """
+    own_mean, own = _location(focal)
+    with np.errstate(all="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
+        ratio = np.exp(np.abs(np.log(spread) - np.log(own)))  # infinite where only one of them varies
+        unit = np.maximum(spread, own)
+        if len(focal) >= FEWEST and own.any() and np.all(_is_standard(own_mean, own)):
+            unit, far, factor = np.minimum(unit, 1.0), FAR, WIDER
+        apart = np.abs(own_mean - mean) > far * np.where(unit > 0, unit, np.inf)
+        apart |= (len(focal) >= FEWEST) & np.isfinite(ratio) & (ratio > factor)
+    return int(apart.sum()) if 2 * apart.sum() > len(apart) else 0
+
+
+def _is_standard(mean: Floats, spread: Floats) -> Any:
+    return (np.abs(mean) < STANDARD) & ((np.abs(spread - 1) < STANDARD) | (spread == 0))
+
+
 def check_once(names: Iterable[str], what: str = "more than one source is") -> None:
     """Raise if a name occurs more than once."""
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
@@ -317,7 +489,7 @@ def sampled(sources: Sources | None, columns: tuple[str, ...] | None) -> Sources
         drawn = stream.samples(columns)
         check_once([*members, *drawn])
         members |= drawn
-    return Sources(members)
+    return Sources(members).transformed() if sources.ready else Sources(members)
 
 
 def check_focal_name(names: Iterable[str], focal_name: str) -> None:
