@@ -21,30 +21,10 @@ if TYPE_CHECKING:
     from mixtune.regret import RegretProblem, RegretSolution, descend, solve
     from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = [
-    "Concatenate",
-    "Domain",
-    "Domains",
-    "EqualWeights",
-    "Identity",
-    "Moments",
-    "PredictiveWeights",
-    "RandomFeatures",
-    "RegretOptimalClassifier",
-    "RegretOptimalClassifierCV",
-    "RegretOptimalRegressor",
-    "RegretOptimalRegressorCV",
-    "RegretProblem",
-    "RegretSolution",
-    "Sources",
-    "StreamedSources",
-    "WassersteinWeights",
-    "__version__",
-    "descend",
-    "load",
-    "solve",
-    "wasserstein_distance",
-]
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "PredictiveWeights"]
+__all__ += ["RandomFeatures", "RegretOptimalClassifier", "RegretOptimalClassifierCV", "RegretOptimalRegressor"]
+__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
+__all__ += ["WassersteinWeights", "__version__", "descend", "load", "solve", "wasserstein_distance"]
 
 #: Where the public names live, but for those of the estimators; rooms without any are opened by their own name only.
 _ROOMS = {

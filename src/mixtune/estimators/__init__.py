@@ -19,33 +19,8 @@ from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.streaming import StreamedSources
 
-__all__ = [
-    "FOCAL_ONLY",
-    "MINE",
-    "Candidate",
-    "Compared",
-    "FocalSplit",
-    "JointRegressor",
-    "JointSubsetRegressor",
-    "LocalRegressor",
-    "MeanOfLocalsRegressor",
-    "RegretOptimalClassifier",
-    "RegretOptimalClassifierCV",
-    "RegretOptimalRegressor",
-    "RegretOptimalRegressorCV",
-    "Removal",
-    "RidgePath",
-    "SavedInfo",
-    "Sources",
-    "StreamedSources",
-    "as_sources",
-    "compare_held_out",
-    "compare_nested",
-    "load",
-    "read_info",
-    "rivals",
-    "savable",
-    "split_sample_domain",
-    "split_stream",
-    "split_table",
-]
+__all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FocalSplit", "JointRegressor", "JointSubsetRegressor"]
+__all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "RegretOptimalClassifier", "RegretOptimalClassifierCV"]
+__all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
+__all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "read_info", "rivals"]
+__all__ += ["savable", "split_sample_domain", "split_stream", "split_table"]

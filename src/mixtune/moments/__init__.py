@@ -38,47 +38,11 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = [
-    "AUTO",
-    "MANY",
-    "RANK_TOLERANCE",
-    "Center",
-    "Fit",
-    "GramSystem",
-    "LeaveOneOut",
-    "Moments",
-    "Origin",
-    "Paths",
-    "Posterior",
-    "Regression",
-    "RowSystem",
-    "Rows",
-    "Sample",
-    "Scaling",
-    "SolveStats",
-    "SolverOptions",
-    "System",
-    "about",
-    "augmented",
-    "best_ridge",
-    "check_alike",
-    "chunks",
-    "common_center",
-    "leave_one_out",
-    "local_heads",
-    "loo_ridge",
-    "moved",
-    "no_center",
-    "own_center",
-    "pooled_scale",
-    "pooled_scaling",
-    "posterior",
-    "recentred",
-    "roots_of",
-    "rounding_of",
-    "spectrum_of",
-    "weighted_system",
-]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin", "Paths"]
+__all__ += ["Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats", "SolverOptions"]
+__all__ += ["System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center", "leave_one_out"]
+__all__ += ["local_heads", "loo_ridge", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling"]
+__all__ += ["posterior", "recentred", "roots_of", "rounding_of", "spectrum_of", "weighted_system"]
 
 if not TYPE_CHECKING:
 

@@ -7,25 +7,6 @@ from mixtune.regret.certificates import certify, generalisation_bound, kl_term, 
 from mixtune.regret.descent import DescentPath, descend
 from mixtune.regret.robustness import Sensitivity, adversarial_sensitivity, log_slope
 
-__all__ = [
-    "DescentPath",
-    "RegretProblem",
-    "RegretSolution",
-    "Schedule",
-    "Sensitivity",
-    "StoredPath",
-    "adversarial_sensitivity",
-    "certify",
-    "descend",
-    "generalisation_bound",
-    "joint_head",
-    "joint_subset_head",
-    "kl_term",
-    "local_head",
-    "log_slope",
-    "mean_local_head",
-    "optimal_cost",
-    "solve",
-    "t_gain",
-    "transfer_gain",
-]
+__all__ = ["DescentPath", "RegretProblem", "RegretSolution", "Schedule", "Sensitivity", "StoredPath"]
+__all__ += ["adversarial_sensitivity", "certify", "descend", "generalisation_bound", "joint_head", "joint_subset_head"]
+__all__ += ["kl_term", "local_head", "log_slope", "mean_local_head", "optimal_cost", "solve", "t_gain", "transfer_gain"]

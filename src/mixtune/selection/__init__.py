@@ -6,19 +6,5 @@ from mixtune.selection._compare import Comparison, TransferGain, compare, joint_
 from mixtune.selection._families import Prior
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
 
-__all__ = [
-    "SETTINGS",
-    "Choice",
-    "ChoiceSettings",
-    "Comparison",
-    "Prior",
-    "Sample",
-    "TransferGain",
-    "choose",
-    "compare",
-    "joint_left_out",
-    "loo_ridge",
-    "mean_left_out",
-    "sample_sources",
-    "transfer_gain",
-]
+__all__ = ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "Prior", "Sample", "TransferGain", "choose", "compare"]
+__all__ += ["joint_left_out", "loo_ridge", "mean_left_out", "sample_sources", "transfer_gain"]

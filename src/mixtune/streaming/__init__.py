@@ -9,16 +9,5 @@ from mixtune.streaming._moments import DEFAULT_LIMIT, StreamFeatures, gather_mom
 from mixtune.streaming._stream import dask_module, open_stream
 from mixtune.streaming._streamed_sources import StreamedSources, gather_samples, stream_samples
 
-__all__ = [
-    "DEFAULT_LIMIT",
-    "Cluster",
-    "StreamFeatures",
-    "StreamedSources",
-    "dask_module",
-    "gather_moments",
-    "gather_samples",
-    "open_stream",
-    "run_tasks",
-    "stream_moments",
-    "stream_samples",
-]
+__all__ = ["DEFAULT_LIMIT", "Cluster", "StreamFeatures", "StreamedSources", "dask_module", "gather_moments"]
+__all__ += ["gather_samples", "open_stream", "run_tasks", "stream_moments", "stream_samples"]
