@@ -54,13 +54,13 @@ def test_a_note_says_how_many_sources_were_learned_from(sampled):
         assert not candidate.weights[1 + others].any()
 
 
-def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(sampled):
+def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons():
     X, y, sources, _ = draw_many(160)
-    chosen = {name: sources[name] for name in (f"s{k}" for k in sampled._places)}
-    alone = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=chosen)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
         found = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=sources)
+    chosen = {name: sources[name] for name in (f"s{k}" for k in found._places)}
+    alone = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=chosen)
     np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-9)
     np.testing.assert_allclose(found.loo_predictions_, alone.loo_predictions_, rtol=1e-9)
     methods = {c.method: c for c in found.compared_}
