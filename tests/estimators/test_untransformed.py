@@ -206,3 +206,15 @@ def test_a_dict_of_as_many_sources_as_rows(kind, routing):
         if kind != "domains":
             search.fit(X, y, **{name: Sources(sources)})
             search.fit(X[:8], y[:8], **{name: sources})
+
+
+@pytest.mark.parametrize(
+    ("rows", "source_rows", "said"), [(4, 40, False), (5, 40, True), (20, 4, False), (20, 5, True)]
+)
+def test_very_few_rows_do_not_tell_units(rows, source_rows, said):
+    X, y, sources = problem(rows=rows, sources=1)
+    far = {name: (U[:source_rows] + 1e4, v[:source_rows]) for name, (U, v) in sources.items()}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LocalRegressor().fit(X, y, sources=far)
+    assert bool(caught) == said

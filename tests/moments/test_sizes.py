@@ -15,6 +15,17 @@ def draw(n=30, p=3, outputs=None):
     return X, X @ rng.standard_normal(shape) + rng.standard_normal((n, *shape[1:]))
 
 
+@pytest.mark.parametrize(("weight", "fine"), [(1e-308, False), (1e-101, False), (1e-99, True), (0.0, True)])
+def test_tiny_sample_weights_are_refused(weight, fine):
+    X, y = draw()
+    rows = Rows(X, y, np.append(np.ones(29), weight))
+    if fine:
+        pooled_scaling([rows], standardise=True, center=True)
+    else:
+        with pytest.raises(DataError, match=r"a sample weight is 1e-\d+, .*; set it to 0 to leave its row out"):
+            pooled_scaling([Rows(X, y), rows], standardise=True, center=True)
+
+
 def test_heavy_sample_weights_are_refused():
     X, y = draw()
     X[:, 2] *= 1e-310

@@ -59,7 +59,7 @@ REMEDIES = {
 #: Means further apart than so many spreads, and spreads that differ by more than this factor, of columns that were
 #: standardised over the focal rows; and a factor between spreads of targets that no change of units would explain.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
-#: Fewer focal rows than this hardly know their spread; means and spreads of standardised columns are 0 and 1 to this.
+#: Fewer rows than this hardly know their spread; means and spreads of standardised columns are 0 and 1 to this.
 FEWEST, STANDARD = 5, 1e-6
 #: Spreads below this part of the largest number are rounding.
 ROUNDED = 1e-9
@@ -382,10 +382,10 @@ def _location(rows: Floats) -> tuple[Floats, Floats]:
 
 def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     """Warn of sources that seem to be in other units than the focal rows, which come first; what was said."""
-    if len(domains) == 1:
+    focal, others = domains[0], _evenly(domains[1:])
+    if min(len(focal.y), sum(len(rows.y) for rows in others)) < FEWEST:
         return ()
     found: list[Note] = []
-    focal, others = domains[0], _evenly(domains[1:])
     if apart := _columns_apart(focal.X, *_location(np.concatenate([_evenly(rows.X) for rows in others]))):
         told = (
             "{count} of {columns} columns of the sources lie far from the focal rows; were they prepared in the same "
@@ -417,10 +417,10 @@ def _columns_apart(focal: Floats, mean: Floats, spread: Floats, far: float = FAR
     with np.errstate(all="ignore"):  # a spread beyond float64 is infinite, and nothing is far apart beside it
         ratio = np.exp(np.abs(np.log(spread) - np.log(own)))  # infinite where only one of them varies
         unit = np.maximum(spread, own)
-        if len(focal) >= FEWEST and own.any() and np.all(_is_standard(own_mean, own)):
+        if own.any() and np.all(_is_standard(own_mean, own)):
             unit, far, factor = np.minimum(unit, 1.0), FAR, WIDER
         apart = np.abs(own_mean - mean) > far * np.where(unit > 0, unit, np.inf)
-        apart |= (len(focal) >= FEWEST) & np.isfinite(ratio) & (ratio > factor)
+        apart |= np.isfinite(ratio) & (ratio > factor)
     return int(apart.sum()) if 2 * apart.sum() > len(apart) else 0
 
 
