@@ -404,7 +404,7 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
 
 def _evenly(many: Any, most: int = 64) -> Any:
     """At most so many of them, evenly spaced: enough to see units, however many rows there are."""
-    return many[:: -(-len(many) // most)]
+    return many[:: max(1, -(-len(many) // most))]
 
 
 def _columns_apart(focal: Floats, mean: Floats, spread: Floats, far: float = FAR, factor: float = np.inf) -> int:
