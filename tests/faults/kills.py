@@ -154,10 +154,13 @@ SCENARIOS = {"save": saving, "fit": fitting, "reproduce": reproducing}
 
 
 def attack(scenario: Scenario, kills: int, seed: int, *, every: int = 8, say: Callable[[str], None] = print) -> int:
-    """Kill the command ``kills`` times at random moments; after every few kills let it finish. Returns the kills."""
+    """Kill the command ``kills`` times at random moments; after every few kills let it finish. Returns the kills.
+
+    A command that ended before it was killed does not count.
+    """
     chance = random.Random(seed)
-    done = 0
-    for number in range(kills):
+    done = number = 0
+    while done < kills:
         process = subprocess.Popen(
             scenario.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
@@ -168,9 +171,10 @@ def attack(scenario: Scenario, kills: int, seed: int, *, every: int = 8, say: Ca
         process.wait(timeout=60)
         time.sleep(0.05)
         scenario.check()
-        if number % every == every - 1 or number == kills - 1:
+        number += 1
+        if number % every == 0 or done == kills:
             scenario.finish()
-        say(f"{scenario.name}: {number + 1} of {kills}")
+        say(f"{scenario.name}: {done} of {kills}")
     return done
 
 
