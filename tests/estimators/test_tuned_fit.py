@@ -50,7 +50,7 @@ def test_the_solution_ends_at_the_posterior_mean(free, size):
 @pytest.mark.parametrize("sizes", [(30, 25, 40), (30,), (25,) * 6])
 def test_the_solution_is_that_of_the_largest_share(size, sizes):
     model = fitted(size, sizes=sizes, noise=2.0)
-    choice = model._choices[0]
+    choice = model._choices[0].largest
     top = int(np.argmax(choice.shares))
     assert choice.labels[top][0] != "groups"
     fits = choice.pool.fits(choice.task, np.ones(len(sizes)))
@@ -102,7 +102,7 @@ def test_the_ridge_path_holds_the_chosen_point():
 def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     X, y, sources = make_transfer(sizes=(30,) * count)
     model = RegretOptimalRegressorCV(fit_intercept=intercept).fit(X, y, sources=sources)
-    choice = model._choices[0]
+    choice = model._choices[0].largest
     prior, task = choice.prior, choice.task
     precision = np.linalg.inv(prior.scale * prior.covariance)
     if prior.free_intercept and intercept:
@@ -113,4 +113,4 @@ def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     U = np.random.default_rng(0).standard_normal((6, 4))
     Z = np.column_stack([U, np.ones(6)]) if intercept else U
     expected = 1 + np.sum((Z @ covariance) * Z, axis=1)
-    np.testing.assert_allclose(posterior_of([choice], None).spread(U), expected, rtol=1e-6)
+    np.testing.assert_allclose(posterior_of(model._choices).spread(U), expected, rtol=1e-6)

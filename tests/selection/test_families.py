@@ -6,7 +6,8 @@ from scipy.stats import multivariate_normal
 
 from mixtune.moments import Regression, RowSystem
 from mixtune.selection import SETTINGS
-from mixtune.selection._families import FocalFamily, LearnedFamily
+from mixtune.selection._families import FocalFamily
+from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._pooled import PooledFamily, StackedFamily
 from selection.tasks import left_out_by_refitting, make_family, make_task, posterior_mean
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from mixtune.selection import SETTINGS, _pooled, choose
-from mixtune.selection._families import FocalFamily, LearnedFamily
+from mixtune.selection._families import FocalFamily
+from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._pooled import PooledFamily, PooledSource, _common
 from selection.tasks import make_task, sample_of
 

@@ -5,7 +5,8 @@ import pytest
 import scipy.linalg
 
 from mixtune.selection import SETTINGS, Sample, choose
-from mixtune.selection._families import Distances, Inputs, LearnedFamily, similar
+from mixtune.selection._families import Distances, Inputs, similar
+from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._pooled import PooledFamily
 from selection.tasks import make_task, sample_of
 

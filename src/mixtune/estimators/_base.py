@@ -95,7 +95,6 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
             large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows, those that tune
             themselves a sample.
         """
-        fits.check_map(self.feature_map)
         self._check_parameters()
         given = as_sources(sources)
         focal = self._read_focal(X, y, sample_weight, reset=True)
@@ -206,9 +205,13 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _check_parameters(self) -> None:
         """Raise for invalid settings before any long work starts."""
+        self._check_map()
         if not isinstance(self.focal_name, str) or not self.focal_name:
             raise ParameterError(f"focal_name must be a text that is not empty; got {self.focal_name!r}")
         torch_device(self.device)
+
+    def _check_map(self) -> None:
+        fits.check_map(self.feature_map)
 
     def _read_focal(self, X: Any, y: Any, sample_weight: Any, *, reset: bool = False) -> Rows:
         return trim(read_focal(self, X, y, sample_weight, reset=reset)[1])

@@ -21,7 +21,7 @@ from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
-from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
 from mixtune.moments import Rows
 
 #: Fitted attributes that a classifier takes from the regressor of its scores.
@@ -29,7 +29,7 @@ SHARED_ATTRIBUTES = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
         *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
-        *("notes_", "removal_effects", "focal_loo_error_", "bound_gain_"),
+        *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_"),
     }
 )
 
@@ -173,6 +173,11 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         if name in SHARED_ATTRIBUTES and "regressor_" in self.__dict__:
             return getattr(self.regressor_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def feature_map_(self) -> Any:
+        """The map of the fit: the one that was given, or the one that was made from the rows."""
+        return fitted_map(self.regressor_)
 
     @property
     def coef_(self) -> Floats:

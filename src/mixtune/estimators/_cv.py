@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.linalg
 from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,6 +30,7 @@ from mixtune.estimators._base import (
 )
 from mixtune.estimators._fits import (
     ROUNDING,
+    Features,
     Heads,
     Prepared,
     Solved,
@@ -39,18 +39,21 @@ from mixtune.estimators._fits import (
     compared_of,
     like_targets,
     local_heads,
+    prepare,
 )
 from mixtune.estimators._inputs import as_sources, read_sources
+from mixtune.estimators._maps import auto_maps, is_auto
 from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
-    Choice,
     Comparison,
+    FeatureBlock,
+    MapAverage,
     Prior,
     Sample,
     TransferGain,
-    choose,
+    choose_maps,
     joint_left_out,
     mean_left_out,
     sample_sources,
@@ -102,6 +105,31 @@ class Candidate:
     play_error: float | None
     share: float
     weights: Floats
+
+
+@storable
+@dataclass(frozen=True)
+class MapShare:
+    """One of the feature maps that went into the average.
+
+    Attributes
+    ----------
+    name : str
+        "inputs", "splines", "Fourier" or "learned"; "all" where one map was given.
+    share : float
+        Its part of the prediction.
+    n_features : int
+    loo_error : float
+        Leave-one-out mean squared error of its own average on the focal rows.
+    play_error : float or None
+        Mean squared error of its average over the validation tasks, relative to the best map of each.
+    """
+
+    name: str
+    share: float
+    n_features: int
+    loo_error: float
+    play_error: float | None
 
 
 @storable
@@ -227,7 +255,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
-        *("n_plays_", "notes_", "_distances", "_removals", "_low", "_high"),
+        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high"),
     )
 
     weights_: DomainWeights
@@ -239,11 +267,14 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     n_plays_: int
     notes_: tuple[str, ...]
     _solution: RegretSolution | None
-    _focal_sample: Sample
+    maps_: tuple[MapShare, ...]
+    _made_map: Any
+    _blocks: tuple[FeatureBlock, ...] | None
+    _map_notes: tuple[str, ...]
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
-    _choices: tuple[Choice, ...] | None
+    _choices: tuple[MapAverage, ...] | None
     _places: Integers
     _inputs: dict[str, Rows] | None
     _low: Floats | None
@@ -255,8 +286,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         check_is_fitted(self, "coef_")
         if self._solution is None:
             assert self._choices is not None
-            first = self._choices[0]
-            self._solution = solution_of(first.prior, self._focal_sample, first.size)
+            first = self._choices[0].largest
+            self._solution = solution_of(first.prior, first.focal, first.size)
         return self._solution
 
     @property
@@ -332,8 +363,20 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         super()._check_parameters()
         check_whole("seed", self.seed)
 
+    def _check_map(self) -> None:
+        if not is_auto(self.feature_map):
+            super()._check_map()
+
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
+
+    def _make_features(self, device: str | None = None) -> Features:
+        return Features(self.feature_map_, column_names(self), device or self.device)
+
+    @property
+    def feature_map_(self) -> Any:
+        """The map of the fit: the one that was given, or the one that was made from the rows."""
+        return self._made_map if is_auto(self.feature_map) else self.feature_map
 
     def _get_stored(self) -> dict[str, Any]:
         self.distances_  # noqa: B018  computed now, since the file holds no rows to compute it from
@@ -344,41 +387,65 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         super()._set_stored(values)
         self._comparable = self._choices = self._inputs = None
 
+    def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
+        """Features of validated rows, the focal ones first; of maps made from these rows where there is none."""
+        if not is_auto(self.feature_map):
+            self._made_map, self._blocks, self._map_notes = None, None, ()
+            return super()._prepare_rows(rows)
+        limits = _feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
+        maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept)
+        self._made_map, self._blocks, self._map_notes = maps.feature_map, maps.blocks, maps.notes
+        options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
+        return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
+
     def _solve(self, prepared: Prepared) -> Solved:
-        return tuned_fit(prepared, seed=self.seed, device=self.device, clamp=self.clamp)
+        clamp = self.clamp and self._blocks is None
+        found = tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp)
+        found.attributes["notes_"] += self._map_notes
+        return found
 
 
-def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool = True) -> Solved:
+def tuned_fit(
+    prepared: Prepared,
+    blocks: Sequence[FeatureBlock] | None = None,
+    *,
+    seed: int,
+    device: str = "cpu",
+    clamp: bool = True,
+) -> Solved:
     """Choose for every output, and put together what an estimator stores.
 
-    Local heads and the choice read the same moments.
+    Local heads and the choice read the same moments. ``blocks`` are feature maps to average over.
     """
-    basis, notes = _principal_basis(prepared, seed)
-    notes += _row_notes(prepared)
+    width = prepared.focal.shape[1]
+    notes = _row_notes(prepared)
+    if blocks is None or len(blocks) == 1:
+        basis, wide = _principal_basis(prepared, seed)
+        blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
     state = State.of(prepared)
     heads = local_heads(state, HEAD_RIDGE, device)
-    moments: Sequence[Moments] = state.moments
-    if basis is not None:  # the constant stays the last feature
-        matrix = scipy.linalg.block_diag(basis, 1.0)
-        moments = [m.mapped(matrix) for m in moments]
-    outputs = range(prepared.focal.targets.shape[1])
-    samples = [_samples(prepared, moments, basis, places, output) for output in outputs]
-    choices = [choose(own[0], own[1:], seed=seed) for own in samples]
-    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared, basis))
-    low, high = _feature_range(prepared) if clamp and len(prepared.names) > 1 else (None, None)
+    moments = [[block.moments(m) for m in state.moments] for block in blocks]
+    samples = [
+        [_samples(prepared, own, block, places, output) for own, block in zip(moments, blocks)]
+        for output in range(prepared.focal.targets.shape[1])
+    ]
+    choices = [choose_maps(own, blocks, width, seed=seed) for own in samples]
+    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
+    low, high = _feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
     weights = _domain_weights(choices, prepared, heads, places)
     return Solved(
         coef,
         intercept,
         # Leave-one-out and posterior of the average, both made when first asked for.
-        Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices, basis)),
+        Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
             "candidates_": candidates_of(choices[0], len(weights.names), places),
             "ridge_path_": path_of(choices[0]),
-            **_comparisons(choices, [own[0] for own in samples], moments, basis, heads),
+            "maps_": maps_of(choices[0]),
+            **_comparisons(choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads),
             "n_plays_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
@@ -389,7 +456,6 @@ def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool
             "_comparable": prepared,
             "_inputs": dict(zip(prepared.names, prepared.inputs)),
             "_choices": tuple(choices),
-            "_focal_sample": samples[0][0],
             "_places": places,
         },
         heads,
@@ -397,14 +463,13 @@ def tuned_fit(prepared: Prepared, *, seed: int, device: str = "cpu", clamp: bool
 
 
 def _samples(
-    prepared: Prepared, moments: Sequence[Moments], basis: Floats | None, places: Integers, output: int
+    prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
 ) -> list[Sample]:
-    """The focal domain and the sources that priors are learned from, for one output, in the directions of the basis."""
+    """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
     found = []
     for place in (0, *(1 + places).tolist()):
         rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
-        X = rows.X if basis is None else rows.X @ basis
-        one = Rows(X, rows.targets[:, output], rows.sample_weight)
+        one = Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
         found.append(Sample(moments[place].output(output), one, intercept=prepared.fit_intercept))
     return found
 
@@ -464,14 +529,13 @@ def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, 
     return places, (told,)
 
 
-def _coefficients(choices: Sequence[Choice], prepared: Prepared, basis: Floats | None) -> tuple[Floats, Floats]:
+def _coefficients(choices: Sequence[MapAverage], prepared: Prepared) -> tuple[Floats, Floats]:
     """Coefficients (p, D) and intercepts (D,)."""
     heads = np.column_stack([choice.head for choice in choices])
-    slopes, intercept = (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
-    return slopes if basis is None else basis @ slopes, intercept
+    return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
 
 
-def _domain_weights(choices: Sequence[Choice], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
+def _domain_weights(choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
     count = len(prepared.names)
     values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
@@ -479,7 +543,7 @@ def _domain_weights(choices: Sequence[Choice], prepared: Prepared, heads: Heads,
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
 
 
-def _weights_of(choice: Choice, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
+def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
     """Weights of ``count`` domains in candidates, averaged by their shares."""
     sources = choice.weights[index]
     own = np.where(sources.sum(axis=1) > 0, choice.own[index], 1.0)
@@ -500,7 +564,7 @@ def _focal_errors(rows: Rows, heads: Heads) -> Floats:
     return found
 
 
-def _left_out(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
+def _left_out(choices: Sequence[MapAverage], rows: Rows) -> LeaveOneOut:
     residuals = np.column_stack([choice.left_out for choice in choices])
     inflation = float(np.mean([choice.inflation for choice in choices]))
     spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))
@@ -508,46 +572,51 @@ def _left_out(choices: Sequence[Choice], rows: Rows) -> LeaveOneOut:
 
 
 def _comparisons(
-    choices: Sequence[Choice],
-    focal: Sequence[Sample],
-    moments: Sequence[Moments],
-    basis: Floats | None,
+    choices: Sequence[MapAverage],
+    focal_rows: Rows,
+    focal: Sequence[Sequence[Sample]],
+    moments: Sequence[Sequence[Moments]],
     heads: Heads,
 ) -> dict[str, Any]:
-    """Left-out residuals of all methods, over rows and outputs, compared with ours."""
+    """Left-out residuals of all methods, over rows and outputs, compared with ours.
+
+    ``focal`` are samples for each output and map, ``moments`` those of all domains for each map. Every method is
+    averaged over the maps with the same weights, so that what differs is the use of the sources.
+    """
     residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
-    flat = heads.coef.reshape(len(heads.coef), heads.coef.shape[1], -1)
-    levels = heads.intercept.reshape(len(heads.coef), -1)
-    for output, (choice, sample) in enumerate(zip(choices, focal)):
+    slopes = heads.coef[1:].sum(axis=0).reshape(heads.coef.shape[1], -1)
+    levels = np.reshape(heads.intercept[1:].sum(axis=0), -1)
+    for output, (choice, samples) in enumerate(zip(choices, focal)):
         residuals["ours"].append(choice.left_out)
         residuals["focal only"].append(choice.focal_left_out)
-        if len(moments) > 1:
-            slopes = flat[1:, :, output] if basis is None else flat[1:, :, output] @ basis
-            local = np.column_stack([slopes, levels[1:, output]]) if sample.intercept else slopes
-            pooled = weighted_system([m.output(output) for m in moments], np.ones(len(moments)))
-            residuals["joint"].append(joint_left_out(sample, pooled))
-            residuals["mean of locals"].append(mean_left_out(sample, choice.focal_left_out, local))
-    weight = np.concatenate([sample.known.weight for sample in focal])
-    least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal[0].known.y))
+        if len(moments[0]) > 1:
+            pooled = [weighted_system([m.output(output) for m in own], np.ones(len(own))) for own in moments]
+            joint = [joint_left_out(sample, system) for sample, system in zip(samples, pooled)]
+            residuals["joint"].append(choice.mixed(joint))
+            others = (focal_rows.X @ slopes + levels)[:, output]
+            left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
+            residuals["mean of locals"].append(left)
+    weight = np.tile(focal_rows.weight, len(choices))
+    least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
     found = compared_of(joined, weight, least)
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
-    gain = transfer_gain(found["focal only"], gains, focal[0].total)
+    gain = transfer_gain(found["focal only"], gains, focal_rows.total)
     return {"compared_": tuple(found.values()), "transfer_gain_": gain}
 
 
-def _feature_range(prepared: Prepared) -> tuple[Floats, Floats]:
-    """Between which features predictions are linear, in the units of the features."""
-    low = np.min([rows.X.min(axis=0) for rows in prepared.mapped], axis=0)
-    high = np.max([rows.X.max(axis=0) for rows in prepared.mapped], axis=0)
-    share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in prepared.mapped)
+def _feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
+    """Between which values predictions may vary, in the units of the rows."""
+    low = np.min([rows.X.min(axis=0) for rows in domains], axis=0)
+    high = np.max([rows.X.max(axis=0) for rows in domains], axis=0)
+    share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in domains)
     with np.errstate(over="ignore"):  # a limit beyond float64 is infinite, which clips nothing
         margin = share * (high - low)
         return low - margin, high + margin
 
 
 def removals_of(
-    choices: Sequence[Choice], names: Sequence[str], places: Integers, weights: Floats
+    choices: Sequence[MapAverage], names: Sequence[str], places: Integers, weights: Floats
 ) -> tuple[Removal, ...]:
     """Effects of leaving out each of the heaviest 100 sources that priors were learned from, in order.
 
@@ -555,7 +624,7 @@ def removals_of(
     """
     index = {int(place): k for k, place in enumerate(places)}
     heaviest = set(places[np.argsort(-weights[places], kind="stable")[:MOST_REMOVALS]].tolist())
-    error = sum(_error(choice, choice.without(None)[1]) for choice in choices) / len(choices)
+    error = sum(choice.error(choice.without(None)[1]) for choice in choices) / len(choices)
     found = []
     for place, name in enumerate(names):
         if place in heaviest:
@@ -565,24 +634,20 @@ def removals_of(
     return tuple(found)
 
 
-def _removal_of(choices: Sequence[Choice], index: int, name: str) -> Removal:
+def _removal_of(choices: Sequence[MapAverage], index: int, name: str) -> Removal:
     """The effect of leaving one source out, over all outputs."""
     before, after, moved = 0.0, 0.0, 0.0
     for choice in choices:
-        head, left_out = choice.without(index)
-        after += _error(choice, left_out)
-        before += _error(choice, choice.left_out if len(choice.left_out) == len(left_out) else choice.without(None)[1])
-        moved += _error(choice, choice.task.predict(head - choice.head))
+        _, left_out, fitted = choice.without(index)
+        _, before_left_out, before_fitted = choice.kept
+        after += choice.error(left_out)
+        before += choice.error(before_left_out)
+        moved += choice.error(fitted - before_fitted)
     change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
     return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
 
 
-def _error(choice: Choice, residuals: Floats) -> float:
-    """Weighted mean square over the rows that candidates were judged on."""
-    return float(choice.task.free.error(residuals))
-
-
-def candidates_of(choice: Choice, count: int, places: Integers) -> tuple[Candidate, ...]:
+def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Candidate, ...]:
     """All candidates with a share worth naming, largest first, of ``count`` domains; ``places`` as elsewhere."""
     found = []
     for i in np.argsort(-choice.shares, kind="stable").tolist():
@@ -595,7 +660,23 @@ def candidates_of(choice: Choice, count: int, places: Integers) -> tuple[Candida
     return tuple(found)
 
 
-def path_of(choice: Choice) -> RidgePath:
+def maps_of(average: MapAverage) -> tuple[MapShare, ...]:
+    """The feature maps, largest share first."""
+    errors = average.map_play_errors
+    found = [
+        MapShare(
+            block.name,
+            float(average.map_weights[k]),
+            len(block.places),
+            average.choices[k].error,
+            None if errors is None else float(errors[k]),
+        )
+        for k, block in enumerate(average.blocks)
+    ]
+    return tuple(sorted(found, key=lambda each: -each.share))
+
+
+def path_of(choice: MapAverage) -> RidgePath:
     """The candidates that share everything but the scale with the largest share, by effective ridge."""
     top = int(np.argmax(choice.shares))
     kind = _kind(choice.labels[top])
@@ -624,14 +705,15 @@ def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution
     return solve(RegretProblem(moments=[moments], transfer=strength, stability=strength, **held))
 
 
-def posterior_of(choices: Sequence[Choice], basis: Floats | None) -> Posterior | None:
+def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
     """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise.
 
     Several outputs have a posterior each; they are taken to be equally uncertain everywhere (None).
     """
     if len(choices) > 1:
         return None
-    (choice,) = choices
+    average = choices[0]
+    choice, block = average.largest, average.blocks[average.top]
     prior, task = choice.prior, choice.task
     regression = task.free if prior.free_intercept else task.full
     covariance = prior.scale * prior.covariance
@@ -647,12 +729,12 @@ def posterior_of(choices: Sequence[Choice], basis: Floats | None) -> Posterior |
         slopes, edge = posterior[:-1, :-1], posterior[:-1, -1]
         center = np.asarray(-np.linalg.lstsq(slopes, edge, rcond=1e-12)[0])
         constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
-    factor = roots_of(slopes)
-    if basis is None:
-        return Posterior(center, constant, 1.0, factor, np.zeros((len(factor), 0)), 0.0)
+    center, factor = (block.coefficients(part, average.width) for part in (center, roots_of(slopes)))
+    if block.basis is None:
+        return Posterior(center, constant, 1.0, factor, np.zeros((average.width, 0)), 0.0)
     # Without sources the prior N(0, scale I) remains outside the span of the rows.
     rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
-    return Posterior(basis @ center, constant, 1.0, basis @ factor, basis, rest)
+    return Posterior(center, constant, 1.0, factor, block.basis, rest)
 
 
 def _kind(label: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:

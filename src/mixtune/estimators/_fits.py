@@ -176,8 +176,17 @@ class Prepared:
         return (self.focal, *(self.scaling.apply(rows) for rows in self.mapped[1:]))
 
 
-def prepare(rows: Mapping[str, Rows], features: Features, *, standardise: bool, fit_intercept: bool) -> Prepared:
+def prepare(
+    rows: Mapping[str, Rows],
+    features: Features,
+    *,
+    standardise: bool,
+    fit_intercept: bool,
+    mapped: tuple[Rows, ...] | None = None,
+) -> Prepared:
     """Features of all domains by name, the focal one first, standardised over all of them.
+
+    ``mapped`` are the features, where they are at hand.
 
     Examples
     --------
@@ -187,7 +196,7 @@ def prepare(rows: Mapping[str, Rows], features: Features, *, standardise: bool, 
     array([[-1.225],
            [ 0.   ]])
     """
-    mapped = tuple(features.of(part) for part in rows.values())
+    mapped = tuple(features.of(part) for part in rows.values()) if mapped is None else mapped
     widths = sorted({part.X.shape[1] for part in mapped})
     if len(widths) > 1:
         raise DataError(f"feature_map made {widths} features for different domains; it must make the same for all")

@@ -83,7 +83,7 @@ class Savable:
             )
         if metadata is not None and not isinstance(metadata, Mapping):
             raise ParameterError(f"metadata came as a {type(metadata).__name__}; pass a dict of what JSON can hold")
-        feature_map = self.feature_map  # type: ignore[attr-defined]
+        feature_map = fitted_map(self)
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
         writer = Writer(feature_map, advice={"settings.weights": _ADVICE})
@@ -134,10 +134,17 @@ def savable(cls: type[E]) -> type[E]:
     return cls
 
 
+def fitted_map(model: Any) -> Any:
+    """The feature map of a fitted estimator: the one that it was given, or that it made."""
+    return getattr(model, "feature_map_", model.feature_map)
+
+
 def _take_apart(model: Any, feature_map: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings and fitted attributes; the feature map, which all estimators of a file share, is stored on its own."""
     settings = model.get_params(deep=False)
-    if settings.pop("feature_map") is not feature_map:
+    # That maps are to be made is a setting like any other.
+    given = None if isinstance(settings["feature_map"], str) else settings.pop("feature_map")
+    if feature_map is not (fitted_map(model) if "feature_map" in settings else given):
         raise ParameterError("feature_map was replaced after the fit; fit again, then save")
     return settings, model._get_stored()
 
@@ -146,7 +153,8 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     # Only what the class itself would store: a file must not put anything in the place of a method.
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
-    model = cls(feature_map=feature_map, **settings)
+    model = cls(**{"feature_map": feature_map, **settings})
+    model._made_map = feature_map if "feature_map" in settings else None
     model._set_stored(fitted)
     return model
 

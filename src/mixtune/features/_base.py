@@ -221,6 +221,45 @@ class Concatenate:
         return join([transform_by_name(part, X, columns) for part in self.maps])
 
 
+@dataclass(frozen=True, eq=False)
+class Clipped:
+    """A map of inputs that are first moved into a range, so that an extreme input has a bounded effect.
+
+    Parameters
+    ----------
+    inner
+        The map.
+    low, high
+        Smallest and largest value of each column.
+
+    Examples
+    --------
+    >>> Clipped(Identity(1), np.array([0.0]), np.array([2.0])).transform([[3.0]])
+    array([[2.]])
+    """
+
+    inner: FeatureMap
+    low: Array
+    high: Array
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return len(self.low)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        return self.inner.n_features_out
+
+    def transform(self, X: Array, /) -> Array:
+        """Compute the features of the rows of ``X``, moved into the range."""
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        limits = [match_library(limit, rows) for limit in (self.low, self.high)]
+        return self.inner.transform(array_namespace(rows).clip(rows, *limits))
+
+
 def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None) -> Array:
     """Features of rows, whose columns may have names, for a map that may know names."""
     named = columns is not None and hasattr(feature_map, "transform_named")

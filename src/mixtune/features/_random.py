@@ -240,7 +240,12 @@ def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:
     return features
 
 
-def _write(features: RandomFeatures, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+def with_weights(features: RandomFeatures, weights: Array, *, shift: Array, scale: Array) -> RandomFeatures:
+    """The same layer with other weights and other units of its inputs."""
+    return _restore({**field_values(features), "input_shift": shift, "input_scale": scale}, weights, features.bias)
+
+
+def write_random(features: RandomFeatures, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     values = field_values(features)
     # A NumPy scalar may turn float32 into float64 where a Python float does not, so its type is kept.
     arrays = {name: np.asarray(value) for name, value in values.items() if isinstance(value, np.ndarray | np.floating)}
@@ -248,7 +253,7 @@ def _write(features: RandomFeatures, networks: list[str]) -> tuple[dict[str, Any
     return settings, {**arrays, "weights": features.weights, "bias": features.bias}
 
 
-def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> RandomFeatures:
+def read_random(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> RandomFeatures:
     layer = weights, bias = arrays.pop("weights"), arrays.pop("bias")
     n_inputs, width, dtype = settings["n_inputs"], settings["width"], settings["dtype"]
     # Before anything is drawn: a forged width must not take all memory.
@@ -258,7 +263,7 @@ def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> Ra
     return _restore({**settings, **{name: value[()] for name, value in arrays.items()}}, *layer)
 
 
-register("feature map", "random", RandomFeatures, _write, _read)
+register("feature map", "random", RandomFeatures, write_random, read_random)
 
 
 def _per_column(value: ArrayLike, n_inputs: int, option: str) -> NDArray[np.float64]:

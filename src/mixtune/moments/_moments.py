@@ -19,6 +19,7 @@ import numpy as np
 from mixtune._array import (
     Array,
     Floats,
+    Integers,
     all_finite,
     as_float64,
     column_gram,
@@ -288,6 +289,13 @@ class Moments:
             return self.from_rows(U @ matrix, Y[:, 0] if self._single else Y)
         gram, cross = matrix.T @ self.gram @ matrix, matrix.T @ self._cross
         return self._replaced(gram=(gram + gram.T) / 2, cross=cross)
+
+    def selected(self, places: Integers) -> Moments:
+        """Moments of some of the features."""
+        if self.rows is not None:
+            U, Y = self.rows
+            return self.from_rows(U[:, places], Y[:, 0] if self._single else Y)
+        return self._replaced(gram=self.gram[np.ix_(places, places)], cross=self._cross[places])
 
     def without_rows(self) -> Moments:
         """The same sums, with no row kept: what a site may share that must not share rows."""

@@ -5,7 +5,7 @@ Shapes are checked first, values through the sums, which costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,10 @@ class Rows:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return self.X.shape
+
+    def scaled(self, features: Callable[[Floats], Floats]) -> Rows:
+        """The same rows with other features."""
+        return Rows(features(self.X), self.y, self.sample_weight)
 
     def part(self, index: Any) -> Rows:
         """Some of the rows: a slice (not copied), or their places."""

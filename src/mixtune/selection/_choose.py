@@ -12,7 +12,7 @@ sources were validated, and are then tilted by exp(-LOO). The fit to the focal r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
 from typing import Any
@@ -21,10 +21,12 @@ import numpy as np
 
 from mixtune._array import EPSILON, Floats, Integers, in_threads
 from mixtune.moments import Paths, Rows, Sample
-from mixtune.selection._families import Family, Fits, FocalFamily, Label, LearnedFamily, Memo, Prior
+from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
+from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
     ValidationTask,
     average_weights,
+    averaged,
     focal_only_best,
     guarded,
     interval_inflation,
@@ -82,6 +84,10 @@ class _Pool:
         return family.prior(task, allowed, place)
 
 
+#: Shares of the two candidates that are kept of each validation task: the average, and the focal-only fit.
+AVERAGE = np.array([1.0, 0.0])
+
+
 @dataclass(frozen=True, eq=False)
 class Choice:
     """What was chosen, and why.
@@ -93,24 +99,22 @@ class Choice:
     labels : list of (family, settings)
     shares, errors, ridges : arrays (C,)
         Of each candidate: its share, leave-one-out mean squared error, effective ridge.
-    play_errors : array (C,) or None
-        Mean squared error over the validation tasks, relative to the best candidate of each (geometric mean).
+    task_errors : array (T, C)
+        Mean squared errors in the validation tasks.
     weights : array (C, N)
         Weights of the sources in each candidate's prior mean (stacked: as the rows find them, none below zero).
     own : array (C,)
         Part of the fitted degrees of freedom that comes from the task's rows.
     left_out, spreads : arrays (n,)
         Residual of each row by the average without it; 1 + leverage/(1 - leverage) for the largest share.
+    judged_left_out : array
+        The same residuals, of the rows that candidates were judged on.
     focal_left_out : array (n,)
         The same residuals for the best of the focal-only candidates.
     prior : Prior
         Behind the largest share.
-    n_plays : int
-        How many sources took the focal role.
-    play_gains : array (n_plays,)
-        Log of the root mean squared error of each on its tests: of the average over the focal-only fit.
-    inflation : float
-        Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks.
+    tasks : list of ValidationTask
+        With two candidates: the average, and the focal-only fit.
     """
 
     head: Floats
@@ -118,19 +122,44 @@ class Choice:
     shares: Floats
     errors: Floats
     ridges: Floats
-    play_errors: Floats | None
+    task_errors: Floats
     weights: Floats
     own: Floats
     left_out: Floats
+    judged_left_out: Floats
     spreads: Floats
     focal_left_out: Floats
     prior: Prior
-    n_plays: int
-    play_gains: Floats
-    inflation: float
+    tasks: Sequence[ValidationTask]
     size: float
     task: Sample
+    focal: Sample
     pool: _Pool
+
+    @property
+    def error(self) -> float:
+        """Leave-one-out mean squared error of the average, over the rows that candidates were judged on."""
+        return float(self.task.free.error(self.judged_left_out))
+
+    @cached_property
+    def play_errors(self) -> Floats | None:
+        """Mean squared error over the validation tasks, relative to the best candidate of each (geometric mean)."""
+        return relative_errors(self.task_errors)
+
+    @property
+    def n_plays(self) -> int:
+        """How many sources took the focal role."""
+        return len(validated_sources(self.tasks))
+
+    @cached_property
+    def play_gains(self) -> Floats:
+        """Log of the root mean squared error of each on its tests: of the average over the focal-only fit."""
+        return transfer_gains(self.tasks, AVERAGE)
+
+    @cached_property
+    def inflation(self) -> float:
+        """Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks."""
+        return interval_inflation(self.tasks, AVERAGE)
 
     @cached_property
     def _memos(self) -> list[Memo]:
@@ -153,7 +182,37 @@ class Choice:
         return shares @ paths.heads * self.size, mix(shares, paths.left_out) * self.size
 
 
-def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice:
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is drawn before anything is fitted, the same for all feature maps.
+
+    Attributes
+    ----------
+    judged : array or None
+        Places of the focal rows that candidates are judged on; None for all.
+    rows : int
+        Rows that a source in the focal role learns from.
+    spare : bool
+        Whether sources have rows to spare for tests.
+    tasks : list of (source, order of its rows)
+    """
+
+    judged: Integers | None
+    rows: int
+    spare: bool
+    tasks: Sequence[tuple[int, Integers]]
+
+    def shuffled(self, seed: int) -> Plan:
+        """The same with validation tasks in random order, so that the first ones stand for all."""
+        order = np.random.default_rng([seed, len(self.tasks)]).permutation(len(self.tasks))
+        return replace(self, tasks=[self.tasks[place] for place in order])
+
+    def first(self, count: int) -> Plan:
+        """The same with fewer validation tasks."""
+        return replace(self, tasks=self.tasks[:count])
+
+
+def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Plan | None = None) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
     Parameters
@@ -165,6 +224,8 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
         of features, with targets about a common level.
     seed : int
         Which rows and sources are drawn for validation.
+    plan : Plan, optional
+        What was drawn, by :func:`draw_plan` from other features of the same rows.
 
     Examples
     --------
@@ -179,16 +240,13 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
     True
     """
     size = _target_scale([focal, *sources])
-    focal, sources = focal.divided(size), [source.divided(size) for source in sources]
+    given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
     pool = _Pool.of(sources)
     allowed = np.ones(len(sources))
-    rng = np.random.default_rng(seed)
-    judged, count = focal, len(focal.known.y)
-    # Some rows, with the sums of all, do for paths through d x d matrices only.
-    partly = count > max(SETTINGS.judged_rows, focal.columns)
-    if partly:
-        judged = focal.judged(np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)]))
-    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *validation_tasks(pool, focal, sources, rng)]
+    plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
+    count, partly = len(focal.known.y), plan.judged is not None
+    judged = focal.judged(plan.judged) if partly else focal
+    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *validation_tasks(pool, sources, plan)]
     fits, *tasks = in_threads(lambda job: job(), jobs, width=focal.columns)
     heads, left_out, leverages = _joined(fits)
     weight = judged.known.weight
@@ -213,32 +271,35 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0) -> Choice
         shares=shares,
         errors=judged.free.error(left_out) * size**2,
         ridges=np.concatenate([f.ridges for f in fits]),
-        play_errors=relative_errors(tasks),
+        task_errors=np.array([task.errors for task in tasks]).reshape(len(tasks), len(shares)),
         weights=np.concatenate([f.weights for f in fits]),
         own=np.clip(own / max(min(focal.total, focal.columns), 1), 0.0, 1.0),
         left_out=rows[0] * size,
+        judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
         prior=prior,
-        n_plays=len(validated_sources(tasks)),
-        play_gains=transfer_gains(tasks, shares),
-        inflation=interval_inflation(tasks, shares),
+        tasks=[averaged(task, shares) for task in tasks],
         size=size,
         task=judged,
+        focal=given,
         pool=pool,
     )
 
 
-def validation_tasks(
-    pool: _Pool, focal: Sample, sources: Sequence[Sample], rng: np.random.Generator
-) -> list[Callable[[], ValidationTask]]:
-    """Validation tasks to be done: of sources with rows to spare, or at least half as many as the focal domain.
+def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int | None = None) -> Plan:
+    """Draw the rows that candidates are judged on, and validation tasks, at most ``most`` of them.
 
-    Sources whose rows are unknown inform priors only.
+    Tasks are of sources with rows to spare, or at least half as many as the focal domain. Sources whose rows are
+    unknown inform priors only. What is drawn follows the content of rows and sources, not the order they came in.
     """
-    n = max(round(focal.total), 1)
+    rng = np.random.default_rng(seed)
+    count, n, judged = len(focal.known.y), max(round(focal.total), 1), None
+    # Some rows, with the sums of all, do for paths through d x d matrices only.
+    if count > max(SETTINGS.judged_rows, focal.columns):
+        judged = np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
     if n > SETTINGS.validated_rows or len(sources) < SETTINGS.validated_sources:
-        return []
+        return Plan(judged, n, False, [])
     sizes = np.array([0 if source.rows is None else len(source.rows.y) for source in sources])
     able = np.flatnonzero(sizes >= n + max(8, n // 4)).tolist()
     # Where rows cannot be spared for a test, they are left out in turn.
@@ -246,30 +307,35 @@ def validation_tasks(
     if not spare:
         able = np.flatnonzero(sizes >= max(n / 2, 8)).tolist()
     if len(able) < 2:
-        return []
+        return Plan(judged, n, False, [])
     narrow = focal.columns <= SETTINGS.narrow_columns
-    most = SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
+    most = most or SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
     able = sorted(able, key=lambda k: _rank(sources[k].known))
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
     turns = min(most // len(able), SETTINGS.tasks_per_source) if spare and narrow else 1
+    orders = {k: by_content(sources[k]) for k in able}
+    return Plan(judged, n, spare, [(k, rng.permutation(orders[k])) for _ in range(turns) for k in able])
+
+
+def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list[Callable[[], ValidationTask]]:
+    """Validation tasks to be done."""
 
     def validate(k: int, order: Integers) -> ValidationTask:
         allowed = np.ones(len(sources))
         allowed[k] = 0.0
-        task = sources[k].part(order[:n])
+        task = sources[k].part(order[: plan.rows])
         heads, left_out, _ = _joined(pool.fits(task, allowed))
         negligible = negligible_error(task)
         alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
-        if not spare:
+        if not plan.spare:
             limit = SETTINGS.largest_residual
             return ValidationTask(k, np.clip(left_out, -limit, limit), task.known.weight, left_out, alone, negligible)
-        test = sources[k].known.part(order[n : n + SETTINGS.test_rows])
+        test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
         return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible)
 
-    orders = {k: by_content(sources[k]) for k in able}
-    return [partial(validate, k, rng.permutation(orders[k])) for _ in range(turns) for k in able]
+    return [partial(validate, k, order) for k, order in plan.tasks]
 
 
 def _joined(fits: Sequence[Fits]) -> Paths:
@@ -288,6 +354,11 @@ def by_content(sample: Sample) -> Integers:
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
     return np.lexsort((rows.weight, along, rows.y, np.round(cubes, 9), np.round(norms, 9)))
+
+
+def content_order(sources: Sequence[Rows]) -> Integers:
+    """The places of the sources in an order that follows from their content."""
+    return np.array(sorted(range(len(sources)), key=lambda k: _rank(sources[k])), dtype=np.int64)
 
 
 def _rank(rows: Rows) -> tuple[float, ...]:

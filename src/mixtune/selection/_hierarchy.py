@@ -1,4 +1,4 @@
-"""Learn from the sources how heads vary between domains: a hierarchical normal model by expectation-maximisation.
+"""Learn from the sources how heads vary between domains: a hierarchical normal model, and the family that it gives.
 
 Heads theta_i ~ N(mu, S), targets of domain i with noise of variance s_i^2. The mean says what the domains share, S in
 which directions they differ: ridge in the metric S is exactly the prior of a mixed model with all random slopes. Two
@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import Regression, Sample
+from mixtune.moments import Regression, Sample, roots_of
+from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, evidence, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
 
@@ -183,16 +184,6 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
     return Groups(shares, means, covariances, member)
 
 
-def evidence(task: Regression, means: Floats, covariances: Floats, noise: float) -> Floats:
-    """Log marginal likelihood of a task's targets under heads N(means[k], covariances[k]), up to a constant."""
-    design, targets, rest = task.compressed
-    count = len(targets)
-    roots = np.linalg.cholesky(design @ covariances @ design.T + noise * np.eye(count))
-    left = np.linalg.solve(roots, (targets - means @ design.T)[..., None])[..., 0]
-    spreads = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-    return -spreads - 0.5 * (np.sum(left**2, axis=1) + rest / noise + (task.total - count) * np.log(noise))
-
-
 def task_noise(task: Regression, prior: Hierarchy) -> float:
     """A task's noise variance: its evidence over a grid, held together by how much noise varies between domains."""
     steps = np.linspace(-3.0, 3.0, 13)
@@ -311,3 +302,113 @@ class _Regression:
 def _penalties(ridges: Floats, count: int) -> Floats:
     """Ridges on all but the constant: (d, count + 1, count + 1)."""
     return ridges[:, None, None] * np.diag([0.0] + [1.0] * count)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedFamily:
+    """Priors whose covariance between domains is learned from the sources.
+
+    ``full`` keeps how coefficients vary together, ``sparse`` hardly: domains that differ in a few coefficients.
+    """
+
+    full: Hierarchy
+    sparse: Hierarchy
+    groups: Groups | None
+    context: Context | None
+    inputs: Inputs
+
+    @classmethod
+    def learn(cls, sources: Sequence[Sample]) -> LearnedFamily:
+        """Learn from the sources' moments."""
+        sums, count = StackedMoments.of(sources), len(sources)
+        full = learn_hierarchy(sums, Shrinkage(zero=min(count / 2, 32.0), diagonal=3.0))
+        sparse = learn_hierarchy(sums, Shrinkage(zero=float(np.clip(count / 4, 8, 16)), diagonal=30.0))
+        inputs = Inputs.of(sources)
+        if count < SETTINGS.grouped_sources:
+            return cls(full, sparse, None, None, inputs)
+        # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
+        context = Context.learn(sources, sums, sparse.shrinkage) if sources[0].intercept else None
+        return cls(full, sparse, find_groups(sums, sparse), context, inputs)
+
+    @property
+    def labels(self) -> list[Label]:
+        kinds: list[Label] = [("alike", {}), ("nearest", {}), ("similar", {"distance": SETTINGS.similar_reach})]
+        if self.context is not None:
+            kinds.append(("context", {}))
+        if self.groups is not None:
+            kinds.append(("groups", {}))
+        return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SETTINGS.learned_scales]
+
+    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+        noise, weights, means, covariances = self._priors(task, allowed, memo)
+        scales = SETTINGS.learned_scales
+        heads, leverages = task.full.prior_paths(means, roots_of(covariances), noise, scales)
+        ridges = noise / (scales * _mean_variance(covariances, task.intercept)[:, None]).ravel()
+        weights = np.repeat(weights, len(scales), axis=0)
+        if self.groups is not None:
+            groups = self.groups
+            share, member, group = self._grouped(task, allowed, noise, memo)
+            both = recalled(
+                memo, "groups", lambda: task.full.prior_paths(groups.means, roots_of(groups.covariances), noise, scales)
+            )
+            mixed = [np.tensordot(share, part.reshape(2, len(scales), -1), 1) for part in both]
+            heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
+            weights = np.vstack([weights, np.tile(member, (len(scales), 1))])
+            variance = _mean_variance(groups.covariances, task.intercept)[group]
+            ridges = np.concatenate([ridges, noise / (scales * variance)])
+        return Fits(task.full.finish(heads, leverages), weights, ridges)
+
+    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+        noise, _, means, covariances = self._priors(task, allowed)
+        kind, place = divmod(index, len(SETTINGS.learned_scales))
+        scale = float(SETTINGS.learned_scales[place])
+        if kind < len(means):
+            return Prior(means[kind], covariances[kind], noise, scale, False)
+        assert self.groups is not None
+        group = self._grouped(task, allowed, noise)[2]
+        return Prior(self.groups.means[group], self.groups.covariances[group], noise, scale, False)
+
+    def _priors(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
+        full, sparse = self.full, self.sparse
+        noise = recalled(memo, "noise", lambda: task_noise(task.full, full))
+        equal = allowed / allowed.sum()
+        found = [(equal, equal @ sparse.heads, sparse.covariance * (1 + 1 / allowed.sum()))]
+        near = _softmax(recalled(memo, "near", lambda: _source_evidence(task, full, noise)), allowed)
+        found.append((near, *full.local(near, SETTINGS.nearest_spread)))
+        like = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
+        like /= like.sum()
+        found.append((like, *sparse.local(like, SETTINGS.similar_spread)))
+        if self.context is not None:
+            found.append(self.context.prior(task, allowed))
+        weights, means, covariances = (np.stack(part) for part in zip(*found))
+        return noise, weights, means, covariances
+
+    def _grouped(
+        self, task: Sample, allowed: Floats, noise: float, memo: Memo | None = None
+    ) -> tuple[Floats, Floats, int]:
+        """Shares of the two groups, the weights on sources they amount to, and the likelier group."""
+        groups = self.groups
+        assert groups is not None
+        likely = recalled(memo, "group", lambda: evidence(task.full, groups.means, groups.covariances, noise))
+        share = _softmax(likely + np.log(groups.shares), np.ones(2))
+        member = groups.memberships * allowed
+        member = share @ (member / np.maximum(member.sum(axis=1, keepdims=True), 1e-300))
+        return share, member / max(member.sum(), 1e-300), int(np.argmax(share))
+
+
+def _source_evidence(task: Sample, prior: Hierarchy, noise: float) -> Floats:
+    """How likely each source's own head, give or take, makes the task's targets."""
+    return evidence(task.full, prior.heads, prior.uncertainties + SETTINGS.nearest_spread * prior.covariance, noise)
+
+
+def _softmax(score: Floats, allowed: Floats) -> Floats:
+    score = np.where(allowed > 0, score, -np.inf)
+    share = np.exp(score - score.max())
+    return share / share.sum()
+
+
+def _mean_variance(covariances: Floats, intercept: bool) -> Floats:
+    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, : -1 if intercept else None]
+    if variances.shape[1] == 0:
+        return np.ones(len(covariances))
+    return np.maximum(variances.mean(axis=1), 1e-300)

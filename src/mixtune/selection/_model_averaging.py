@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mixtune._array import Floats
 from mixtune.moments import Sample, best_ridge
 from mixtune.selection._compare import compare, gain_posterior
-from mixtune.selection._families import Label
 from mixtune.selection._settings import SETTINGS
 
 
@@ -38,6 +38,13 @@ class ValidationTask:
     def error(self, shares: Floats) -> float:
         """Mean squared error of the average."""
         return float((shares @ self.residuals) ** 2 @ (self.weight / self.weight.sum()))
+
+
+def averaged(task: ValidationTask, shares: Floats) -> ValidationTask:
+    """The task with two candidates: the average, and the focal-only fit."""
+    both = [shares, np.eye(len(shares))[task.alone]]
+    residuals, left_out = (np.stack([mix(each, part) for each in both]) for part in (task.residuals, task.left_out))
+    return replace(task, residuals=residuals, left_out=left_out, alone=1)
 
 
 def average_weights(
@@ -99,16 +106,22 @@ def guarded(
 
 
 def stacked_weights(
-    tasks: Sequence[ValidationTask], equal: Floats, pull: float, *, told: float = 0.0, steps: int = 300
+    tasks: Sequence[ValidationTask],
+    equal: Floats,
+    pull: float,
+    *,
+    told: float = 0.0,
+    says: Floats | None = None,
+    steps: int = 300,
 ) -> Floats:
     """Simplex weights of least mean squared error of the averaged prediction over tasks, by exponentiated gradient.
 
     The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
-    exp(-told error).
+    exp(-told error). ``says`` are weights of the tasks; by default, those of their numbers of rows.
     """
     cross = np.zeros((len(equal), len(equal)))
     # Many rows know a task's error better than few, but of one source only.
-    says = np.sqrt([task.weight.sum() for task in tasks])
+    says = np.sqrt([task.weight.sum() for task in tasks]) if says is None else says
     for task, say in zip(tasks, says / says.sum()):
         good = np.sort(task.errors)[: max(3, len(equal) // 4)]
         weight = task.weight / task.weight.sum() / max(float(np.median(good)), task.negligible)
@@ -154,11 +167,11 @@ def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0) -> 
     return np.maximum(loss @ share, negligible)
 
 
-def relative_errors(tasks: Sequence[ValidationTask]) -> Floats | None:
-    """Mean squared error of every candidate relative to the best one of each task: geometric means over tasks."""
-    if not tasks:
+def relative_errors(errors: Floats) -> Floats | None:
+    """Mean squared errors (T, C) of all candidates relative to the best of each task: geometric means over tasks."""
+    if not len(errors):
         return None
-    logs = np.log(np.maximum([task.errors for task in tasks], 1e-300))
+    logs = np.log(np.maximum(errors, 1e-300))
     return np.exp(np.mean(logs - logs.min(axis=1, keepdims=True), axis=0))
 
 
@@ -192,7 +205,7 @@ def validated_sources(tasks: Sequence[ValidationTask]) -> list[int]:
     return sorted({task.source for task in tasks})
 
 
-def focal_only_best(labels: Sequence[Label], scores: Floats) -> int:
+def focal_only_best(labels: Sequence[tuple[str, dict[str, Any]]], scores: Floats) -> int:
     """The best of the focal-only candidates."""
     places = [place for place, (family, _) in enumerate(labels) if family == "focal only"]
     ridges = np.array([labels[place][1]["relative ridge"] for place in places])

@@ -27,8 +27,7 @@ import scipy.linalg
 
 from mixtune._array import Floats, in_threads
 from mixtune.moments import Regression, Sample, best_ridge, roots_of, spectrum_of
-from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
-from mixtune.selection._hierarchy import evidence
+from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, evidence, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).

@@ -91,6 +91,34 @@ class ChoiceSettings:
     #: Prior variance of one source's weight in stacked candidates.
     stacked_variance: float = 0.5
 
+    # --- feature maps ---
+
+    #: Most inputs that curves are tried for.
+    curved_inputs: int = 60
+    #: Validation tasks that all maps share: each map beyond the inputs multiplies the cost.
+    map_tasks: int = 12
+    #: Knots of splines, the most that keep all columns together within ``narrow_columns``.
+    spline_knots: tuple[int, ...] = (5, 4, 3)
+    #: Random Fourier features beside the inputs.
+    fourier_width: int = 100
+    #: Random features of the ridge model that is learned from the sources, and folds of sources.
+    pretraining_width: int = 300
+    pretraining_folds: int = 4
+    #: Of the boosted trees that are learned from the sources.
+    trees: dict[str, float] = field(
+        default_factory=lambda: {
+            "max_iter": 75,
+            "learning_rate": 0.12,
+            "max_leaf_nodes": 15,
+            "min_samples_leaf": 20,
+            "max_depth": 6,
+        }
+    )
+    #: How much leave-one-out on the focal rows counts beside validation tasks when maps are averaged, and the pull
+    #: towards equal weights, with tasks and without.
+    maps_focal: float = 0.3
+    maps_pull: tuple[float, float] = (0.01, 0.02)
+
     # --- cross-domain validation ---
 
     #: Most validation tasks, with few columns, above ``narrow_columns`` and above ``wide_columns``.

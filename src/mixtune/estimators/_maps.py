@@ -1,0 +1,94 @@
+"""``feature_map="auto"``: which frozen maps are tried, and their features for all rows.
+
+The maps are the inputs, splines of every column, random Fourier features, and columns learned from the sources. Each is
+a block of one wide map, whose blocks may overlap; the choice averages over the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune.features import Clipped, Concatenate, FeatureMap, Identity, Oriented, fit_fourier, fit_splines
+from mixtune.moments import Rows, pooled_scaling
+from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns
+
+#: Of ``feature_map``: maps are made from the rows, and averaged.
+AUTO = "auto"
+
+
+def is_auto(feature_map: Any) -> bool:
+    """Whether maps are to be made from the rows."""
+    return isinstance(feature_map, str) and feature_map == AUTO
+
+
+@dataclass(frozen=True, eq=False)
+class Maps:
+    """The map of all features, the blocks to average over, and the rows of every domain as the fit sees them.
+
+    Rows of sources have learned columns that no model fitted to them has made.
+    """
+
+    feature_map: FeatureMap
+    blocks: tuple[FeatureBlock, ...]
+    mapped: tuple[Rows, ...]
+    notes: tuple[str, ...]
+
+
+def auto_maps(
+    rows: Mapping[str, Rows], *, seed: int, limits: tuple[Floats, Floats] | None, linear: bool = False
+) -> Maps:
+    """Maps from the rows of all domains, the focal one first.
+
+    The inputs themselves are moved within ``limits``; curves know nothing beyond the range of the rows, and stay there.
+    """
+    parts = list(rows.values())
+    X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
+    inputs = X.shape[1]
+    tried, notes = maps_to_try(inputs, len(parts) - 1, parts[0].targets.shape[1])
+    if linear:  # through the origin, where curves have no place
+        tried, notes = {"inputs"}, ()
+    units = pooled_scaling(parts, standardise=True, center=True)
+    oriented = Oriented.of(X, weight, shift=units.shift, scale=units.scale)
+    maps: dict[str, Any] = {"inputs": Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)}
+    reach = X.min(axis=0), X.max(axis=0)
+    if "splines" in tried:
+        maps["splines"] = fit_splines(
+            X, weight, oriented, knots=SETTINGS.spline_knots, most=SETTINGS.narrow_columns - 1
+        )
+    if "Fourier" in tried:
+        fourier = fit_fourier(oriented(X), weight, oriented, width=SETTINGS.fourier_width, seed=seed)
+        maps["Fourier"] = Clipped(fourier, *reach)
+    made = [np.hstack([each.transform(part.X) for each in maps.values()]) for part in parts]
+    if "learned" in tried:
+        order = 1 + content_order([part.scaled(oriented) for part in parts[1:]])
+        learned, folds = learn_columns([parts[k] for k in order], oriented, seed=seed)
+        maps["learned"] = Clipped(learned, *reach)
+        fold_of = dict(zip(order.tolist(), folds.tolist()))
+        columns = [learned.fold(part.X, fold_of[k]) if k else learned.transform(part.X) for k, part in enumerate(parts)]
+        made = [np.hstack(pair) for pair in zip(made, columns)]
+    mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
+    return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes)
+
+
+def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tuple[str, ...]]:
+    """Which maps are worth their cost, and a note where some are not."""
+    if inputs > SETTINGS.curved_inputs:
+        return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
+    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs == 1 else set()
+    return {"inputs", "splines", "Fourier"} | learned, ()
+
+
+def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
+    ends = np.cumsum([each.n_features_out for each in maps.values()])
+    places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
+    #: Fourier features come with the inputs, learned columns with the splines.
+    beside = {"Fourier": "inputs", "learned": "splines"}
+    return tuple(
+        FeatureBlock(name, np.concatenate([places[beside[name]], own]) if name in beside else own)
+        for name, own in places.items()
+    )

@@ -1,0 +1,166 @@
+"""Columns learned from other datasets and then frozen: what they say of a row, beside what the row says itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Array, Floats, Integers, to_numpy
+from mixtune._registry import arrays_below, field_values, joined_arrays, register
+from mixtune.errors import DataError, ParameterError
+from mixtune.features._base import as_rows, check_finite, match_library
+from mixtune.features._curves import Oriented
+from mixtune.features._random import RandomFeatures, read_random, write_random
+
+#: Rows are taken so many at a time that their places in all trees stay in the cache.
+PLACES = 1 << 18
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """All nodes of all trees, one after the other; a leaf is its own child.
+
+    Attributes
+    ----------
+    column, left, right : arrays (nodes,) of int
+        The input that a node looks at, and the nodes that it sends rows to: left up to its threshold.
+    threshold, value : arrays (nodes,)
+        The value counts in leaves only.
+    roots : array (trees,) of int
+    depth : int
+        Of the deepest tree.
+    base : float
+        What is added to the sum of all trees.
+    """
+
+    column: Integers
+    left: Integers
+    right: Integers
+    threshold: Floats
+    value: Floats
+    roots: Integers
+    depth: int
+    base: float
+
+    def __post_init__(self) -> None:
+        nodes = len(self.column)
+        lengths = {len(part) for part in (self.left, self.right, self.threshold, self.value)}
+        places = np.concatenate([self.left, self.right, self.roots])
+        if lengths != {nodes} or np.any(places < 0) or np.any(places >= nodes) or np.any(self.column < 0):
+            raise DataError("the nodes of the trees do not fit together")
+
+    @classmethod
+    def of(cls, fitted: Any) -> Trees:
+        """The trees of a fitted HistGradientBoostingRegressor without categories."""
+        parts = [stage[0].nodes for stage in fitted._predictors]
+        roots = np.cumsum([0, *(len(part) for part in parts[:-1])])
+        nodes = np.concatenate(parts)
+        own, start = np.arange(len(nodes)), np.repeat(roots, [len(part) for part in parts])
+        leaf = nodes["is_leaf"].astype(bool)
+        left, right = (np.where(leaf, own, nodes[side].astype(np.int64) + start) for side in ("left", "right"))
+        column = np.where(leaf, 0, nodes["feature_idx"]).astype(np.int64)
+        threshold = np.where(leaf, 0.0, nodes["num_threshold"])
+        base = float(np.ravel(fitted._baseline_prediction)[0])
+        value = np.asarray(nodes["value"], np.float64)
+        return cls(column, left, right, threshold, value, roots, int(nodes["depth"].max()), base)
+
+    def __call__(self, X: Floats) -> Floats:
+        """The sum of all trees (n,) for the rows of ``X``."""
+        found = np.empty(len(X))
+        step = max(1, PLACES // max(len(self.roots), 1))
+        for start in range(0, len(X), step):
+            rows = X[start : start + step]
+            flat, width = rows.ravel(), rows.shape[1]
+            first = np.arange(len(rows))[:, None] * width
+            place = np.broadcast_to(self.roots, (len(rows), len(self.roots)))
+            for _ in range(self.depth):
+                right = flat[first + self.column[place]] > self.threshold[place]
+                place = np.where(right, self.right[place], self.left[place])
+            found[start : start + step] = self.base + self.value[place].sum(axis=1)
+        return found
+
+    def arrays(self) -> dict[str, Any]:
+        """All parts as arrays."""
+        return {name: np.asarray(part) for name, part in field_values(self).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, Any]) -> Trees:
+        """From what :meth:`arrays` gave."""
+        parts = dict(arrays)
+        return cls(**{**parts, "depth": int(parts["depth"]), "base": float(parts["base"])})
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedColumns:
+    """Two columns: a ridge model on random features, and boosted trees, each the mean over models of several folds.
+
+    Each fold's models were fitted without the sources of that fold, whose own rows they make columns for in training
+    (:meth:`fold`). Rows of any other domain get the mean of all.
+
+    Parameters
+    ----------
+    oriented
+        What the models take as inputs.
+    wide
+        The random features of the ridge models.
+    heads
+        Their coefficients: (folds, width).
+    trees
+        Boosted trees of each fold.
+    """
+
+    oriented: Oriented
+    wide: RandomFeatures
+    heads: Floats
+    trees: Sequence[Trees]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trees", tuple(self.trees))
+        if self.heads.shape != (len(self.trees), self.wide.n_features_out):
+            raise ParameterError("heads must have a row for each fold and a column for each random feature")
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return self.wide.n_inputs
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features: 2."""
+        return 2
+
+    def transform(self, X: Array, /) -> Array:
+        """Columns of rows that no model was fitted to."""
+        return self._columns(X, range(len(self.trees)))
+
+    def fold(self, X: Array, place: int) -> Array:
+        """Columns of rows of one fold, by the models that did not see them."""
+        return self._columns(X, [place])
+
+    def _columns(self, X: Array, folds: Sequence[int]) -> Array:
+        rows = as_rows(X, self.n_inputs)
+        values = np.asarray(to_numpy(rows), dtype=np.float64)
+        check_finite(values, "X")
+        inputs = self.oriented(values)
+        ridge = self.wide.transform(inputs) @ self.heads[list(folds)].mean(axis=0)
+        trees = np.mean([self.trees[place](inputs) for place in folds], axis=0)
+        return match_library(np.column_stack([ridge, trees]), rows)
+
+
+def _write(learned: LearnedColumns, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    settings, wide = write_random(learned.wide, networks)
+    trees = {place: each.arrays() for place, each in enumerate(learned.trees)}
+    own = {"heads": learned.heads, **field_values(learned.oriented)}
+    return {"wide": settings, "folds": len(trees)}, {**joined_arrays({"wide": wide, **trees}), **own}
+
+
+def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> LearnedColumns:
+    wide = read_random(settings["wide"], arrays_below(arrays, "wide"), supplied)
+    trees = [Trees.from_arrays(arrays_below(arrays, place)) for place in range(settings["folds"])]
+    return LearnedColumns(Oriented(arrays["shift"], arrays["scale"], arrays["order"]), wide, arrays["heads"], trees)
+
+
+register("feature map", "learned", LearnedColumns, _write, _read)

@@ -1,0 +1,260 @@
+"""The second level of the average: between feature maps, each with an average of its own.
+
+All maps see the same rows in the same validation tasks, so that their residuals can be compared row by row. The weights
+minimise the squared error of the averaged prediction over validation tasks and left-out focal rows together, held
+lightly to equal weights. Without validation tasks, left-out rows alone decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+
+from mixtune._array import Floats, Integers
+from mixtune.moments import Moments, Sample
+from mixtune.selection._choose import AVERAGE, Choice, choose, draw_plan
+from mixtune.selection._families import Label
+from mixtune.selection._model_averaging import (
+    ValidationTask,
+    interval_inflation,
+    relative_errors,
+    stacked_weights,
+    transfer_gains,
+    validated_sources,
+)
+from mixtune.selection._settings import SETTINGS
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBlock:
+    """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them."""
+
+    name: str
+    places: Integers
+    basis: Floats | None = None
+
+    def features(self, U: Floats) -> Floats:
+        """Of rows (n, width) with all features."""
+        own = U if len(self.places) == U.shape[1] else U[:, self.places]
+        return own if self.basis is None else own @ self.basis
+
+    def moments(self, moments: Moments) -> Moments:
+        """Of moments over all features and the constant as the last one."""
+        constant = moments.n_features - 1
+        own = moments if len(self.places) == constant else moments.selected(np.append(self.places, constant))
+        return own if self.basis is None else own.mapped(scipy.linalg.block_diag(self.basis, 1.0))
+
+    def coefficients(self, slopes: Floats, width: int) -> Floats:
+        """Coefficients of all features from those of this block; further axes stay."""
+        found = np.zeros((width, *slopes.shape[1:]))
+        found[self.places] = slopes if self.basis is None else self.basis @ slopes
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class MapAverage:
+    """Choices of several maps, averaged.
+
+    Parameters
+    ----------
+    choices : sequence of Choice
+    blocks : sequence of FeatureBlock
+        Features of each map; maps may share some.
+    width : int
+        The number of all features.
+    """
+
+    choices: Sequence[Choice]
+    blocks: Sequence[FeatureBlock]
+    width: int
+
+    @cached_property
+    def map_weights(self) -> Floats:
+        """Weights (M,) of the maps."""
+        if len(self.choices) == 1:
+            return np.ones(1)
+        focal = np.stack([choice.judged_left_out / choice.size for choice in self.choices])
+        equal = np.full(len(focal), 1.0 / len(focal))
+        tasks, says = list(self._map_tasks), [float(task.weight.sum()) ** 0.5 for task in self._map_tasks]
+        if np.all(np.isfinite(focal)):
+            tasks.append(ValidationTask(-1, focal, self.choices[0].task.known.weight, focal, 0))
+            says.append(SETTINGS.maps_focal * sum(says) if says else 1.0)
+        if not tasks:
+            return equal
+        pull = SETTINGS.maps_pull[0 if self._map_tasks else 1]
+        return stacked_weights(tasks, equal, pull, says=np.array(says))
+
+    @cached_property
+    def _map_tasks(self) -> list[ValidationTask]:
+        """The validation tasks that all maps have, with a candidate for each map."""
+        common = min(len(choice.tasks) for choice in self.choices)
+        joined = [[choice.tasks[place] for choice in self.choices] for place in range(common)]
+        return [
+            replace(
+                parts[0],
+                residuals=np.stack([part.residuals[0] for part in parts]),
+                left_out=np.stack([part.left_out[0] for part in parts]),
+            )
+            for parts in joined
+        ]
+
+    @cached_property
+    def tasks(self) -> list[ValidationTask]:
+        """Validation tasks with two candidates: the average over all maps, and that of their focal-only fits."""
+        if len(self.choices) == 1:
+            return list(self.choices[0].tasks)
+        found = []
+        for place in range(len(self._map_tasks)):
+            parts = [choice.tasks[place] for choice in self.choices]
+            residuals, left_out = ([getattr(part, name) for part in parts] for name in ("residuals", "left_out"))
+            found.append(replace(parts[0], residuals=self.mixed(residuals), left_out=self.mixed(left_out)))
+        return found
+
+    @property
+    def size(self) -> float:
+        """What targets were divided by."""
+        return self.choices[0].size
+
+    @property
+    def head(self) -> Floats:
+        """Coefficients of all features, that of the constant last where there is an intercept."""
+        return self._scattered([choice.head for choice in self.choices])
+
+    def _scattered(self, heads: Sequence[Floats]) -> Floats:
+        intercept = self.choices[0].task.intercept
+        found = np.zeros(self.width + intercept)
+        for weight, block, head in zip(self.map_weights, self.blocks, heads):
+            slopes = head[:-1] if intercept else head
+            found[: self.width] += weight * block.coefficients(slopes, self.width)
+            if intercept:
+                found[-1] += weight * head[-1]
+        return found
+
+    @property
+    def labels(self) -> list[Label]:
+        """Of all candidates, with the name of the map where there are several."""
+        several = len(self.choices) > 1
+        return [
+            (family, ({"map": block.name} if several else {}) | settings)
+            for block, choice in zip(self.blocks, self.choices)
+            for family, settings in choice.labels
+        ]
+
+    @property
+    def shares(self) -> Floats:
+        return np.concatenate([weight * choice.shares for weight, choice in zip(self.map_weights, self.choices)])
+
+    @property
+    def errors(self) -> Floats:
+        return np.concatenate([choice.errors for choice in self.choices])
+
+    @property
+    def ridges(self) -> Floats:
+        return np.concatenate([choice.ridges for choice in self.choices])
+
+    @property
+    def weights(self) -> Floats:
+        return np.concatenate([choice.weights for choice in self.choices])
+
+    @property
+    def own(self) -> Floats:
+        return np.concatenate([choice.own for choice in self.choices])
+
+    @cached_property
+    def play_errors(self) -> Floats | None:
+        """Mean squared error over the common validation tasks, relative to the best candidate of each."""
+        common = min(len(choice.tasks) for choice in self.choices)
+        return relative_errors(np.hstack([choice.task_errors[:common] for choice in self.choices]))
+
+    @property
+    def left_out(self) -> Floats:
+        return self.mixed([choice.left_out for choice in self.choices])
+
+    @property
+    def focal_left_out(self) -> Floats:
+        return self.mixed([choice.focal_left_out for choice in self.choices])
+
+    def mixed(self, parts: Sequence[Floats]) -> Floats:
+        """The average of what maps say; those without any weight do not count."""
+        return np.sum([weight * part for weight, part in zip(self.map_weights, parts) if weight > 0], axis=0)
+
+    @property
+    def n_plays(self) -> int:
+        """How many sources took the focal role."""
+        return len(validated_sources(self.tasks))
+
+    @cached_property
+    def play_gains(self) -> Floats:
+        """Log of the root mean squared error of each on its tests: of the average over the focal-only fit."""
+        return transfer_gains(self.tasks, AVERAGE)
+
+    @cached_property
+    def inflation(self) -> float:
+        """Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks."""
+        return interval_inflation(self.tasks, AVERAGE)
+
+    @property
+    def top(self) -> int:
+        """The map with the candidate of the largest share."""
+        largest = [weight * choice.shares.max() for weight, choice in zip(self.map_weights, self.choices)]
+        return int(np.argmax(largest))
+
+    @property
+    def largest(self) -> Choice:
+        """The choice of that map."""
+        return self.choices[self.top]
+
+    @property
+    def spreads(self) -> Floats:
+        return self.largest.spreads
+
+    @property
+    def map_play_errors(self) -> Floats | None:
+        """Mean squared error (M,) of the maps' averages over the validation tasks, relative to the best of each."""
+        return relative_errors(np.array([task.errors for task in self._map_tasks]))
+
+    @cached_property
+    def kept(self) -> tuple[Floats, Floats, Floats]:
+        """As :meth:`without`, with no source left out."""
+        return self.without(None)
+
+    def without(self, index: int | None) -> tuple[Floats, Floats, Floats]:
+        """With one source (or none) left out and all weights kept: coefficients, left-out residuals, focal fits."""
+        found = [choice.without(index) for choice in self.choices]
+        fits = [choice.task.predict(head) for choice, (head, _) in zip(self.choices, found)]
+        return self._scattered([head for head, _ in found]), self.mixed([left for _, left in found]), self.mixed(fits)
+
+    def error(self, residuals: Floats) -> float:
+        """Weighted mean square over the rows that candidates were judged on."""
+        return float(self.choices[0].task.free.error(residuals))
+
+
+def choose_maps(
+    samples: Sequence[Sequence[Sample]], blocks: Sequence[FeatureBlock], width: int, *, seed: int = 0
+) -> MapAverage:
+    """Choose within every map, with the same draws, and average over maps.
+
+    Parameters
+    ----------
+    samples : sequence of sequences of Sample
+        For each map: the focal domain and the sources, as for :func:`choose`.
+    blocks : sequence of FeatureBlock
+    width : int
+        The number of all features.
+    seed : int
+        Which rows and sources are drawn for validation.
+    """
+    first = samples[0]
+    plan = draw_plan(first[0], first[1:], seed=seed)
+    several = len(samples) > 1
+    if several:
+        plan = plan.shuffled(seed)
+    choices = [
+        choose(own[0], own[1:], plan=plan.first(SETTINGS.map_tasks) if place else plan)
+        for place, own in enumerate(samples)
+    ]
+    return MapAverage(choices, tuple(blocks), width)

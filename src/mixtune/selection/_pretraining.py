@@ -1,0 +1,109 @@
+"""Columns learned from the sources before the focal rows are looked at: pre-training in the paper's sense.
+
+Sources may say the same with opposite signs. Each source's own model, evaluated on rows of all sources, is a function;
+the sign of its loading on the direction that these functions have in common tells which sources to turn. Two models are
+then fitted to all sources together, each source about its own mean: a ridge model on random features, and boosted
+trees. Both are fitted in folds of sources, so that no source's rows make their own columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mixtune._array import Floats, Integers
+from mixtune.features import LearnedColumns, Oriented, RandomFeatures, Trees
+from mixtune.moments import Moments, Regression, Rows, Sample, best_ridge
+from mixtune.selection._pooled import PooledSource
+from mixtune.selection._settings import SETTINGS
+
+
+def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> tuple[LearnedColumns, Integers]:
+    """The learned columns, and the fold of each source.
+
+    Parameters
+    ----------
+    sources : sequence of Rows
+        Inputs in the units given, one target, in an order that follows from their content.
+    oriented : Oriented
+        Standard units, order and signs of the inputs.
+    seed : int
+        Of the random features.
+    """
+    inputs = [oriented(rows.X) for rows in sources]
+    width = SETTINGS.pretraining_width
+    wide = RandomFeatures(n_inputs=inputs[0].shape[1], width=width, seed=seed, constant=False)
+    hidden = [wide.transform(X) for X in inputs]
+    means = [_mean(rows) for rows in sources]
+    centred = [
+        Rows(U - _weighted(rows, U), rows.y - mean, rows.sample_weight) for U, rows, mean in zip(hidden, sources, means)
+    ]
+    # Every source counts alike, whatever its spread.
+    signs = common_signs(centred) / [_spread(rows) for rows in centred]
+    aligned = [sign * rows.y for sign, rows in zip(signs, centred)]
+    folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
+    count = int(folds.max()) + 1
+    heads = _ridge_heads([Rows(rows.X, y, rows.sample_weight) for rows, y in zip(centred, aligned)], folds)
+    trees = []
+    for fold in range(count):
+        used = np.flatnonzero(folds != fold).tolist()
+        X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i] for i in used])
+        trees.append(boosted(X, y, np.concatenate([sources[i].weight for i in used]), seed=seed))
+    return LearnedColumns(oriented, wide, heads, trees), folds
+
+
+def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int) -> Trees:
+    """Gradient-boosted trees of fixed size."""
+    # Imported here, because it takes a second and is used by this function alone.
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(**SETTINGS.trees, early_stopping=False, random_state=seed)
+    return Trees.of(model.fit(X, y, sample_weight=weight))
+
+
+def common_signs(centred: Sequence[Rows]) -> Floats:
+    """1 for sources to keep, -1 for sources to turn."""
+    heads = np.stack([PooledSource.of(Sample.of(rows, intercept=False).free).head for rows in centred])
+    features = np.concatenate([rows.X for rows in centred])
+    # Functions on all rows, by their inner products: heads A heads' with A = U'U.
+    root: Floats = np.linalg.qr(features, mode="r")  # type: ignore[assignment]
+    left, _, _ = np.linalg.svd(heads @ root.T, full_matrices=False)
+    loading = left[:, 0] * (1.0 if left[:, 0].sum() >= 0 else -1.0)
+    return np.where(loading >= 0, 1.0, -1.0)
+
+
+def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
+    """Ridge coefficients (folds, p) without the sources of each fold, at the ridge of least error on these."""
+    count = int(folds.max()) + 1
+    parts = [_regression([sources[i] for i in np.flatnonzero(folds == fold).tolist()]) for fold in range(count)]
+    gram, cross = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("gram", "cross"))
+    ridges = SETTINGS.focal_ridges * (float(np.trace(gram)) / len(cross) or 1.0)
+    heads = []
+    for part in parts:
+        values, vectors = np.linalg.eigh(gram - part.gram)
+        filters = 1.0 / (np.maximum(values, 0.0) + ridges[:, None])
+        heads.append((filters * (vectors.T @ (cross - part.cross))) @ vectors.T)
+    errors = sum(part.mean_squares(head) * part.total for part, head in zip(parts, heads))
+    best = best_ridge(ridges, np.asarray(errors))
+    return np.stack([head[best] for head in heads])
+
+
+def _regression(sources: Sequence[Rows]) -> Regression:
+    root = [np.sqrt(rows.weight) for rows in sources]
+    U = np.concatenate([rows.X * r[:, None] for rows, r in zip(sources, root)])
+    y = np.concatenate([rows.y * r for rows, r in zip(sources, root)])
+    moments = Moments.from_rows(U, y)
+    return Regression(moments.system, None, float(sum(rows.total for rows in sources)))
+
+
+def _mean(rows: Rows) -> float:
+    return float(rows.weight @ rows.y / rows.total)
+
+
+def _spread(rows: Rows) -> float:
+    return float(np.sqrt(rows.weight @ rows.y**2 / rows.total)) or 1.0
+
+
+def _weighted(rows: Rows, U: Floats) -> Floats:
+    return rows.weight @ U / rows.total

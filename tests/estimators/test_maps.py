@@ -1,0 +1,228 @@
+"""feature_map="auto": averages over maps that are made from the rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+from mixtune.errors import ParameterError
+from mixtune.estimators import (
+    LocalRegressor,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressorCV,
+    load,
+)
+from mixtune.features import Trees
+from mixtune.selection import SETTINGS
+
+
+def curve(rng, n, turn=1.0, d=3):
+    X = rng.standard_normal((n, d)) * [1.0, 10.0, 0.1][:d] + [0.0, 50.0, 0.0][:d]
+    bent = np.sin(2 * X[:, 0]) + (X[:, -1] * 10) ** 2 * 0.3
+    return X, turn * bent + 0.2 * rng.standard_normal(n) + rng.standard_normal()
+
+
+def problem(n=20, sources=6, rows=80, flipped=0, seed=0, d=3):
+    rng = np.random.default_rng(seed)
+    given = {f"s{i}": curve(rng, rows, -1.0 if i < flipped else 1.0, d) for i in range(sources)}
+    X, y = curve(rng, n, 1.0, d)
+    return X, y, given, curve(np.random.default_rng(99), 300, 1.0, d)
+
+
+def auto(**settings):
+    return RegretOptimalRegressorCV("auto", **settings)
+
+
+def error(model, test):
+    X, y = test
+    residuals = model.predict(X) - y
+    return float(np.std(residuals))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, sources, _ = problem()
+    return auto().fit(X, y, sources=sources)
+
+
+@pytest.mark.parametrize("flipped", [0, 3])
+def test_curves_are_found_and_lines_are_not_harmed(flipped):
+    X, y, sources, test = problem(flipped=flipped)
+    linear = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    model = auto().fit(X, y, sources=sources)
+    assert error(model, test) < 0.6 * error(linear, test)
+    rng = np.random.default_rng(1)
+    straight = {name: (U, U @ [1.0, 0.1, 2.0] + 0.5 * rng.standard_normal(len(U))) for name, (U, _) in sources.items()}
+    y = X @ [1.0, 0.1, 2.0] + 0.5 * rng.standard_normal(len(X))
+    test = test[0], test[0] @ [1.0, 0.1, 2.0]
+    linear = RegretOptimalRegressorCV().fit(X, y, sources=straight)
+    assert error(auto().fit(X, y, sources=straight), test) < 1.5 * error(linear, test)
+
+
+def test_what_was_averaged_is_visible(fitted):
+    assert {each.name for each in fitted.maps_} == {"inputs", "splines", "Fourier", "learned"}
+    assert sum(each.share for each in fitted.maps_) == pytest.approx(1.0)
+    assert [each.share for each in fitted.maps_] == sorted((each.share for each in fitted.maps_), reverse=True)
+    assert {each.settings["map"] for each in fitted.candidates_} <= {each.name for each in fitted.maps_}
+    assert min(each.play_error for each in fitted.maps_) >= 1.0
+    widths = {each.name: each.n_features for each in fitted.maps_}
+    assert widths == {"inputs": 3, "splines": 15, "Fourier": 103, "learned": 17}
+    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 15 + 100 + 2
+    assert fitted.feature_map == "auto"
+
+
+def test_the_average_is_that_of_the_maps(fitted):
+    """Each map by hand: its own choice on its own features, and their weighted mean."""
+    new = problem()[3][0]
+    average = fitted._choices[0]
+    features = fitted._scaling.features(fitted.feature_map_.transform(new))
+    by_map = [
+        block.features(features) @ choice.head[:-1] + choice.head[-1]
+        for block, choice in zip(average.blocks, average.choices)
+    ]
+    expected = average.map_weights @ by_map + fitted._scaling.target_shift
+    np.testing.assert_allclose(fitted.predict(new), expected, rtol=1e-9)
+    left_out = average.map_weights @ [choice.left_out for choice in average.choices]
+    np.testing.assert_allclose(fitted.loo_error_, np.mean(left_out**2))
+
+
+def test_maps_share_the_rows_of_validation(fitted):
+    average = fitted._choices[0]
+    for place in range(min(len(choice.tasks) for choice in average.choices)):
+        tasks = [choice.tasks[place] for choice in average.choices]
+        assert len({task.source for task in tasks}) == 1
+        assert len({task.residuals.shape for task in tasks}) == 1
+
+
+def test_learned_columns_of_a_source_come_from_the_others():
+    """A source with targets like no other does not see itself in its own trees."""
+    X, y, sources, _ = problem(sources=8)
+    rng = np.random.default_rng(3)
+    sources["s3"] = sources["s3"][0], 50 * rng.standard_normal(80)
+    kept = auto().fit(X, y, sources=sources)
+    sources["s3"] = sources["s3"][0], 50 * rng.standard_normal(80)
+    changed = auto().fit(X, y, sources=sources)
+    place = list(kept.domain_names_).index("s3")
+    first, second = (model._comparable.mapped[place].X[:, -1] for model in (kept, changed))
+    np.testing.assert_allclose(first, second)
+    assert not np.allclose(kept._comparable.mapped[0].X[:, -1], changed._comparable.mapped[0].X[:, -1])
+
+
+def test_trees_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    X, y = curve(rng, 500)
+    model = HistGradientBoostingRegressor(max_iter=30, max_leaf_nodes=7).fit(X, y)
+    found = Trees.of(model)
+    np.testing.assert_allclose(found(X), model.predict(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(Trees.from_arrays(found.arrays())(X), found(X))
+
+
+def test_saved_and_loaded(fitted, tmp_path):
+    new = problem()[3][0]
+    fitted.removal_effects()
+    again = load(fitted.save(tmp_path / "a.mixtune"))
+    np.testing.assert_array_equal(again.predict(new), fitted.predict(new))
+    for one, other in zip(again.predict_interval(new), fitted.predict_interval(new)):
+        np.testing.assert_array_equal(one, other)
+    assert again.maps_ == fitted.maps_
+    assert again.feature_map == "auto"
+    assert [c.settings for c in again.candidates_] == [c.settings for c in fitted.candidates_]
+
+
+def test_a_saved_classifier(tmp_path):
+    X, y, sources, (new, _) = problem(n=40)
+    labels = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
+    model = RegretOptimalClassifierCV("auto").fit(X, y > np.median(y), sources=labels)
+    again = load(model.save(tmp_path / "a.mixtune"))
+    np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
+    assert again.maps_ == model.maps_
+
+
+@pytest.mark.parametrize("change", ["rows", "sources", "columns", "signs", "units", "targets"])
+def test_what_must_not_matter_does_not(change):
+    X, y, sources, (new, _) = problem(n=15, sources=5, rows=60)
+    rng = np.random.default_rng(5)
+    found = auto().fit(X, y, sources=sources).predict(new)
+    same = lambda U: U  # noqa: E731
+    move, back, level = same, same, 0.0
+    if change == "rows":
+        order = rng.permutation(len(y))
+        X, y = X[order], y[order]
+        turned = {name: rng.permutation(len(v)) for name, (_, v) in sources.items()}
+        sources = {name: (U[turned[name]], v[turned[name]]) for name, (U, v) in sources.items()}
+    elif change == "sources":
+        names = list(sources)
+        sources = {names[k]: sources[names[k]] for k in rng.permutation(len(names))}
+    elif change == "columns":
+        move = lambda U: U[:, [2, 0, 1]]  # noqa: E731
+    elif change == "signs":
+        move = lambda U: U * [-1.0, 1.0, -1.0]  # noqa: E731
+    elif change == "units":
+        move = lambda U: U * [1e4, 1e-3, 7.0] + [1e3, -0.1, 3.0]  # noqa: E731
+    else:
+        level, back = 1.7, lambda p: p / 1e3 - 1.7
+        y, sources = 1e3 * (y + level), {name: (U, 1e3 * (v + level)) for name, (U, v) in sources.items()}
+    moved = auto().fit(move(X), y, sources={name: (move(U), v) for name, (U, v) in sources.items()}).predict(move(new))
+    np.testing.assert_allclose(back(moved), found, rtol=0, atol=1e-6 * np.std(y))
+
+
+def test_extreme_inputs_have_a_bounded_effect(fitted):
+    X = problem()[0]
+    seen = np.ptp(np.concatenate([v for _, v in problem()[2].values()]))
+    far = fitted.predict(X * 1e6)
+    assert np.all(np.abs(far - fitted.predict(X)) < 20 * seen)
+
+
+def test_rows_added_and_sources_forgotten():
+    X, y, sources, (new, _) = problem(n=30)
+    whole = auto().fit(X, y, sources=sources).predict(new)
+    later = auto().fit(X[:20], y[:20], sources=sources).partial_fit(X[20:], y[20:])
+    np.testing.assert_allclose(later.predict(new), whole, rtol=1e-7, atol=1e-7)
+    less = dict(list(sources.items())[1:])
+    np.testing.assert_allclose(
+        later.forget("s0").predict(new), auto().fit(X, y, sources=less).predict(new), rtol=1e-7, atol=1e-7
+    )
+
+
+def test_removal_effects_keep_all_weights(fitted):
+    average = fitted._choices[0]
+    effect = fitted.removal_effects()[2]
+    left_out = average.map_weights @ [choice.without(2)[1] for choice in average.choices]
+    assert effect.loo_error == pytest.approx(np.mean(left_out**2))
+
+
+@pytest.mark.parametrize(("count", "names"), [(0, 3), (1, 3), (3, 3), (4, 4)])
+def test_columns_are_learned_from_several_sources(count, names):
+    X, y, sources, (new, _) = problem(sources=count)
+    model = auto().fit(X, y, sources=sources)
+    assert len(model.maps_) == names
+    assert np.all(np.isfinite(model.predict(new)))
+
+
+def test_wide_tables_stay_linear_and_say_so():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, SETTINGS.curved_inputs + 1)), rng.standard_normal(30)
+    model = auto().fit(X, y, sources={"b": (X + 0.1, y)})
+    assert [each.name for each in model.maps_] == ["all"]
+    assert any("the model is linear" in note for note in model.notes_)
+    linear = RegretOptimalRegressorCV().fit(X, y, sources={"b": (X + 0.1, y)})
+    np.testing.assert_allclose(model.predict(X), linear.predict(X), rtol=1e-8)
+
+
+def test_several_outputs_and_constant_columns():
+    X, y, sources, (new, _) = problem()
+    pad = lambda U: np.column_stack([U, np.ones(len(U))])  # noqa: E731
+    double = {name: (pad(U), np.column_stack([v, -v])) for name, (U, v) in sources.items()}
+    model = auto().fit(pad(X), np.column_stack([y, -y]), sources=double)
+    found = model.predict(pad(new))
+    np.testing.assert_allclose(found[:, 0], -found[:, 1], atol=1e-6)
+
+
+def test_only_estimators_that_tune_themselves_make_maps():
+    with pytest.raises(ParameterError, match="feature_map='auto'"):
+        LocalRegressor("auto").fit(np.ones((3, 1)), np.ones(3))
+    with pytest.raises(ParameterError, match="feature_map='aut'"):
+        RegretOptimalRegressorCV("aut").fit(np.ones((3, 1)), np.ones(3))
+    assert clone(auto()).feature_map == "auto"
