@@ -53,7 +53,8 @@ def auto_maps(
     if linear:  # through the origin, where curves have no place
         tried, notes = {"inputs"}, ()
     units = pooled_scaling(parts, standardise=True, center=True)
-    oriented = Oriented.of(X, weight, shift=units.shift, scale=units.scale)
+    y = np.concatenate([part.targets[:, 0] for part in parts])
+    oriented = Oriented.of(X, y, weight, shift=units.shift, scale=units.scale)
     maps: dict[str, Any] = {"inputs": Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)}
     reach = X.min(axis=0), X.max(axis=0)
     if "splines" in tried:

@@ -135,12 +135,21 @@ class Oriented:
     order: Integers
 
     @classmethod
-    def of(cls, X: Floats, weight: Floats, *, shift: Floats, scale: Floats) -> Oriented:
-        """From rows (n, d), weights (n,) and units (d,): columns by fourth moments, with positive third moments."""
+    def of(cls, X: Floats, y: Floats, weight: Floats, *, shift: Floats, scale: Floats) -> Oriented:
+        """From rows (n, d), targets (n,), weights (n,) and units (d,).
+
+        Columns are ordered by their fourth moments and have positive third moments. Where these tie, as they do for two
+        rows, the covariance with the targets decides.
+        """
         share, Z = weight / weight.sum(), (X - shift) / scale
-        third, fourth = share @ Z**3, share @ Z**4
-        order = np.lexsort((np.round(np.abs(third), 9), np.round(fourth, 9)))
-        return cls(shift, scale * np.where(np.round(third, 9) >= 0, 1.0, -1.0), order)
+        centred = y - share @ y
+        size = float(np.sqrt(share @ centred**2)) or 1.0
+        third, fourth, slope = (
+            np.round(part, 9) for part in (share @ Z**3, share @ Z**4, (share * centred / size) @ Z)
+        )
+        order = np.lexsort((np.abs(slope), np.abs(third), fourth))
+        sign = np.where(third != 0, third, slope)
+        return cls(shift, scale * np.where(sign >= 0, 1.0, -1.0), order)
 
     def __call__(self, X: Floats) -> Floats:
         """The rows of ``X`` in standard units, order and signs."""

@@ -85,7 +85,9 @@ class MapAverage:
             says.append(SETTINGS.maps_focal * sum(says) if says else 1.0)
         if not tasks:
             return equal
-        pull = SETTINGS.maps_pull[0 if self._map_tasks else 1]
+        # A few left-out rows know little of maps.
+        few = max(SETTINGS.maps_rows / self.choices[0].task.total, 1.0)
+        pull = SETTINGS.maps_pull[0] if self._map_tasks else SETTINGS.maps_pull[1] * few
         return stacked_weights(tasks, equal, pull, says=np.array(says))
 
     @cached_property

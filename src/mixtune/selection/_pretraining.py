@@ -40,7 +40,7 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
         Rows(U - _weighted(rows, U), rows.y - mean, rows.sample_weight) for U, rows, mean in zip(hidden, sources, means)
     ]
     # Every source counts alike, whatever its spread.
-    signs = common_signs(centred) / [_spread(rows) for rows in centred]
+    signs = common_signs(centred) / [_spread(rows, mean) for rows, mean in zip(centred, means)]
     aligned = [sign * rows.y for sign, rows in zip(signs, centred)]
     folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
     count = int(folds.max()) + 1
@@ -59,7 +59,8 @@ def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(**SETTINGS.trees, early_stopping=False, random_state=seed)
-    return Trees.of(model.fit(X, y, sample_weight=weight))
+    # Splits are chosen in single precision: numbers that differ by rounding must not make other trees.
+    return Trees.of(model.fit(np.round(X, 9), np.round(y, 7), sample_weight=weight))
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:
@@ -101,8 +102,10 @@ def _mean(rows: Rows) -> float:
     return float(rows.weight @ rows.y / rows.total)
 
 
-def _spread(rows: Rows) -> float:
-    return float(np.sqrt(rows.weight @ rows.y**2 / rows.total)) or 1.0
+def _spread(rows: Rows, mean: float) -> float:
+    """Of centred targets; infinite where they do not vary beyond rounding, so that they say nothing."""
+    spread = float(np.sqrt(rows.weight @ rows.y**2 / rows.total))
+    return spread if spread > 1e-9 * abs(mean) and spread > 0 else np.inf
 
 
 def _weighted(rows: Rows, U: Floats) -> Floats:

@@ -118,6 +118,8 @@ class ChoiceSettings:
     #: towards equal weights, with tasks and without.
     maps_focal: float = 0.3
     maps_pull: tuple[float, float] = (0.01, 0.02)
+    #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
+    maps_rows: float = 30.0
 
     # --- cross-domain validation ---
 

@@ -1,0 +1,204 @@
+"""Averages over feature maps, and columns learned from the sources, on samples made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from mixtune.features import Oriented
+from mixtune.moments import Rows
+from mixtune.selection import SETTINGS, FeatureBlock, choose, choose_maps, learn_columns
+from mixtune.selection._choose import draw_plan
+from mixtune.selection._model_averaging import ValidationTask, stacked_weights
+from mixtune.selection._pretraining import common_signs
+from selection.tasks import changed, make_family, sample_of
+
+WIDTH = 3
+BLOCKS = (FeatureBlock("all", np.arange(WIDTH)), FeatureBlock("some", np.array([0, 2])))
+
+
+def blocks_of(sample):
+    return [changed(sample, X=block.features(sample.rows.X)) for block in BLOCKS]
+
+
+@pytest.fixture(scope="module")
+def average():
+    focal, sources, _ = make_family(n=15, sizes=(40,) * 6)
+    samples = [[blocks_of(sample)[place] for sample in (focal, *sources)] for place in range(2)]
+    return choose_maps(samples, BLOCKS, WIDTH), samples
+
+
+def test_draws_are_those_of_the_first_map(average):
+    found, samples = average
+    plan = draw_plan(samples[0][0], samples[0][1:], seed=0).shuffled(0)
+    for choice, own, tasks in zip(found.choices, samples, (plan, plan.first(SETTINGS.map_tasks))):
+        again = choose(own[0], own[1:], plan=tasks)
+        np.testing.assert_allclose(choice.head, again.head)
+        assert [task.source for task in choice.tasks] == [source for source, _ in tasks.tasks]
+    assert len(found.tasks) == min(len(plan.tasks), SETTINGS.map_tasks)
+
+
+def test_weights_of_maps_minimise_the_error_of_their_average(average):
+    """The same minimum by a general solver, from residuals of tasks and of left-out focal rows."""
+    found, _ = average
+    cross = np.zeros((2, 2))
+    tasks = [np.stack([choice.tasks[k].residuals[0] for choice in found.choices]) for k in range(len(found.tasks))]
+    left_out = np.stack([choice.judged_left_out / choice.size for choice in found.choices])
+    says = np.sqrt([part.shape[1] for part in tasks])
+    says = np.append(says / says.sum(), SETTINGS.maps_focal) / (1 + SETTINGS.maps_focal)
+    for say, residuals in zip(says, [*tasks, left_out]):
+        limit = 5 * 1.4826 * np.median(np.abs(residuals), axis=1).min()
+        kept = np.clip(residuals, -limit, limit)
+        cross += say * kept @ kept.T / residuals.shape[1] / np.median(np.sort(np.mean(residuals**2, axis=1))[:3])
+
+    def cost(x):
+        w = np.array([x[0], 1 - x[0]])
+        return w @ cross @ w + SETTINGS.maps_pull[0] * np.sum(w * np.log(2 * w))
+
+    best = minimize(cost, [0.5], bounds=[(1e-9, 1 - 1e-9)]).x[0]
+    np.testing.assert_allclose(found.map_weights, [best, 1 - best], atol=0.01)
+    assert found.map_weights.sum() == pytest.approx(1.0)
+
+
+def test_all_parts_are_averages_with_these_weights(average):
+    found, _ = average
+    first, second = found.choices
+    w = found.map_weights
+    expected = w[0] * first.head + w[1] * np.array([second.head[0], 0.0, second.head[1], second.head[2]])
+    np.testing.assert_allclose(found.head, expected)
+    for name in ("left_out", "focal_left_out"):
+        np.testing.assert_allclose(getattr(found, name), w @ [getattr(first, name), getattr(second, name)])
+    np.testing.assert_allclose(found.shares, np.concatenate([w[0] * first.shares, w[1] * second.shares]))
+    for name in ("errors", "ridges", "weights", "own"):
+        np.testing.assert_array_equal(
+            getattr(found, name), np.concatenate([getattr(first, name), getattr(second, name)])
+        )
+    assert [settings["map"] for _, settings in found.labels] == ["all"] * len(first.labels) + ["some"] * len(
+        second.labels
+    )
+    for place, task in enumerate(found.tasks):
+        np.testing.assert_allclose(
+            task.residuals, w[0] * first.tasks[place].residuals + w[1] * second.tasks[place].residuals
+        )
+    largest = np.argmax([w[0] * first.shares.max(), w[1] * second.shares.max()])
+    assert found.top == largest
+    assert found.largest is found.choices[largest]
+    np.testing.assert_array_equal(found.spreads, found.largest.spreads)
+    assert found.error(found.left_out) == pytest.approx(np.mean(found.left_out**2))
+
+
+def test_errors_in_validation_are_relative_to_the_best_of_all_maps(average):
+    found, _ = average
+    count = len(found.tasks)
+    errors = np.hstack([choice.task_errors[:count] for choice in found.choices])
+    expected = np.exp(np.mean(np.log(errors / errors.min(axis=1, keepdims=True)), axis=0))
+    np.testing.assert_allclose(found.play_errors, expected)
+    by_map = np.array([[np.mean(choice.tasks[k].residuals[0] ** 2) for choice in found.choices] for k in range(count)])
+    expected = np.exp(np.mean(np.log(by_map / by_map.min(axis=1, keepdims=True)), axis=0))
+    np.testing.assert_allclose(found.map_play_errors, expected)
+    gains = [np.log(t.errors[0] / t.errors[1]) / 2 for t in found.tasks]
+    sources = np.array([t.source for t in found.tasks])
+    expected = [np.mean(np.array(gains)[sources == k]) for k in sorted(set(sources.tolist()))]
+    np.testing.assert_allclose(found.play_gains, expected)
+    assert found.n_plays == len(expected)
+
+
+def test_a_source_left_out_of_all_maps(average):
+    found, _ = average
+    head, left_out, fitted = found.without(2)
+    w = found.map_weights
+    parts = [choice.without(2) for choice in found.choices]
+    np.testing.assert_allclose(left_out, w @ [left for _, left in parts])
+    fits = [choice.task.predict(part) for choice, (part, _) in zip(found.choices, parts)]
+    np.testing.assert_allclose(fitted, w @ fits)
+    np.testing.assert_allclose(head[1], w[0] * parts[0][0][1])
+    np.testing.assert_allclose(found.kept[1], found.left_out)
+
+
+def test_one_map_is_its_choice():
+    focal, sources, _ = make_family(n=15, sizes=(40,) * 5)
+    found = choose_maps([[focal, *sources]], BLOCKS[:1], WIDTH)
+    alone = choose(focal, sources)
+    np.testing.assert_array_equal(found.head, alone.head)
+    np.testing.assert_array_equal(found.shares, alone.shares)
+    assert found.labels == alone.labels
+    assert (found.n_plays, found.inflation) == (alone.n_plays, alone.inflation)
+
+
+@pytest.mark.parametrize(("rows", "factor"), [(3, 10.0), (30, 1.0), (60, 1.0)])
+def test_few_rows_leave_maps_their_equal_shares(rows, factor):
+    focal, sources, _ = make_family(n=rows, sizes=(20,))
+    samples = [[blocks_of(sample)[place] for sample in (focal, *sources)] for place in range(2)]
+    found = choose_maps(samples, BLOCKS, WIDTH)
+    assert found.tasks == []
+    assert found.map_play_errors is None
+    left_out = np.stack([choice.left_out / choice.size for choice in found.choices])
+    task = ValidationTask(-1, left_out, np.ones(rows), left_out, 0)
+    expected = stacked_weights([task], np.full(2, 0.5), SETTINGS.maps_pull[1] * factor)
+    np.testing.assert_allclose(found.map_weights, expected)
+
+
+def test_blocks_with_directions():
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((2, 2)))[0][:, :1]
+    block = FeatureBlock("turned", np.array([0, 2]), basis)
+    sample = sample_of(rng.standard_normal((9, 3)), rng.standard_normal(9))
+    features = sample.rows.X[:, [0, 2]] @ basis
+    np.testing.assert_allclose(block.features(sample.rows.X), features)
+    padded = np.column_stack([features, np.ones(9)])
+    np.testing.assert_allclose(block.moments(sample.moments).gram, padded.T @ padded)
+    coefficients = block.coefficients(np.array([2.0]), 3)
+    np.testing.assert_allclose(sample.rows.X @ coefficients, features[:, 0] * 2.0)
+
+
+def bent_sources(rng, count=8, rows=60, flipped=3):
+    X = [rng.standard_normal((rows, 2)) for _ in range(count)]
+    signs = np.where(np.arange(count) < flipped, -1.0, 1.0)
+    targets = [
+        s * np.sin(2 * U[:, 0]) + 0.1 * rng.standard_normal(rows) + 5 * rng.standard_normal() for s, U in zip(signs, X)
+    ]
+    return [Rows(U, y) for U, y in zip(X, targets)], signs
+
+
+PLAIN = Oriented(np.zeros(2), np.ones(2), np.arange(2))
+
+
+def test_turned_sources_are_found():
+    sources, signs = bent_sources(np.random.default_rng(0))
+    wide = [Rows(np.column_stack([np.sin(2 * r.X), r.X]), r.y - r.y.mean()) for r in sources]
+    np.testing.assert_array_equal(common_signs(wide), signs)
+
+
+def test_learned_columns_are_the_common_curve_out_of_fold():
+    rng = np.random.default_rng(1)
+    sources, _ = bent_sources(rng)
+    learned, folds = learn_columns(sources, PLAIN, seed=0)
+    assert folds.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]
+    new = rng.standard_normal((200, 2))
+    for column in learned.transform(new).T:
+        assert np.corrcoef(column, np.sin(2 * new[:, 0]))[0, 1] > 0.9
+    mean = np.mean([learned.fold(new, place) for place in range(4)], axis=0)
+    np.testing.assert_allclose(learned.transform(new), mean)
+    other = [Rows(r.X, 100 * rng.standard_normal(60)) if k in (1, 5) else r for k, r in enumerate(sources)]
+    again, _ = learn_columns(other, PLAIN, seed=0)
+    np.testing.assert_allclose(again.fold(new, 1)[:, 1], learned.fold(new, 1)[:, 1])
+    assert not np.allclose(again.fold(new, 0)[:, 1], learned.fold(new, 0)[:, 1])
+
+
+def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():
+    sources, signs = bent_sources(np.random.default_rng(2))
+    learned, folds = learn_columns(sources, PLAIN, seed=0)
+    U = [learned.wide.transform(r.X) for r in sources]
+    U = [part - part.mean(axis=0) for part in U]
+    y = [s * (r.y - r.y.mean()) / r.y.std() for s, r in zip(signs, sources)]
+    trace = sum(np.sum(part**2) for part in U) / U[0].shape[1]
+    errors, heads = [], []
+    for ridge in SETTINGS.focal_ridges * trace:
+        found = []
+        for fold in range(4):
+            A, b = (np.concatenate([part for part, f in zip(parts, folds) if f != fold]) for parts in (U, y))
+            found.append(np.linalg.solve(A.T @ A + ridge * np.eye(A.shape[1]), A.T @ b))
+        heads.append(found)
+        errors.append(sum(np.sum((y[k] - U[k] @ found[fold]) ** 2) for k, fold in enumerate(folds)))
+    np.testing.assert_allclose(learned.heads, heads[int(np.argmin(errors))], rtol=1e-5, atol=1e-8)
