@@ -110,12 +110,12 @@ def transfer(
     focal rows to test on. diamonds-ideal has two classes, which flip swaps;
     errors are log losses there, and the yardstick is a logistic regression.
 
-    Methods: mixtune (with its defaults), focal (a ridge on the focal rows
-    alone, the yardstick), pooled, detected, stacked, histgradient; and where
-    their packages are installed statsmodels, gpboost, sklego, skada,
-    adapt-regular, adapt-balanced, adapt-augmented, lightgbm, catboost. Boosted
-    trees see all rows, with the domain as a category: 300 rounds, rate 0.05,
-    15 leaves of at least 20 rows (CatBoost: depth 6).
+    Methods: mixtune (with its defaults), auto (with feature_map="auto"), focal
+    (a ridge on the focal rows alone, the yardstick), pooled, detected, stacked,
+    histgradient; and where their packages are installed statsmodels, gpboost,
+    sklego, skada, adapt-regular, adapt-balanced, adapt-augmented, lightgbm,
+    catboost. Boosted trees see all rows, with the domain as a category: 300
+    rounds, rate 0.05, 15 leaves of at least 20 rows (CatBoost: depth 6).
 
     Exit code 0: all went well; 1: a method failed on a case; 2: the command
     or the data cannot be used.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -121,10 +122,11 @@ def stack(case: Case) -> tuple[Floats, Floats, NDArray[np.str_]]:
     return np.vstack([part.X for part in parts]), np.concatenate([part.y for part in parts]), names
 
 
-def _ours(case: Case) -> Model:
+def _ours(case: Case, feature_map: Any = None) -> Model:
     if case.classes:
-        return Probability(RegretOptimalClassifierCV().fit(case.train.X, case.train.y, sources=case.mapping))
-    return RegretOptimalRegressorCV().fit(case.train.X, case.train.y, sources=case.mapping)
+        classifier = RegretOptimalClassifierCV(feature_map)
+        return Probability(classifier.fit(case.train.X, case.train.y, sources=case.mapping))
+    return RegretOptimalRegressorCV(feature_map).fit(case.train.X, case.train.y, sources=case.mapping)
 
 
 def _focal(case: Case) -> Model:
@@ -167,6 +169,7 @@ def _stacked(case: Case) -> Model:
 
 BUILT_IN = (
     Method(OURS, "mixtune, defaults", _ours, takes_classes=True),
+    Method("auto", 'mixtune, feature_map="auto"', partial(_ours, feature_map="auto"), takes_classes=True),
     Method(YARDSTICK, "focal ridge (yardstick)", _focal, takes_classes=True),
     Method("pooled", "pooled ridge", _pooled, takes_classes=True),
     Method("detected", "source detection, residual ridge", _detected),

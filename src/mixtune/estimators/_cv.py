@@ -190,8 +190,9 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     Parameters
     ----------
-    feature_map : FeatureMap, optional
-        phi; None takes the inputs as they are.
+    feature_map : FeatureMap or "auto", optional
+        phi; None takes the inputs as they are. With "auto", maps are made from the rows and averaged over: the inputs
+        themselves, splines of every column, random Fourier features, and columns learned from the sources.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
@@ -217,6 +218,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         models on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
+    feature_map_ : FeatureMap or None
+        The map of the fit, whose features ``coef_`` belongs to.
+    maps_ : tuple of MapShare
+        The feature maps of the average and the share of each, largest first (of the first output).
     candidates_ : tuple of Candidate
         The candidates of the average, largest share first (of the first output).
     solution_ : RegretSolution
