@@ -9,6 +9,7 @@ trees. Both are fitted in folds of sources, so that no source's rows make their 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,20 +36,18 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     width = SETTINGS.pretraining_width
     wide = RandomFeatures(n_inputs=inputs[0].shape[1], width=width, seed=seed, constant=False)
     hidden = [wide.transform(X) for X in inputs]
-    means = [_mean(rows) for rows in sources]
+    # Each source about its own mean and in units of its own spread, so that all count alike.
     centred = [
-        Rows(U - _weighted(rows, U), rows.y - mean, rows.sample_weight) for U, rows, mean in zip(hidden, sources, means)
+        Rows(U - _mean(rows, U), _standard_targets(rows), rows.sample_weight) for U, rows in zip(hidden, sources)
     ]
-    # Every source counts alike, whatever its spread.
-    signs = common_signs(centred) / [_spread(rows, mean) for rows, mean in zip(centred, means)]
-    aligned = [sign * rows.y for sign, rows in zip(signs, centred)]
+    aligned = [Rows(rows.X, sign * rows.y, rows.sample_weight) for sign, rows in zip(common_signs(centred), centred)]
     folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
     count = int(folds.max()) + 1
-    heads = _ridge_heads([Rows(rows.X, y, rows.sample_weight) for rows, y in zip(centred, aligned)], folds)
+    heads = _ridge_heads(aligned, folds)
     trees = []
     for fold in range(count):
         used = np.flatnonzero(folds != fold).tolist()
-        X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i] for i in used])
+        X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i].y for i in used])
         trees.append(boosted(X, y, np.concatenate([sources[i].weight for i in used]), seed=seed))
     return LearnedColumns(oriented, wide, heads, trees), folds
 
@@ -98,15 +97,12 @@ def _regression(sources: Sequence[Rows]) -> Regression:
     return Regression(moments.system, None, float(sum(rows.total for rows in sources)))
 
 
-def _mean(rows: Rows) -> float:
-    return float(rows.weight @ rows.y / rows.total)
+def _mean(rows: Rows, values: Floats) -> Any:
+    return rows.weight @ values / rows.total
 
 
-def _spread(rows: Rows, mean: float) -> float:
-    """Of centred targets; infinite where they do not vary beyond rounding, so that they say nothing."""
-    spread = float(np.sqrt(rows.weight @ rows.y**2 / rows.total))
-    return spread if spread > 1e-9 * abs(mean) and spread > 0 else np.inf
-
-
-def _weighted(rows: Rows, U: Floats) -> Floats:
-    return rows.weight @ U / rows.total
+def _standard_targets(rows: Rows) -> Floats:
+    """Targets of mean 0 and spread 1; zero where they do not vary beyond rounding, so that they say nothing."""
+    mean = float(_mean(rows, rows.y))
+    spread = float(np.sqrt(_mean(rows, (rows.y - mean) ** 2)))
+    return (rows.y - mean) / (spread if spread > 1e-9 * abs(mean) else np.inf)
