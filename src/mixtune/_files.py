@@ -108,7 +108,7 @@ def write_atomically(path: Path, content: bytes, *, check: Check | None = None) 
 
 
 def write_file(path: Path, content: bytes, *, example: str, check: Check | None = None) -> Path:
-    """Write to a path that a user named, like :func:`write_atomically`; what goes wrong is said with a remedy.
+    """Write to a path that a user named, like :func:`write_atomically`; errors come with a remedy.
 
     Examples
     --------
@@ -311,7 +311,7 @@ def _digest(content: bytes, digest: str) -> str:
 
 
 def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """Read and check a file; of one that is damaged, a ValueError or an error of safetensors says what is wrong."""
+    """Read and check a file; if it is damaged, a ValueError or an error of safetensors says what is wrong."""
     with open(path, "rb") as file:
         size, start = os.fstat(file.fileno()).st_size, file.read(9)
         if size == 0:
@@ -335,7 +335,7 @@ def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
 
 
 def _check_metadata(path: Path, metadata: Any) -> tuple[str, str]:
-    """Find the checksum and the spec, if the file is one of ours and of a version that is known."""
+    """Find the checksum and the spec, if this is a mixtune file of a known version."""
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise _foreign(path, "it is a safetensors file of something else")
     version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))

@@ -124,7 +124,7 @@ def storable(
 
 @contextmanager
 def building(what: str, *passed: type[Exception]) -> Iterator[None]:
-    """Say of whatever goes wrong while ``what`` is built that the file does not fit; ``passed`` errors pass.
+    """Turn errors raised while ``what`` is built into a DataError about the file, except those in ``passed``.
 
     Examples
     --------

@@ -58,8 +58,8 @@ Engine: TypeAlias = Annotated[
     str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
 ]
 _SCHEDULER_HELP = (
-    "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. After 2 minutes "
-    "without workers, or DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT, the command gives up."
+    "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. The command "
+    "gives up after 2 minutes without workers, or after DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT."
 )
 Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
 _DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
@@ -75,7 +75,7 @@ StreamFlag: TypeAlias = Annotated[bool, _large("--stream", help=_STREAM_HELP)]
 MemoryLimit: TypeAlias = Annotated[str, _large(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.")]
 SampleRows: TypeAlias = Annotated[int, _large(help="How many rows of every other domain are drawn.", min=1)]
 
-#: The default of the library, written out so that its room is imported only where it is needed.
+#: The defaults of the library, written out so that its package is imported only where it is needed.
 LIMIT = "512 MB"
 ROWS = 2000
 
@@ -112,7 +112,7 @@ def check_engine(engine: str, scheduler: str | None) -> None:
         from mixtune.streaming import dask_module
 
         dask_module("distributed")
-        # Dask logs tracebacks of what it has lost, which an error of ours then says in one line.
+        # Dask logs tracebacks when it loses a connection; a mixtune error reports this in one line.
         for name in ("distributed", "distributed.client"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
 

@@ -117,7 +117,7 @@ class MapShare:
     name : str
         "inputs", "splines", "Fourier" or "learned"; "all" where one map was given.
     share : float
-        Its part of the prediction.
+        Its weight in the average.
     n_features : int
     loo_error : float
         Leave-one-out mean squared error of its own average on the focal rows.
@@ -393,7 +393,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         self._comparable = self._choices = self._inputs = None
 
     def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
-        """Features of validated rows, the focal ones first; of maps made from these rows where there is none."""
+        """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
         if not is_auto(self.feature_map):
             self._made_map, self._blocks, self._map_notes = None, None, ()
             return super()._prepare_rows(rows)
@@ -583,7 +583,7 @@ def _comparisons(
     moments: Sequence[Sequence[Moments]],
     heads: Heads,
 ) -> dict[str, Any]:
-    """Left-out residuals of all methods, over rows and outputs, compared with ours.
+    """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
     ``focal`` are samples for each output and map, ``moments`` those of all domains for each map. Every method is
     averaged over the maps with the same weights, so that what differs is the use of the sources.

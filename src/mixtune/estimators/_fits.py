@@ -186,7 +186,7 @@ def prepare(
 ) -> Prepared:
     """Features of all domains by name, the focal one first, standardised over all of them.
 
-    ``mapped`` are the features, where they are at hand.
+    ``mapped`` are the features, if they are computed already.
 
     Examples
     --------

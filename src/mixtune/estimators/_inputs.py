@@ -56,12 +56,12 @@ REMEDIES = {
     "standardises), or sources=Sources(...).transformed(X=steps.transform)",
     "y": "pass sources=Sources(...).transformed(y=...) with the same function",
 }
-#: Means further apart than so many spreads, and spreads that differ by more than this factor, of columns that were
-#: standardised over the focal rows; and a factor between spreads of targets that no change of units would explain.
+#: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
+#: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
 FAR, WIDER, OTHER_UNITS = 5.0, 10.0, 1000.0
-#: Fewer rows than this hardly know their spread; means and spreads of standardised columns are 0 and 1 to this.
+#: Fewest rows that units are compared for; means and spreads of standardised columns are 0 and 1 to this tolerance.
 FEWEST, STANDARD = 5, 1e-6
-#: Spreads below this part of the largest number are rounding.
+#: Spreads below this fraction of the largest number are rounding.
 ROUNDED = 1e-9
 
 
@@ -91,7 +91,7 @@ class Sources:
     sources as there are focal rows.
 
     Wrappers of scikit-learn transform the focal rows and not the sources: the steps of a ``Pipeline`` in front of the
-    estimator, and ``TransformedTargetRegressor``. There is a warning unless :meth:`transformed` was called.
+    estimator, and ``TransformedTargetRegressor``. ``fit`` warns unless :meth:`transformed` was called.
 
     Examples
     --------
@@ -374,14 +374,14 @@ def _callers() -> Iterator[FrameType]:
 
 
 def _location(rows: Floats) -> tuple[Floats, Floats]:
-    """Means and spreads of columns; a spread of rounding errors is none."""
+    """Means and spreads of columns; a spread that is only rounding counts as 0."""
     with np.errstate(all="ignore"):
         spread = rows.std(axis=0)
         return rows.mean(axis=0), np.where(spread > ROUNDED * np.abs(rows).max(axis=0), spread, 0.0)
 
 
 def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
-    """Warn of sources that seem to be in other units than the focal rows, which come first; what was said."""
+    """Warn of sources that seem to be in other units than the focal rows, which come first; returns the warnings."""
     focal, others = domains[0], _evenly(domains[1:])
     if min(len(focal.y), sum(len(rows.y) for rows in others)) < FEWEST:
         return ()
@@ -403,7 +403,7 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
 
 
 def _evenly(many: Any, most: int = 64) -> Any:
-    """At most so many of them, evenly spaced: enough to see units, however many rows there are."""
+    """At most ``most`` of them, evenly spaced: enough to see units, however many rows there are."""
     return many[:: max(1, -(-len(many) // most))]
 
 

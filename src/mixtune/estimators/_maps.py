@@ -30,7 +30,7 @@ def is_auto(feature_map: Any) -> bool:
 class Maps:
     """The map of all features, the blocks to average over, and the rows of every domain as the fit sees them.
 
-    Rows of sources have learned columns that no model fitted to them has made.
+    The learned columns of a source come from models that were not fitted to its rows.
     """
 
     feature_map: FeatureMap
@@ -44,13 +44,13 @@ def auto_maps(
 ) -> Maps:
     """Maps from the rows of all domains, the focal one first.
 
-    The inputs themselves are moved within ``limits``; curves know nothing beyond the range of the rows, and stay there.
+    The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows.
     """
     parts = list(rows.values())
     X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
     inputs = X.shape[1]
     tried, notes = maps_to_try(inputs, len(parts) - 1, parts[0].targets.shape[1])
-    if linear:  # through the origin, where curves have no place
+    if linear:  # no intercept: curves would need one
         tried, notes = {"inputs"}, ()
     units = pooled_scaling(parts, standardise=True, center=True)
     y = np.concatenate([part.targets[:, 0] for part in parts])

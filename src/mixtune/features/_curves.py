@@ -1,7 +1,7 @@
 """Maps whose constants follow from rows: quadratic splines of each column, and random Fourier features.
 
-Knots are where the rows are, and the length scale is how far rows are apart. Nothing here depends on the order of rows,
-on the order or sign of columns, or on their units.
+Knots are quantiles of the columns, and the length scale is the median distance between rows. Nothing here depends on
+the order of rows, on the order or sign of columns, or on their units.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mixtune.features._base import as_rows, check_finite, match_library
 from mixtune.features._random import RandomFeatures, with_weights
 
 DEGREE = 2
-#: Knots closer than this part of the largest value are one.
+#: Knots closer than this fraction of the largest value count as one.
 TIED = 1e-9
-#: Rows that the typical distance between two rows is taken from.
+#: Number of rows that the median distance between two rows is computed from.
 DISTANCE_ROWS = 300
 
 
@@ -76,7 +76,7 @@ class Splines:
         ways: dict[str, Any] = {"axis": 0, "weights": weight, "method": "inverted_cdf"}
         # From below and from above, so that columns of the opposite sign have the same curves.
         found = (np.quantile(X, places, **ways) - np.quantile(-X, places, **ways)[::-1]) / 2
-        # Knots that differ by rounding would make a jump of a curve.
+        # Knots that differ only by rounding would make a curve jump.
         made = [_apart(column, TIED * most) for column, most in zip(found.T, size)]
         turned = np.zeros(len(made), dtype=bool) if signs is None else signs < 0
         return cls([each[::-1] if turn else each for each, turn in zip(made, turned)])
@@ -157,13 +157,13 @@ class Oriented:
 
 
 def fit_splines(X: Floats, weight: Floats, oriented: Oriented, *, knots: Sequence[int], most: int) -> Splines:
-    """Splines with the most knots that keep all columns together at or below ``most``; else with the fewest."""
+    """Splines with the most knots that give at most ``most`` features in all; if none do, with the fewest."""
     found = [Splines.at_quantiles(X, knots=count, weight=weight, signs=oriented.scale) for count in knots]
     return next((each for each in found if each.n_features_out <= most), found[-1])
 
 
 def fit_fourier(Z: Floats, weight: Floats, oriented: Oriented, *, width: int, seed: int) -> RandomFeatures:
-    """Random Fourier features of the inputs behind ``Z``, their length scale the median distance of two rows."""
+    """Random Fourier features of the inputs behind ``Z``; the length scale is the median distance of two rows."""
     # Rows at even ranks of their norm, whatever order they come in; a row of weight 2 counts as two rows.
     order = np.lexsort((np.sum(np.abs(Z) ** 3, axis=1), np.round(np.sum(Z**2, axis=1), 9)))
     reached = np.cumsum(weight[order])

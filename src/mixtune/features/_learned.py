@@ -1,4 +1,4 @@
-"""Columns learned from other datasets and then frozen: what they say of a row, beside what the row says itself."""
+"""Columns learned from the sources and then frozen: predictions of models that were fitted to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mixtune.features._base import as_rows, check_finite, match_library
 from mixtune.features._curves import Oriented
 from mixtune.features._random import RandomFeatures, read_random, write_random
 
-#: Rows are taken so many at a time that their places in all trees stay in the cache.
+#: Rows times trees that are handled at a time, so that their places in all trees stay in the cache.
 PLACES = 1 << 18
 
 
@@ -97,8 +97,8 @@ class Trees:
 class LearnedColumns:
     """Two columns: a ridge model on random features, and boosted trees, each the mean over models of several folds.
 
-    Each fold's models were fitted without the sources of that fold, whose own rows they make columns for in training
-    (:meth:`fold`). Rows of any other domain get the mean of all.
+    The models of a fold were fitted without the sources of that fold. In training, they compute the columns of these
+    sources (:meth:`fold`). Rows of any other domain get the mean over all folds.
 
     Parameters
     ----------

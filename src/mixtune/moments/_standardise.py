@@ -39,7 +39,7 @@ BLOCK_ENTRIES = 2**21
 LARGEST, TINY = 1e100, 1e-300
 #: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.
 HEAVIEST, SMALLEST_TARGETS = 1e140, 1e-140
-#: Rows are divided by their weight when they are left out.
+#: Smallest positive sample weight: rows are divided by their weight when they are left out.
 LIGHTEST = 1e-100
 
 
@@ -90,7 +90,7 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
     given = [part.sample_weight for part in rows if part.sample_weight is not None]
     if (least := min((float(np.min(w, where=w > 0, initial=1.0)) for w in given), default=1.0)) < LIGHTEST:
         raise DataError(
-            f"a sample weight is {least:.3g}, whose inverse square is beyond float64; set it to 0 to leave its row out"
+            f"a sample weight is {least:.3g}, which is too small to compute with; set it to 0 to leave its row out"
         )
     mean, spread = _column_scale([part.X for part in rows], [part.weight for part in rows])
     y = np.concatenate([part.targets for part in rows])

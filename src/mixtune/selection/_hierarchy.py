@@ -397,7 +397,7 @@ class LearnedFamily:
 
 
 def _source_evidence(task: Sample, prior: Hierarchy, noise: float) -> Floats:
-    """How likely each source's own head, give or take, makes the task's targets."""
+    """Log marginal likelihood of the task's targets under each source's own head, with some spread about it."""
     return evidence(task.full, prior.heads, prior.uncertainties + SETTINGS.nearest_spread * prior.covariance, noise)
 
 

@@ -1,8 +1,8 @@
 """The second level of the average: between feature maps, each with an average of its own.
 
 All maps see the same rows in the same validation tasks, so that their residuals can be compared row by row. The weights
-minimise the squared error of the averaged prediction over validation tasks and left-out focal rows together, held
-lightly to equal weights. Without validation tasks, left-out rows alone decide.
+minimise the squared error of the averaged prediction over validation tasks and left-out focal rows together, with a
+small pull towards equal weights. Without validation tasks, left-out rows alone decide.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class FeatureBlock:
     basis: Floats | None = None
 
     def features(self, U: Floats) -> Floats:
-        """Of rows (n, width) with all features."""
+        """The features of this block, from rows (n, width) with all features."""
         own = U if len(self.places) == U.shape[1] else U[:, self.places]
         return own if self.basis is None else own @ self.basis
 
     def moments(self, moments: Moments) -> Moments:
-        """Of moments over all features and the constant as the last one."""
+        """The moments of this block, from moments over all features with the constant as the last one."""
         constant = moments.n_features - 1
         own = moments if len(self.places) == constant else moments.selected(np.append(self.places, constant))
         return own if self.basis is None else own.mapped(scipy.linalg.block_diag(self.basis, 1.0))
@@ -85,7 +85,7 @@ class MapAverage:
             says.append(SETTINGS.maps_focal * sum(says) if says else 1.0)
         if not tasks:
             return equal
-        # A few left-out rows know little of maps.
+        # A few left-out rows say little about which map is best.
         few = max(SETTINGS.maps_rows / self.choices[0].task.total, 1.0)
         pull = SETTINGS.maps_pull[0] if self._map_tasks else SETTINGS.maps_pull[1] * few
         return stacked_weights(tasks, equal, pull, says=np.array(says))
@@ -181,7 +181,7 @@ class MapAverage:
         return self.mixed([choice.focal_left_out for choice in self.choices])
 
     def mixed(self, parts: Sequence[Floats]) -> Floats:
-        """The average of what maps say; those without any weight do not count."""
+        """The weighted average over maps; maps of weight 0 are left out."""
         return np.sum([weight * part for weight, part in zip(self.map_weights, parts) if weight > 0], axis=0)
 
     @property

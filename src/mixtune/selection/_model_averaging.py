@@ -117,7 +117,7 @@ def stacked_weights(
     """Simplex weights of least mean squared error of the averaged prediction over tasks, by exponentiated gradient.
 
     The error of averages is flat in many directions: there, candidates with smaller errors of their own come first, by
-    exp(-told error). ``says`` are weights of the tasks; by default, those of their numbers of rows.
+    exp(-told error). ``says`` are weights of the tasks; by default, the square roots of their total weights.
     """
     cross = np.zeros((len(equal), len(equal)))
     # Many rows know a task's error better than few, but of one source only.

@@ -1,9 +1,10 @@
-"""Columns learned from the sources before the focal rows are looked at: pre-training in the paper's sense.
+"""Columns learned from the sources: pre-training in the paper's sense.
 
-Sources may say the same with opposite signs. Each source's own model, evaluated on rows of all sources, is a function;
-the sign of its loading on the direction that these functions have in common tells which sources to turn. Two models are
-then fitted to all sources together, each source about its own mean: a ridge model on random features, and boosted
-trees. Both are fitted in folds of sources, so that no source's rows make their own columns.
+Sources may follow the same function with opposite signs. Each source's own model, evaluated on rows of all sources, is
+a function; the sign of its loading on the direction that these functions have in common tells which sources change
+sign. Two models are then fitted to all sources together, each source about its own mean: a ridge model on random
+features, and boosted trees. Both are fitted in folds of sources, so that the columns of a source come from models that
+were not fitted to it.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int) -> Trees:
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:
-    """1 for sources to keep, -1 for sources to turn."""
+    """1 for sources that keep their sign, -1 for those whose targets change sign."""
     heads = np.stack([PooledSource.of(Sample.of(rows, intercept=False).free).head for rows in centred])
     features = np.concatenate([rows.X for rows in centred])
     # Functions on all rows, by their inner products: heads A heads' with A = U'U.
@@ -102,7 +103,7 @@ def _mean(rows: Rows, values: Floats) -> Any:
 
 
 def _standard_targets(rows: Rows) -> Floats:
-    """Targets of mean 0 and spread 1; zero where they do not vary beyond rounding, so that they say nothing."""
+    """Targets of mean 0 and spread 1; zero where they do not vary beyond rounding, so that they have no effect."""
     mean = float(_mean(rows, rows.y))
     spread = float(np.sqrt(_mean(rows, (rows.y - mean) ** 2)))
     return (rows.y - mean) / (spread if spread > 1e-9 * abs(mean) else np.inf)

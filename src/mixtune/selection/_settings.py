@@ -95,7 +95,7 @@ class ChoiceSettings:
 
     #: Most inputs that curves are tried for.
     curved_inputs: int = 60
-    #: Validation tasks that all maps share: each map beyond the inputs multiplies the cost.
+    #: Validation tasks that all maps share: each map beyond the inputs adds to the cost.
     map_tasks: int = 12
     #: Knots of splines, the most that keep all columns together within ``narrow_columns``.
     spline_knots: tuple[int, ...] = (5, 4, 3)
@@ -104,7 +104,7 @@ class ChoiceSettings:
     #: Random features of the ridge model that is learned from the sources, and folds of sources.
     pretraining_width: int = 300
     pretraining_folds: int = 4
-    #: Of the boosted trees that are learned from the sources.
+    #: Parameters of the boosted trees that are learned from the sources.
     trees: dict[str, float] = field(
         default_factory=lambda: {
             "max_iter": 75,

@@ -365,7 +365,7 @@ def _connected(scheduler: Any, workers: int | None, again: str | Wording) -> Ite
             raise lost("without-workers", f"{problem}, or wait longer with {WORKER_VARIABLE}=1h") from error
         except (distributed.client.FutureCancelledError, distributed.comm.CommClosedError) as error:
             why = getattr(error, "reason", "connection closed")
-            raise lost("lost", f"the Dask scheduler was lost ({why}); see that it runs, and its workers") from error
+            raise lost("lost", f"the Dask scheduler was lost ({why}); check that it and its workers run") from error
 
 
 def _client(distributed: Any, scheduler: Any, workers: int | None, stack: ExitStack) -> Any:
