@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from mixtune.features import Oriented
 from mixtune.moments import Rows
-from mixtune.selection import SETTINGS, FeatureBlock, choose, choose_maps, learn_columns
+from mixtune.selection import SETTINGS, FeatureBlock, MapAverage, choose, choose_maps, learn_columns
 from mixtune.selection._choose import draw_plan
 from mixtune.selection._model_averaging import ValidationTask, stacked_weights
 from mixtune.selection._pretraining import common_signs
@@ -202,3 +204,15 @@ def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():
         heads.append(found)
         errors.append(sum(np.sum((y[k] - U[k] @ found[fold]) ** 2) for k, fold in enumerate(folds)))
     np.testing.assert_allclose(learned.heads, heads[int(np.argmin(errors))], rtol=1e-5, atol=1e-8)
+
+
+def test_the_largest_share_of_all_maps(average):
+    """A large weight of a map with many small shares may still be behind one large share."""
+    found, _ = average
+    first, second = found.choices
+    spread = replace(first, shares=np.full(len(first.shares), 1.0 / len(first.shares)))
+    sharp = replace(second, shares=np.eye(len(second.shares))[0])
+    for weights, top in (([0.6, 0.4], 1), ([0.999, 0.001], 0)):
+        made = MapAverage((spread, sharp), found.blocks, WIDTH)
+        made.__dict__["map_weights"] = np.array(weights)
+        assert made.top == top

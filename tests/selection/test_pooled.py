@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal
 
 from mixtune.selection import SETTINGS, _pooled, choose
 from mixtune.selection._families import FocalFamily
@@ -194,3 +195,45 @@ def test_sources_that_are_left_out_need_no_evidence():
 def test_up_to_forty_coefficients_a_covariance_is_learned(columns, learned):
     sources, task = make(3, columns, n=60)
     assert ("alike" in {name for name, _ in choose(task, sources).labels}) == learned
+
+
+def test_evidence_of_a_source_by_the_normal_density():
+    """The task's head is mu + delta, mu known from the prior and the source's rows: densities by hand."""
+    sources, task = make(3, 2)
+    family = PooledFamily.learn(sources)
+    own, shared = family.own[0] * family.variance, (1 - family.own[0]) * family.variance
+    X, y = task.free.rows.X, task.free.rows.y
+    found = family._scores(task.free, np.ones(3))
+    expected = []
+    for source, sample in zip(family.sources, sources):
+        A, b = sample.free.rows.X, sample.free.rows.y
+        noise = own * A @ A.T + source.noise * np.eye(len(A))
+        precision = A.T @ np.linalg.solve(noise, A) + np.eye(2) / shared
+        mean = np.linalg.solve(precision, A.T @ np.linalg.solve(noise, b))
+        covariance = X @ (own * np.eye(2) + np.linalg.inv(precision)) @ X.T + family.noise * np.eye(len(y))
+        expected.append(multivariate_normal(X @ mean, covariance).logpdf(y))
+    np.testing.assert_allclose(found - found[0], np.array(expected) - expected[0], rtol=1e-6)
+
+
+def test_typical_noise_counts_sources_by_what_they_know():
+    """Geometric means, each source with freedom/(freedom + rows that the common noise counts as)."""
+    rng = np.random.default_rng(2)
+    family = PooledFamily.learn([make_task(rng, n, 3, noise=s) for n, s in ((4, 0.1), (30, 1.0), (200, 2.0))])
+    freedom = np.array([source.freedom for source in family.sources])
+    weight = freedom / (freedom + SETTINGS.noise_rows)
+    for name in ("noise", "variance"):
+        logs = np.log([getattr(source, name) for source in family.sources])
+        assert getattr(family, name) == pytest.approx(np.exp(weight @ logs / weight.sum()))
+
+
+@pytest.mark.parametrize(("count", "zero"), [(20, 8.0), (40, 10.0), (80, 16.0)])
+def test_shrinkage_grows_with_the_sources(count, zero):
+    sources, _ = make(count, 2)
+    assert LearnedFamily.learn(sources).sparse.shrinkage.zero == zero
+
+
+def test_targets_are_measured_in_their_standard_deviation():
+    rng = np.random.default_rng(3)
+    focal, *sources = [make_task(rng, n, 2, level=5.0) for n in (10, 30, 30)]
+    y = np.concatenate([sample.rows.y for sample in (focal, *sources)])
+    assert choose(focal, sources).size == pytest.approx(y.std())

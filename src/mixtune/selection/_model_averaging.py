@@ -132,8 +132,7 @@ def stacked_weights(
         cross += say * (kept * weight) @ kept.T
     errors = np.diagonal(cross)
     prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
-    prior /= prior.sum()
-    share = prior.copy()
+    share = prior / prior.sum()
     for _ in range(steps):
         slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / prior)
         share = share * np.exp(-0.5 * (slope - slope.min()))
