@@ -183,7 +183,7 @@ def known_methods() -> tuple[Method, ...]:
     Examples
     --------
     >>> [method.name for method in known_methods()][:3]
-    ['mixtune', 'focal', 'pooled']
+    ['mixtune', 'auto', 'focal']
     """
     from benchmarks.transfer.peers import PEERS  # which builds on this module
 

@@ -55,6 +55,8 @@ def check_place(path: Path, example: str) -> None:
         ...
     mixtune.errors.DataError: the folder no/such/folder does not exist; make it first
     """
+    if "\0" in str(path):
+        raise DataError(f"{str(path)!r} is no name of a file; leave out the null character")
     if path.is_dir():
         raise DataError(f"{path} is a folder; give the name of a file, such as {path / example}")
     if not path.parent.is_dir():
@@ -83,6 +85,9 @@ def write_atomically(path: Path, content: bytes, *, check: Check | None = None) 
     b'all of it'
     """
     target = Path(os.path.realpath(path))
+    # A device or a pipe would be replaced by a file; a link that leads to itself stays a link.
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise DataError(f"{path} is not a plain file; give the name of a file that may be replaced")
     # Temporary files that killed writes of the same file left behind; young ones may still be in use.
     for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 8}.part"):
         with suppress(OSError):

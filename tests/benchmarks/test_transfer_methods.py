@@ -101,7 +101,7 @@ def test_names():
     assert {"focal", "pooled", "detected", "stacked"} <= {method.name for method in available_methods()}
     assert max(len(method.title) for method in known_methods()) <= 34
     assert [method.name for method in methods_named(["pooled", "focal", "pooled"])] == ["pooled", "focal"]
-    with pytest.raises(ParameterError, match="no method 'pool'; known: mixtune, focal"):
+    with pytest.raises(ParameterError, match="no method 'pool'; known: mixtune, auto, focal"):
         methods_named(["pool"])
 
 

@@ -165,3 +165,28 @@ def test_inputs_are_chosen_in_linear_time():
     chosen = choose_inputs(table, targets=targets, domain=None, columns=None, where="the table")
     assert chosen == tuple(names[1000:])
     assert compared < 20 * len(names)
+
+
+def test_sources_that_disagree_where_the_focal_rows_have_no_names():
+    sources = {"s": (pd.DataFrame(columns(NAMES)), Y), "t": (pd.DataFrame(columns(["b", "a", "c"])), Y)}
+    with pytest.raises(DataError, match='domains "s" and "t" have the same columns in another order'):
+        regress(X, Y, sources=sources)
+    sources["t"] = pd.DataFrame(columns(NAMES)), Y
+    np.testing.assert_allclose(regress(X, Y, sources=sources).predict(X), Y, atol=1e-3)
+
+
+def test_frames_of_the_interchange_protocol_are_read_by_name():
+    class Exchanged:
+        def __init__(self, table):
+            self._table = table
+
+        def __dataframe__(self, **options):
+            return self._table.__dataframe__(**options)
+
+        def __array__(self, dtype=None, copy=None):
+            return np.column_stack(self._table.columns)
+
+    turned = Exchanged(pa.table(columns(["c", "a", "b"])))
+    focal = pd.DataFrame(columns(NAMES))
+    found = regress(focal, Y, sources={"s": (turned, Y)})
+    np.testing.assert_allclose(found.predict(focal), regress(X, Y, sources={"s": (X, Y)}).predict(X))

@@ -559,3 +559,16 @@ def test_the_solution_is_solved_for_on_first_access_and_follows_the_fit():
     assert model.solution_ is first
     again = model.fit(X, 2 * y, sources={name: (U, 2 * v) for name, (U, v) in sources.items()}).solution_
     np.testing.assert_allclose(again.coef, 2 * first.coef, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_sources_of_one_or_two_rows_weigh_little(rows):
+    rng = np.random.default_rng(0)
+    X, _, _ = make_transfer(n=8)
+    slope = np.array([1.0, 2.0, 3.0, 0.0])
+    y = X @ slope + 0.3 * rng.standard_normal(8)
+    draw = lambda n: (U := rng.standard_normal((n, 4)), U @ slope + 0.3 * rng.standard_normal(n))  # noqa: E731
+    weights = fit(X, y, {str(i): draw(rows) for i in range(3)}).weights_.values
+    assert weights.sum() == pytest.approx(1)
+    assert np.all(weights[1:] < weights[0])
+    assert weights[1:].sum() < 0.5

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def run(command: list[str]) -> None:
 
 def contents(folder: Path) -> list[object]:
     """All figures that a study stores."""
-    with sqlite3.connect(folder / "results.sqlite") as db:
+    with closing(sqlite3.connect(folder / "results.sqlite")) as db:
         return [db.execute(f"SELECT * FROM {name} ORDER BY 1, 2, 3, 4").fetchall() for name in ("results", "curves")]
 
 
@@ -133,7 +134,7 @@ def reproducing(folder: Path) -> Scenario:
         if not (out / "results.sqlite").exists():
             return
         try:
-            with sqlite3.connect(out / "results.sqlite") as db:
+            with closing(sqlite3.connect(out / "results.sqlite")) as db:
                 count = db.execute("SELECT count(*) FROM runs").fetchone()[0]
         except sqlite3.OperationalError:  # killed before the tables were made
             return

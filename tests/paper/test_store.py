@@ -1,7 +1,10 @@
 """The results file: whole runs or nothing, all digits, one configuration per experiment."""
 
+import io
 import math
 import sqlite3
+import zlib
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -143,6 +146,20 @@ def test_what_is_damaged_is_named_with_a_remedy(tmp_path, damage):
     with pytest.raises(DataError, match="if that file is damaged, move it away") as caught:
         read_all(tmp_path)
     assert str(tmp_path / "results.sqlite") in str(caught.value)
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 2, 2)), np.arange(3), np.array(["a"])])
+def test_arrays_that_are_no_curves_are_named(tmp_path, array):
+    """Whole, but not what was written: as from another program."""
+    with ResultsStore(tmp_path) as store:
+        store.claim("e", {"seed": 0})
+        store.add("e", 0, Outcome({"m": {"v": 1.0}}, {"m": {"c": np.arange(50.0)}}), **META)
+    content = io.BytesIO()
+    np.save(content, array)
+    with closing(sqlite3.connect(tmp_path / "results.sqlite")) as other, other:
+        other.execute("UPDATE curves SET array = ?", (zlib.compress(content.getvalue()),))
+    with pytest.raises(DataError, match="is no curve"):
+        read_all(tmp_path)
 
 
 def test_a_file_with_damaged_pages_is_named_too(tmp_path):

@@ -160,7 +160,7 @@ def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) ->
     def cell(value: Any) -> Any:
         if isinstance(value, float):
             return str(value).replace(".", decimal)
-        if neutralise and isinstance(value, str) and value.startswith(_FORMULA):
+        if neutralise and isinstance(value, str) and value.lstrip(" ").startswith(_FORMULA):
             return value if _NUMBER.fullmatch(value.replace(decimal, ".")) else f"'{value}"
         return value
 

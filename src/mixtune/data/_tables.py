@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.interchange
 import pyarrow.types as kinds
 
 from mixtune._messages import Wording, nearest, quoted, setting
@@ -31,13 +32,15 @@ LIST_COLUMNS = Wording(
 #: What to do about whole numbers that no integer type holds.
 RESCALE = "pass floats, rescaled where beyond 1e308"
 
+#: What gives away that a value has named columns, whether or not they can be read.
+_TABLE_SIGNS = ("__arrow_c_stream__", "__dataframe__", "columns", "column_names")
 # The names that to_csv, read_csv and to_parquet of pandas give to an index without a name.
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 
 def is_table(value: Any) -> bool:
     """Whether ``value`` has named columns: a frame, a pyarrow table or a dict."""
-    named = isinstance(value, dict) or hasattr(value, "__arrow_c_stream__") or hasattr(value, "columns")
+    named = isinstance(value, dict) or any(hasattr(value, name) for name in _TABLE_SIGNS)
     # Some of SciPy's sparse matrices are dicts.
     return named and not hasattr(value, "toarray")
 
@@ -74,6 +77,8 @@ def as_table(value: Any, where: str) -> Table:
             table = pa.Table.from_pandas(value, preserve_index=False)
         elif isinstance(value, dict | pa.RecordBatch) or hasattr(value, "__arrow_c_stream__"):
             table = pa.table(value)
+        elif not hasattr(value, "columns") and hasattr(value, "__dataframe__"):
+            table = pa.interchange.from_dataframe(value)
         else:
             columns = [(str(name), pa.array(value[name])) for name in value.columns]
             table = pa.Table.from_arrays([values for _, values in columns], [name for name, _ in columns])

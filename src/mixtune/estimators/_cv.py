@@ -37,12 +37,13 @@ from mixtune.estimators._fits import (
     State,
     Uncertainty,
     compared_of,
+    is_auto,
     like_targets,
     local_heads,
     prepare,
 )
 from mixtune.estimators._inputs import as_sources, read_sources
-from mixtune.estimators._maps import auto_maps, is_auto
+from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -73,6 +74,8 @@ MARGIN = (0.25, 20.0)
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
+#: Sources of at most so many rows say little: their weight counts as n/(n + 10).
+TINY_SOURCE, NOISE_ROWS = 2.0, 10.0
 #: Most sources whose removal is worked out: the heaviest.
 MOST_REMOVALS = 100
 #: Candidates with a smaller share are left out of the list.
@@ -544,6 +547,9 @@ def _domain_weights(choices: Sequence[MapAverage], prepared: Prepared, heads: He
     """Weights of all domains: sources that no prior was learned from have none."""
     count = len(prepared.names)
     values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
+    # A prior from a source of one or two rows is hardly more than the prior without it.
+    rows = np.array([part.total for part in prepared.inputs[1:]])
+    values[1:] *= np.where(rows <= TINY_SOURCE, rows / (rows + NOISE_ROWS), 1.0)
     errors = _focal_errors(prepared.focal, heads)
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
 

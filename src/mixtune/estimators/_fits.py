@@ -128,6 +128,15 @@ class _Sized:
         return self.feature_map.transform(X)
 
 
+#: Of ``feature_map``: maps are made from the rows, and averaged.
+AUTO = "auto"
+
+
+def is_auto(feature_map: Any) -> bool:
+    """Whether maps are to be made from the rows."""
+    return isinstance(feature_map, str) and feature_map == AUTO
+
+
 def check_map(feature_map: Any) -> None:
     """Refuse what is not a frozen feature map."""
     if feature_map is None:
@@ -429,6 +438,8 @@ class Uncertainty:
         return np.ones(len(U)) if self.posterior is None else self.posterior.spread(U)
 
     def _check(self) -> None:
+        if not np.all(np.isfinite(self.left_out.spreads) & (self.left_out.spreads > 0)):
+            raise DataError("the spreads of the focal rows are not positive numbers; fit the model again")
         if not np.all(np.isfinite(self.left_out.residuals)):
             raise ParameterError(
                 "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "

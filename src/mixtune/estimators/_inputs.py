@@ -513,7 +513,24 @@ def read_sources(
     given = sampled(sources, columns)
     members = {} if given is None else dict(given.items())
     check_focal_name(members, focal_name)
+    if columns is None:
+        _check_orders(members)
     return {name: read_source(name, source, focal, columns) for name, source in members.items()}
+
+
+def _check_orders(members: Mapping[str, Source]) -> None:
+    """Refuse sources that have the same names in another order, where the focal rows have none to go by."""
+    first: tuple[str, tuple[str, ...]] | None = None
+    for name, source in members.items():
+        known = source.columns or (as_table(source.X, "X").column_names if is_table(source.X) else None)
+        if known is None:
+            continue
+        first = first or (name, tuple(known))
+        if tuple(known) != first[1] and set(known) == set(first[1]):
+            raise DataError(
+                f'domains "{first[0]}" and "{name}" have the same columns in another order, and the focal rows have no '
+                "names; pass the focal rows as a data frame too"
+            )
 
 
 def read_source(name: str, source: Source, focal: Rows, columns: Sequence[str] | None) -> Rows:

@@ -17,14 +17,6 @@ from mixtune.features import Clipped, Concatenate, FeatureMap, Identity, Oriente
 from mixtune.moments import Rows, pooled_scaling
 from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns
 
-#: Of ``feature_map``: maps are made from the rows, and averaged.
-AUTO = "auto"
-
-
-def is_auto(feature_map: Any) -> bool:
-    """Whether maps are to be made from the rows."""
-    return isinstance(feature_map, str) and feature_map == AUTO
-
 
 @dataclass(frozen=True, eq=False)
 class Maps:

@@ -120,7 +120,7 @@ class ResultsStore:
             yield
         except MixtuneError:
             raise
-        except (sqlite3.Error, zlib.error, ValueError, TypeError, EOFError) as error:
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, EOFError, MemoryError) as error:
             raise DataError(
                 f"{self.path} cannot be used ({error}); choose another folder, or, if that file is damaged, move it "
                 "away: its runs will be done again"
@@ -238,7 +238,10 @@ def unpack(blob: bytes) -> Floats:
     >>> unpack(pack(np.array([0.1, np.inf])))
     array([0.1, inf])
     """
-    return np.asarray(np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False))
+    found = np.load(io.BytesIO(zlib.decompress(blob)), allow_pickle=False)
+    if found.dtype != np.float64 or found.ndim > 2:
+        raise ValueError(f"an array of type {found.dtype} and shape {found.shape} is no curve")
+    return np.asarray(found)
 
 
 def _differences(held: Any, asked: Any, path: str = "") -> list[str]:
