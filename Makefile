@@ -36,7 +36,7 @@ mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutation.py $(MUTANTS)
 
 # The long forms of tests/fuzz and tests/faults; the suite runs a little of each.
-FUZZ_EXAMPLES ?= 60
+FUZZ_EXAMPLES ?= 300
 fuzz: $(VENV)/.installed-dev
 	MIXTUNE_FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) $(BIN)/python -m pytest -q tests/fuzz
 

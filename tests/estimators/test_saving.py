@@ -476,7 +476,7 @@ MOMENTS = "estimator", "fitted", "_state", "parts", "moments", "items", 0, "part
         (put("estimator", "is", value="subprocess.Popen"), "not known here .*; update mixtune"),
         (put("estimator", "settings", "colour", value=1), "cannot be built from the file"),
         (put("estimator", "fitted", "predict", value=1), 'holds "predict", which RegretOptimalRegressor does not know'),
-        (put("estimator", "fitted", value={}), "no fitted estimator"),
+        (put("estimator", "fitted", value={}), "no fitted estimator|as a fit makes it"),
         (put(*DEEP, value=1.0), "no fitted estimator"),
         (put(*DEEP, value={"is": "array", "name": "other", "by_columns": False, "frozen": False}), "cannot be built"),
         (put(*DEEP, value={"is": "scalar", "dtype": "object", "value": 1}), "unknown type 'object'"),
@@ -737,3 +737,23 @@ def test_onnx_into_a_folder_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", refuse)
     with pytest.raises(DataError, match="No space left"):
         model.to_onnx(tmp_path / "a.onnx")
+
+
+@pytest.mark.parametrize("name", ["_uncertainty", "_scaling", "intercept_"])
+@pytest.mark.parametrize("value", [0, "x", None, [None]])
+@pytest.mark.parametrize("kind", [RegretOptimalRegressor, RegretOptimalRegressorCV])
+def test_forged_attributes_that_predictions_need_are_refused(tmp_path, kind, name, value):
+    X, y, sources = make_transfer()
+    spec, arrays = read_model(kind().fit(X, y, sources=sources).save(tmp_path / "a.mixtune"))
+    spec["estimator"]["fitted"][name] = value
+    with pytest.raises(DataError):
+        load(write_model(tmp_path / "b.mixtune", spec, arrays))
+
+
+def test_forged_spreads_do_not_make_intervals(tmp_path):
+    X, y, sources = make_transfer()
+    spec, arrays = read_model(RegretOptimalRegressorCV().fit(X, y, sources=sources).save(tmp_path / "a.mixtune"))
+    arrays["model._uncertainty.left_out.spreads"][0] = np.nan
+    model = load(write_model(tmp_path / "b.mixtune", spec, arrays))
+    with pytest.raises(DataError, match="not positive numbers"):
+        model.predict_interval(X)

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Floats, device_or_cpu, torch_device
 from mixtune._messages import nearest
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._inputs import (
     Sources,
@@ -198,6 +198,13 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         left_out = self._uncertainty.left_out
         predictions = np.where(np.isfinite(left_out.residuals), left_out.predictions, np.inf)
         return predictions.reshape(-1, *self.coef_.shape[1:]) + self._scaling.target_shift
+
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        # A forged file may hold anything in the place of what every prediction needs.
+        kinds = {"intercept_": float | np.ndarray, "_scaling": Scaling, "_uncertainty": fits.Uncertainty}
+        if wrong := [name for name, kind in kinds.items() if not isinstance(values.get(name), kind)]:
+            raise DataError(f"the file holds no {wrong[0]!r} as a fit makes it; save the model again")
+        super()._set_stored(values)
 
     def _feature_range(self) -> tuple[Any, Any]:
         """Lower and upper limits (p,) that features are clipped to before predicting; None for no clipping."""

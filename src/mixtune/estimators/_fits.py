@@ -451,10 +451,17 @@ def _same(value: Any) -> Any:
     return value
 
 
+def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
+    left_out, found = parts["left_out"], parts["posterior"]
+    if not isinstance(left_out, LeaveOneOut) or not isinstance(found, Posterior | None):
+        raise TypeError("the uncertainty of the predictions is not what a fit gives")
+    return Uncertainty(partial(_same, left_out), partial(_same, found))
+
+
 storable(
     Uncertainty,
     write=lambda found: {"left_out": found.left_out, "posterior": found.posterior},
-    read=lambda parts: Uncertainty(partial(_same, parts["left_out"]), partial(_same, parts["posterior"])),
+    read=_read_uncertainty,
 )
 
 
