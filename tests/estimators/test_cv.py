@@ -13,7 +13,7 @@ from estimators.transfer_data import make_transfer, modules_run
 from mixtune import RandomFeatures
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, Sources, load
-from mixtune.selection import SETTINGS, _choose, _maps
+from mixtune.selection import SETTINGS, _choose, _model_averaging
 
 NEW = np.random.default_rng(9).standard_normal((7, 4)) * 9
 
@@ -530,7 +530,7 @@ def test_the_level_of_the_targets_does_not_matter(p, count, rows):
 
 
 def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
-    monkeypatch.setattr(_maps, "interval_inflation", lambda tasks, shares: 1.4)
+    monkeypatch.setattr(_model_averaging, "interval_inflation", lambda tasks, shares: 1.4)
     X, y, sources = make_transfer(n=14, sizes=(40,) * 5)
     model = fit(X, y, sources)
     (choice,) = model._choices

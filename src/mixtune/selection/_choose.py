@@ -24,19 +24,17 @@ from mixtune.moments import Paths, Rows, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
+    Validated,
     ValidationTask,
     average_weights,
     averaged,
     focal_only_best,
     guarded,
-    interval_inflation,
     mix,
     negligible_error,
     prior_weights,
     relative_errors,
     robust_errors,
-    transfer_gains,
-    validated_sources,
 )
 from mixtune.selection._pooled import PooledFamily, StackedFamily
 from mixtune.selection._settings import SETTINGS
@@ -84,12 +82,8 @@ class _Pool:
         return family.prior(task, allowed, place)
 
 
-#: Shares of the two candidates that are kept of each validation task: the average, and the focal-only fit.
-AVERAGE = np.array([1.0, 0.0])
-
-
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Choice(Validated):
     """What was chosen, and why.
 
     Attributes
@@ -145,21 +139,6 @@ class Choice:
     def play_errors(self) -> Floats | None:
         """Mean squared error over the validation tasks, relative to the best candidate of each (geometric mean)."""
         return relative_errors(self.task_errors)
-
-    @property
-    def n_plays(self) -> int:
-        """How many sources took the focal role."""
-        return len(validated_sources(self.tasks))
-
-    @cached_property
-    def play_gains(self) -> Floats:
-        """Log of the root mean squared error of each on its tests: of the average over the focal-only fit."""
-        return transfer_gains(self.tasks, AVERAGE)
-
-    @cached_property
-    def inflation(self) -> float:
-        """Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks."""
-        return interval_inflation(self.tasks, AVERAGE)
 
     @cached_property
     def _memos(self) -> list[Memo]:

@@ -16,16 +16,9 @@ import scipy.linalg
 
 from mixtune._array import Floats, Integers
 from mixtune.moments import Moments, Sample
-from mixtune.selection._choose import AVERAGE, Choice, choose, draw_plan
+from mixtune.selection._choose import Choice, choose, draw_plan
 from mixtune.selection._families import Label
-from mixtune.selection._model_averaging import (
-    ValidationTask,
-    interval_inflation,
-    relative_errors,
-    stacked_weights,
-    transfer_gains,
-    validated_sources,
-)
+from mixtune.selection._model_averaging import Validated, ValidationTask, relative_errors, stacked_weights
 from mixtune.selection._settings import SETTINGS
 
 
@@ -56,7 +49,7 @@ class FeatureBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class MapAverage:
+class MapAverage(Validated):
     """Choices of several maps, averaged.
 
     Parameters
@@ -183,21 +176,6 @@ class MapAverage:
     def mixed(self, parts: Sequence[Floats]) -> Floats:
         """The weighted average over maps; maps of weight 0 are left out."""
         return np.sum([weight * part for weight, part in zip(self.map_weights, parts) if weight > 0], axis=0)
-
-    @property
-    def n_plays(self) -> int:
-        """How many sources took the focal role."""
-        return len(validated_sources(self.tasks))
-
-    @cached_property
-    def play_gains(self) -> Floats:
-        """Log of the root mean squared error of each on its tests: of the average over the focal-only fit."""
-        return transfer_gains(self.tasks, AVERAGE)
-
-    @cached_property
-    def inflation(self) -> float:
-        """Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks."""
-        return interval_inflation(self.tasks, AVERAGE)
 
     @property
     def top(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -215,3 +216,28 @@ def mix(shares: Floats, left_out: Floats) -> Floats:
     """Averaged residuals; candidates without a share do not count, whatever they say."""
     used = shares > 0
     return shares[used] @ left_out[used]
+
+
+#: Shares of the two candidates that are kept of each validation task: the average, and the focal-only fit.
+AVERAGE = np.array([1.0, 0.0])
+
+
+class Validated:
+    """What validation tasks say of an average; each has two candidates, the average and the focal-only fit."""
+
+    tasks: Any
+
+    @property
+    def n_plays(self) -> int:
+        """How many sources took the focal role."""
+        return len(validated_sources(self.tasks))
+
+    @cached_property
+    def play_gains(self) -> Floats:
+        """Log of the root mean squared error of each on its tests: of the average over the focal-only fit."""
+        return transfer_gains(self.tasks, AVERAGE)
+
+    @cached_property
+    def inflation(self) -> float:
+        """Error on tests of the validation tasks over their leave-one-out error, >= 1: what leave-one-out overlooks."""
+        return interval_inflation(self.tasks, AVERAGE)
