@@ -217,8 +217,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
         degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
-        mean, negative contributions counted as zero, and a source of n <= 2 rows as n/(n + 10). ``scores`` are the mean squared errors of the domains' own
-        models on the focal rows.
+        mean, negative contributions counted as zero, and a source of n <= 2 rows as n/(n + 10) of its part. ``scores``
+        are the mean squared errors of the domains' own models on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
     feature_map_ : FeatureMap or None
