@@ -29,6 +29,7 @@ from mixtune.estimators._base import (
     transport_distances,
 )
 from mixtune.estimators._fits import (
+    AUTO,
     ROUNDING,
     Features,
     Heads,
@@ -175,6 +176,7 @@ storable(TransferGain)
 class TunedSettings(Settings):
     """Parameters shared by the regressor and the classifier that tune themselves."""
 
+    feature_map: Any = AUTO
     _: KW_ONLY
     clamp: bool = True
     seed: int = 0
@@ -193,9 +195,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     Parameters
     ----------
-    feature_map : FeatureMap or "auto", optional
-        phi; None takes the inputs as they are. With "auto", maps are made from the rows and averaged over: the inputs
-        themselves, splines of every column, random Fourier features, and columns learned from the sources.
+    feature_map : FeatureMap, "auto" or None
+        phi. By default maps are made from the rows and averaged over: the inputs themselves, splines of every column,
+        random Fourier features, and columns learned from the sources (:attr:`maps_`). None takes the inputs as they
+        are, so that the model is linear in them; a given map is used as it is.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
