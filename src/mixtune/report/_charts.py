@@ -155,9 +155,9 @@ class Drawing:
         """Ticks with faint lines up to ``top``, and the label below."""
         for value, text in (ticks or {v: tick_text(v) for v in nice_ticks(scale.low, scale.high)}).items():
             self.line(scale(value), top, scale(value), y, "grid")
-            self.text(scale(value), y + 15, text)
+            self.text(scale(value), y + 17, text)  # clear of the lowest number of the other axis
         self.line(scale.start, y, scale.end, y, "axis")
-        self.text((scale.start + scale.end) / 2, y + 32, label, "label")
+        self.text((scale.start + scale.end) / 2, y + 34, label, "label")
 
     def y_axis(self, scale: Scale, label: str, right: float = RIGHT, most: int = 4, *, whole: bool = False) -> None:
         """Ticks with faint lines to ``right``; the label stands above the axis, where it reads without turning."""
