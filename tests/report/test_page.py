@@ -240,6 +240,41 @@ def test_numbers_are_those_of_the_model(model, rows):
     assert f"{len(ridges)} candidate fits" in page.texts["average"]
 
 
+def test_feature_maps_and_their_shares(model, rows):
+    page, facts = read(model, rows), read_facts(model, **rows)
+    assert [each.name for each in facts.maps] == [each.name for each in model.maps_]
+    assert len(facts.maps) > 1
+    assert facts.carried in page.texts["average"]
+    assert report_html(model, **rows).count(facts.carried) == 2  # on top, and beside the table
+    assert page.attributes.count(("data-label", "features")) == len(model.maps_)
+    shares = [float(text.rstrip("%")) for text in page.cells["share"][: len(model.maps_)]]
+    np.testing.assert_allclose(shares, [100 * each.share for each in model.maps_], atol=0.051)
+    assert "same feature maps" in page.texts["comparison"]
+
+
+def test_one_map_is_not_worth_a_word(rows):
+    linear = fit(rows, RegretOptimalRegressorCV(None))
+    facts, page = read_facts(linear, **rows), read(linear, rows)
+    assert (facts.maps, facts.carried) == ((), "")
+    assert "feature map" not in page.texts["average"] + page.texts["comparison"]
+    assert ("data-label", "features") not in page.attributes
+    del linear.maps_  # as in files of earlier versions
+    assert read_facts(linear, **rows).maps == ()
+
+
+def test_shares_are_those_of_the_first_output():
+    rows = make_rows(3, outputs=2)
+    assert "of the first of 2 outputs" in read_facts(fit(rows), **rows).carried
+    one = make_rows(3)
+    assert "of the prediction" in read_facts(fit(one), **one).carried
+
+    def label(y):
+        return np.searchsorted(np.quantile(one["y"], [0.3, 0.6]), y)
+
+    named = {"X": one["X"], "y": label(one["y"]), "sources": {k: (X, label(y)) for k, (X, y) in one["sources"].items()}}
+    assert "of the first of 3 class scores" in read_facts(fit(named, RegretOptimalClassifierCV()), **named).carried
+
+
 def test_without_sources():
     page = read(fit(bare := make_rows(0) | {"sources": None}), bare)
     assert page.texts["verdict"].startswith("No other datasets were given")

@@ -53,7 +53,7 @@ def inspect(
         print_json({**metadata, **({} if facts is None else facts_document(facts)), "notes": notes})
         return
     console = output()
-    _show_file(console, info, encoder)
+    _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
     if encoder is not None:
@@ -71,10 +71,11 @@ def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
     return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
 
 
-def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None) -> None:
+def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, maps: int) -> None:
     if sentence := _said(info, "verdict", str, str):
         console.print(f"[bold]{safe(sentence)}[/]\n")
-    lines = {"model": info.estimator, "features": info.feature_map}
+    features = f"{maps} maps made from the rows" if maps else info.feature_map
+    lines = {"model": info.estimator, "features": features}
     if encoder is not None:
         target, classes = encoder.target, encoder.target.classes
         kind = "a number" if classes is None else f"one of {len(classes)} classes: {quoted(classes)}"

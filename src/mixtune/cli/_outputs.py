@@ -96,7 +96,9 @@ def show_lines(console: Console, title: str, lines: Sequence[str]) -> None:
 
 
 def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool = True) -> None:
-    """Which domains count and, with ``left_out``, how the model compares with simpler ones on left-out focal rows."""
+    """What carries the prediction and, with ``left_out``, how the model compares with simpler ones on left-out rows."""
+    if facts.carried:
+        console.print(f"{safe(facts.carried)}\n")
     scores = " of the class scores" if classes else ""
     meanings = {
         "own error": f"Own error: RMSE{scores} on the focal rows of a fit to that domain alone (of the focal one "
@@ -169,6 +171,11 @@ def facts_document(facts: Facts) -> dict[str, Any]:
         "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
+        "carried_by": facts.carried or None,
+        "maps": [
+            {**picked(each, "name", "share", "features", "validation_error"), "loo_rmse": each.error}
+            for each in facts.maps
+        ],
         "candidates": [picked(each, "family", "share", "settings") for each in facts.candidates[:MOST_CANDIDATES]],
         "notes": facts.notes,
     }

@@ -15,7 +15,7 @@ import numpy as np
 
 from mixtune._array import Floats
 from mixtune.errors import DataError, MixtuneError, ParameterError
-from mixtune.report.wording import plain_value
+from mixtune.report.wording import carried_by, plain_value
 
 if TYPE_CHECKING:
     from mixtune.estimators import Sources
@@ -109,6 +109,17 @@ class CandidateFact:
     share: float
 
 
+@dataclass(frozen=True)
+class MapFact:
+    """One of several feature maps; the errors are those of its own average, measured as those of a candidate."""
+
+    name: str
+    share: float
+    features: int
+    error: float | None
+    validation_error: float | None
+
+
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """One output on the focal rows: actual, predicted without the row, and half the width of its interval."""
@@ -149,7 +160,11 @@ class ClassFact:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """All that is shown of a model; the sources by weight, the largest first."""
+    """All that is shown of a model; the sources by weight, the largest first.
+
+    ``maps`` are the feature maps of the average, largest share first, and ``carried`` is a sentence on them; both are
+    empty where there is one map only.
+    """
 
     focal: DomainFact
     sources: tuple[DomainFact, ...]
@@ -167,6 +182,8 @@ class Facts:
     notes: tuple[str, ...]
     estimator: str
     parameters: dict[str, str]
+    maps: tuple[MapFact, ...] = ()
+    carried: str = ""
     target: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
@@ -207,6 +224,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     distances = getattr(inner, "distances_", None)
     domains = _domains(inner, rows or {}, compared, distances, removals or {})
     floor = None if distances is None else distances.sampling_floor
+    maps = _maps(inner)
     return Facts(
         focal=domains[0],
         sources=tuple(sorted(domains[1:], key=lambda domain: -(domain.weight or 0.0))),
@@ -224,6 +242,8 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         notes=tuple(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
+        maps=maps,
+        carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
     )
 
 
@@ -352,6 +372,21 @@ def _candidate(candidate: Any) -> CandidateFact:
     errors = _root(candidate.loo_error), _root(candidate.play_error)
     about = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
     return CandidateFact(*about, *errors, float(candidate.share))
+
+
+def _maps(inner: Any) -> tuple[MapFact, ...]:
+    """The feature maps of the average, where there are several; models of older files have none."""
+    found = tuple(
+        MapFact(str(each.name), float(each.share), int(each.n_features), _root(each.loo_error), _root(each.play_error))
+        for each in getattr(inner, "maps_", ())
+    )
+    return found if len(found) > 1 else ()
+
+
+def _carried(inner: Any, *, classes: bool) -> str:
+    """What the shares of the maps are shares of: estimators tell those of their first output."""
+    outputs = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
+    return "the prediction" if outputs == 1 else f"the first of {outputs} {'class scores' if classes else 'outputs'}"
 
 
 def _ridge(path: Any) -> RidgeFact | None:

@@ -22,9 +22,31 @@ from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune._version import __version__
 from mixtune.report import _charts as charts
-from mixtune.report.facts import COVERAGE, MOST_OUTPUTS, OWN, CandidateFact, ClassFact, DomainFact, Facts, read_facts
+from mixtune.report.facts import (
+    COVERAGE,
+    MOST_OUTPUTS,
+    OWN,
+    CandidateFact,
+    ClassFact,
+    DomainFact,
+    Facts,
+    MapFact,
+    read_facts,
+)
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
-from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
+from mixtune.report.wording import (
+    MAP_MEANINGS,
+    MAP_NAMES,
+    Html,
+    column,
+    element,
+    join,
+    number,
+    percent,
+    percent_column,
+    plain_value,
+    shorten,
+)
 
 #: Of longer tables, so many rows are shown and the others are folded away.
 LONGEST_TABLE, SHOWN_ROWS = 30, 15
@@ -121,7 +143,7 @@ def page_html(
         "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
         "tone": verdict.tone,
         "verdict": verdict.sentence,
-        "evidence": join(element("p", text, class_="meaning") for text in verdict.evidence),
+        "evidence": join(element("p", text, class_="meaning") for text in (*verdict.evidence, facts.carried) if text),
         "cards": _cards(facts),
         "notes": aside if remarks else "",
         "sections": join([*sections, _settings(facts, settings, date)]),
@@ -233,6 +255,8 @@ def _comparison(facts: Facts) -> Html:
         "Joint: one fit to all rows pooled, as if they were one dataset. Mean of locals: the average of one fit per "
         "dataset."
     )
+    if facts.maps:
+        text += " All of them use the same feature maps, with the same shares."
     return _section("comparison", "Against simpler fits", text, _pair(*charts.comparison_charts(compared)))
 
 
@@ -350,7 +374,29 @@ def _average(facts: Facts) -> Html:
         legend.append(element("li", element("i", class_=colour), words))
     shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
     listed = element("ul", *legend, class_="legend")
-    return _section("average", "What was averaged", text, shown, listed, _candidate_table(facts.candidates))
+    table = _candidate_table(facts.candidates)
+    return _section("average", "What was averaged", text, *_map_parts(facts), shown, listed, table)
+
+
+def _map_parts(facts: Facts) -> list[Html]:
+    """The feature maps and what each does by itself; nothing where there is one map only."""
+    if not facts.maps:
+        return []
+    text = f"The fits use {len(facts.maps)} feature maps, made from the rows. {facts.carried}"
+    return [element("p", text), _map_table(facts.maps), element("p", "The same fits by family:")]
+
+
+def _map_table(maps: Sequence[MapFact]) -> Html:
+    most = max(each.share for each in maps) or 1.0
+    shares, errors = percent_column([each.share for each in maps]), column([each.error for each in maps])
+    validation = column([each.validation_error for each in maps])
+    rows: list[list[str]] = []
+    for each, share, error, validated in zip(maps, shares, errors, validation):
+        name = _name(MAP_NAMES.get(each.name, each.name), below=MAP_MEANINGS.get(each.name, ""))
+        rows.append([name, _bar(share, each.share / most), f"{each.features:,}", error, validated])
+    heads = ["feature map", "share", "features", "left-out error"]
+    heads += ["validation error ÷ best"] if any(each.validation_error is not None for each in maps) else []
+    return _table(heads, rows, "Feature maps and their shares")
 
 
 def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:

@@ -5,12 +5,25 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
 METHOD_NAMES = {"ours": "mixtune"}
+#: How the feature maps that an estimator makes by itself are called, and what they consist of.
+MAP_NAMES = {
+    "inputs": "the columns themselves",
+    "splines": "splines",
+    "Fourier": "random Fourier features",
+    "learned": "learned columns",
+}
+MAP_MEANINGS = {
+    "inputs": "linear in every column",
+    "splines": "a smooth curve of every column",
+    "Fourier": "waves over all columns together, beside the columns themselves",
+    "learned": "predictions of models fitted to the sources, beside the splines",
+}
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.
 _UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
@@ -132,6 +145,25 @@ def percent(part: float) -> str:
         return f"{'>' if part < 0 else '<'}{sign}0.01%"
     decimals = 0 if size >= 9.95 else 1 if size >= 0.095 else 2
     return f"{sign}{size:,.{decimals}f}".removesuffix(".00").removesuffix(".0") + "%"
+
+
+def carried_by(shares: Mapping[str, float], of: str = "the prediction") -> str:
+    """One sentence on which feature maps carry the prediction, largest share first; none where there is one map only.
+
+    Examples
+    --------
+    >>> carried_by({"splines": 0.604, "Fourier": 0.353, "learned": 0.041, "inputs": 0.002})
+    'Splines carry 60% of the prediction, random Fourier features 35%, learned columns 4%.'
+    >>> carried_by({"inputs": 0.998, "splines": 0.002}), carried_by({"all": 1.0})
+    ('The columns themselves carry nearly all of the prediction.', '')
+    """
+    if len(shares) < 2:
+        return ""
+    (first, largest), *others = ((MAP_NAMES.get(name, name), share) for name, share in shares.items())
+    # Whole percents: decimals would say more than such shares can. What rounds to nothing is left to tables.
+    rest = "".join(f", {name} {100 * share:.0f}%" for name, share in others if share > 0.005)
+    amount = f"{100 * largest:.0f}%" if rest else "all" if largest == 1 else "nearly all"
+    return f"{first[:1].upper()}{first[1:]} carry {amount} of {of}{rest}."
 
 
 def column(values: Sequence[float | None], digits: int = 3) -> list[str]:
