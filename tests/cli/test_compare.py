@@ -45,6 +45,27 @@ def test_json(data):
     assert facts == again
 
 
+def test_the_others_take_the_columns_as_they_are(data):
+    made, linear = (as_json("compare", data, *SITES, *more)["methods"] for more in ((), ("--linear",)))
+    for one, other in zip(made[1:], linear[1:], strict=True):
+        assert (one["method"], one["error"], one["failures"]) == (other["method"], other["error"], 0)
+    assert made[0]["error"] != linear[0]["error"]
+    assert "exclude each other" in refused("compare", data, *SITES, "--linear", "--random-features", "5")
+
+
+def test_transfer_is_named_only_where_the_features_are_the_same(tmp_path):
+    data = sites(tmp_path / "data.csv", rows=(8, 60, 60))
+    made, *same = (
+        " ".join(run("compare", data, *SITES, *more).out.split())
+        for more in ((), ("--linear",), ("--random-features", "5"))
+    )
+    assert made.startswith(("mixtune helps: it", "mixtune harms: it", "No clear difference: with mixtune"))
+    assert "The other methods are linear in the columns" in made
+    for out in same:
+        assert out.startswith(("Transfer helps: it", "Transfer harms: it", "No clear difference: with transfer"))
+        assert "linear in the columns" not in out
+
+
 def test_more_folds_than_rows(data):
     done = run("compare", data, *SITES, "--folds", "100")
     assert "15 folds" in done.out

@@ -107,6 +107,45 @@ def test_force_replaces(tmp_path, data):
     assert load(out).domain_names_[0] == "berlin"
 
 
+def test_what_carries_the_prediction_is_said(tmp_path, data):
+    out, page = tmp_path / "model.mixtune", tmp_path / "report.html"
+    facts = as_json("fit", data, *SITES, "--out", out, "--report", page)
+    maps = load(out).maps_
+    assert {each.name for each in maps} == {"inputs", "splines", "Fourier"}
+    told = [(each["name"], each["share"], each["features"], each["loo_rmse"]) for each in facts["maps"]]
+    assert told == [(m.name, pytest.approx(m.share), m.n_features, pytest.approx(m.loo_error**0.5)) for m in maps]
+    shares = {"inputs": "the columns themselves", "splines": "splines", "Fourier": "random Fourier features"}
+    words = facts["carried_by"]
+    assert words.lower().startswith(f"{shares[maps[0].name]} carry ".lower())
+    assert words.endswith(".")
+    assert words in page.read_text(encoding="utf-8")
+    for command in (("fit", data, *SITES), ("inspect", out)):
+        assert words in " ".join(run(*command).out.split())
+    kept = as_json("inspect", out)
+    assert (kept["carried_by"], kept["maps"]) == (words, facts["maps"])
+    assert "3 maps made from the rows" in run("inspect", out).out
+
+
+@pytest.mark.parametrize("one_map", [("--linear",), ("--random-features", "5")])
+def test_nothing_is_said_of_one_map(tmp_path, data, one_map):
+    page = tmp_path / "report.html"
+    facts = as_json("fit", data, *SITES, *one_map, "--report", page)
+    assert (facts["carried_by"], facts["maps"]) == (None, [])
+    assert "carry" not in run("fit", data, *SITES, *one_map).out + page.read_text(encoding="utf-8")
+
+
+def test_a_linear_model(tmp_path, data):
+    out = tmp_path / "model.mixtune"
+    assert run("fit", data, *SITES, "--linear", "--out", out).code == 0
+    model, read = load(out), read_training(data, target="y", domain="site", focal="berlin")
+    assert model.feature_map is None
+    X = read.domains.focal_domain.X
+    np.testing.assert_allclose(model.predict(X), X @ model.coef_ + model.intercept_)
+    assert read_info(out).metadata["settings"] == {"random_features": None, "seed": 0, "linear": True}
+    message = refused("fit", tmp_path / "nowhere.csv", *SITES, "--linear", "--random-features", "5")
+    assert message == "--linear and --random-features exclude each other; leave one of them out"
+
+
 def test_random_features_are_kept_with_the_model(tmp_path, data):
     out = tmp_path / "model.mixtune"
     assert run("fit", data, *SITES, "--out", out, "--random-features", "20", "--seed", "3").code == 0
@@ -228,7 +267,8 @@ def test_help_has_examples_and_exit_codes(command):
     assert "Exit code 0" in done.out
 
 
-def test_a_fit_runs_through_few_modules(tmp_path, data):
-    found = modules_run(lambda: run("fit", data, *SITES, "--out", tmp_path / "model.mixtune", "--force"))
+@pytest.mark.parametrize(("features", "most"), [((), 50), (("--linear",), 45)])
+def test_a_fit_runs_through_few_modules(tmp_path, data, features, most):
+    found = modules_run(lambda: run("fit", data, *SITES, *features, "--out", tmp_path / "model.mixtune", "--force"))
     assert (tmp_path / "model.mixtune").exists()
-    assert len(found) <= 45, "\n".join(found)
+    assert len(found) <= most, "\n".join(found)

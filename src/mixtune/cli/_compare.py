@@ -29,6 +29,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
     ignore: reading.Ignore = None,
     categories: reading.Categories = None,
+    linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
@@ -43,9 +44,11 @@ def compare(
     """Compare mixtune with simpler methods, on focal rows that no fit has seen.
 
     focal only: a ridge on the focal rows; joint: a ridge on all rows pooled;
-    mean of locals: the mean of one ridge per domain. All choose their settings
-    inside the training folds (nested cross-validation); sources take part in
-    every fit and are not tested on.
+    mean of locals: the mean of one ridge per domain. These are linear in the
+    columns, or use the random features of --random-features; mixtune also uses
+    splines and other maps made from the rows, unless --linear is given. All
+    choose their settings inside the training folds (nested cross-validation);
+    sources take part in every fit and are not tested on.
 
     Exit code 0: done; 1: a method failed; 2: the command or the data cannot
     be used.
@@ -61,13 +64,15 @@ def compare(
     from mixtune.report import write_csv
 
     options = reading.options_given(locals())
+    reading.check_features(linear=linear, random_width=random_width)
     outputs.check_outputs({"--out": out}, force=force, inputs=files, endings=(".csv",))
     with outputs.progress_bar(1) as step:
         step("Reading")
         read = read_training(files, **options)
     classes = read.encoder.target.classes is not None
-    model = new_model(read.domains, classes=classes, random_width=random_width, seed=seed)
+    model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
     methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
+    same_features = linear or random_width is not None
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
     cuts = min(folds, read.domains.focal_domain.n_rows)
     with outputs.progress_bar(len(methods) * cuts * repeats) as step:
@@ -84,21 +89,25 @@ def compare(
         found = {"error": error, "methods": [asdict(each) for each in results], "notes": read.notes}
         outputs.print_json({**about, **found, "written": out})
     else:
-        _show(read, results, f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else ""), out)
+        how = f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else "")
+        _show(read, results, how, out, same_features=same_features)
     if any(each.failures for each in results):
         raise typer.Exit(1)
 
 
-def _show(read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: Path | None) -> None:
+def _show(
+    read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: Path | None, *, same_features: bool
+) -> None:
     console, classes, focal = outputs.output(), read.encoder.target.classes is not None, read.domains.focal_domain
-    console.print(f"[bold]{outputs.safe(_verdict(results))}[/]\n")
+    console.print(f"[bold]{outputs.safe(_verdict(results, same_features=same_features))}[/]\n")
     title = f'Error on {focal.n_rows:,} unseen rows of "{focal.name}"'
     table = outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results)
     console.print(table, "", sep="\n")
     wrong = "Wrong: share of wrong classes. " if classes else ""
+    others = "" if same_features else "The other methods are linear in the columns (--linear: mixtune as well). "
     console.print(
-        f"Nested cross-validation over the focal rows, {cuts}. {wrong}/ {FOCAL_ONLY}: error relative to the focal-only "
-        "fit; below 1 is better. Intervals take the rows as independent.\n"
+        f"Nested cross-validation over the focal rows, {cuts}. {others}{wrong}/ {FOCAL_ONLY}: error relative to the "
+        "focal-only fit; below 1 is better. Intervals take the rows as independent.\n"
     )
     outputs.show_lines(console, "Notes", read.notes)
     failed = [f"{each.method} failed in {each.failures} fits: {each.failure}" for each in results if each.failures]
@@ -107,9 +116,11 @@ def _show(read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: P
         console.print(f"Wrote {outputs.safe(out)}", soft_wrap=True)
 
 
-def _verdict(results: tuple[Compared, ...]) -> str:
+def _verdict(results: tuple[Compared, ...], *, same_features: bool) -> str:
+    """What mixtune does to the error; transfer gets the credit only where all methods have the same features."""
     from mixtune.estimators import MINE
 
+    name, subject = ("transfer", "Transfer") if same_features else ("mixtune", "mixtune")
     mine = next(each for each in results if each.method == MINE)
     if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
         return f"mixtune cannot be compared with {FOCAL_ONLY}: one of them failed, or makes no error at all."
@@ -118,8 +129,8 @@ def _verdict(results: tuple[Compared, ...]) -> str:
     change = f"{100 * abs(1 - mine.ratio):.0f}%"
     interval = f"(95% interval of the ratio {mine.ratio_low:.3g} to {mine.ratio_high:.3g})"
     if mine.ratio_high < 1:
-        return f"Transfer helps: it cuts the error on unseen rows by {change} {interval}."
+        return f"{subject} helps: it cuts the error on unseen rows by {change} {interval}."
     if mine.ratio_low > 1:
-        return f"Transfer harms: it raises the error on unseen rows by {change} {interval}."
+        return f"{subject} harms: it raises the error on unseen rows by {change} {interval}."
     side = "lower" if mine.ratio <= 1 else "higher"
-    return f"No clear difference: with transfer the error on unseen rows is {change} {side} {interval}."
+    return f"No clear difference: with {name} the error on unseen rows is {change} {side} {interval}."

@@ -80,7 +80,7 @@ def demo(
     outputs.show_model(console, facts, classes=False, left_out=False)
     title = f"Error on the other {test.n_rows} pupils of the school, not seen by any fit"
     console.print(outputs.comparison_table(title, "RMSE", "/ focal only", results))
-    console.print("\n/ focal only: error relative to a fit to those pupils alone; below 1 is better.\n")
+    console.print("\n/ focal only: error relative to a linear fit to those pupils alone; below 1 is better.\n")
     outputs.show_lines(console, "Notes", facts.notes)
     if report is not None:
         console.print(f"Wrote the report to {outputs.safe(report)}", soft_wrap=True)

@@ -31,6 +31,7 @@ def fit(
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
     categories: reading.Categories = None,
+    linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     force: reading.Force = False,
@@ -54,6 +55,11 @@ def fit(
     Nothing has to be set: how much each domain counts is chosen by
     leave-one-out on the focal rows. Text columns become one column per level;
     dates are refused. What was done without asking stands in the notes.
+
+    Relations need not be linear: the prediction averages over the columns
+    themselves, splines, random Fourier features, and columns learned from the
+    other domains, and the output says how much each of them carries. With
+    --linear the model is linear in the columns.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
     cluster with --engine dask: the focal rows are held, of every other
@@ -79,11 +85,12 @@ def fit(
     options = reading.options_given(locals())
     torch_device(device)
     reading.check_engine(engine, scheduler)
+    reading.check_features(linear=linear, random_width=random_width)
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
     if whole:
         reading.check_whole(files, domain, **large)
-    settings = {"random_features": random_width, "seed": seed}
+    settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
@@ -93,7 +100,7 @@ def fit(
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
-        model, facts = _fit(read, random_width, seed, device)
+        model, facts = _fit(read, linear=linear, random_width=random_width, seed=seed, device=device)
         verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
@@ -112,7 +119,13 @@ def fit(
 
 
 def new_model(
-    domains: Domains, *, classes: bool, random_width: int | None = None, seed: int = 0, device: str = "cpu"
+    domains: Domains,
+    *,
+    classes: bool,
+    linear: bool = False,
+    random_width: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> Any:
     """Make the estimator that needs no settings, for numbers or for classes.
 
@@ -122,23 +135,29 @@ def new_model(
         The data, which tell how random features are scaled.
     classes
         Whether targets are classes.
+    linear
+        Whether the model is to be linear in the columns; by default maps are made from the rows.
     random_width
-        How many random features of the inputs stand beside the inputs.
+        How many random features of the inputs stand beside the inputs, in place of such maps.
     seed, device
         As for the estimator.
 
     Examples
     --------
     >>> from mixtune.data import make_domains
-    >>> new_model(make_domains(n_columns=3, seed=0).domains, classes=False, random_width=10).feature_map.n_features_out
+    >>> domains = make_domains(n_columns=3, seed=0).domains
+    >>> new_model(domains, classes=False).feature_map, new_model(domains, classes=False, linear=True).feature_map
+    ('auto', None)
+    >>> new_model(domains, classes=False, random_width=10).feature_map.n_features_out
     13
     """
     from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
-    from mixtune.features import Concatenate, Identity, RandomFeatures
 
     kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
-    feature_map = None
+    feature_map: Any = None if linear else "auto"
     if random_width is not None:
+        from mixtune.features import Concatenate, Identity, RandomFeatures
+
         (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
         # With this scale units see a sum of variance one, however many columns there are.
         units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": seed}
@@ -147,8 +166,11 @@ def new_model(
     return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)
 
 
-def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str) -> tuple[Any, Facts]:
-    """The fitted model and what it says about itself, with the notes of the tables before its own."""
+def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
+    """The fitted model and what it says about itself, with the notes of the tables before its own.
+
+    ``how`` are the options of :func:`new_model`.
+    """
     from mixtune.report import read_facts
 
     target, domains = read.encoder.target, read.domains
@@ -160,8 +182,7 @@ def _fit(read: TrainingTables, random_width: int | None, seed: int, device: str)
 
     X, y = rows(domains.focal_domain)
     sources = {each.name: rows(each) for each in domains.sources}
-    classes = target.classes is not None
-    model = new_model(domains, classes=classes, random_width=random_width, seed=seed, device=device)
+    model = new_model(domains, classes=target.classes is not None, **how)
     facts = read_facts(model.fit(X, y, sources=sources), X=X, y=y, sources=sources, target=target.name)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}

@@ -44,7 +44,9 @@ DropMissingTarget: TypeAlias = Annotated[bool, _option("--drop-missing-target", 
 Encoding: TypeAlias = Annotated[str, _option(help="Of CSV files, such as latin-1.")]
 Separator: TypeAlias = Annotated[str | None, _option(help="Between columns; by default a comma, and a tab for .tsv.")]
 Decimal: TypeAlias = Annotated[str, _option(metavar=".|,", help="What stands before the decimals.")]
-_WIDTH_HELP = "Add so many random features of the inputs, for relations that are not linear."
+_LINEAR_HELP = "Take the columns as they are: the model is linear in them."
+Linear: TypeAlias = Annotated[bool, typer.Option("--linear", help=_LINEAR_HELP)]
+_WIDTH_HELP = "Use the columns and so many random features of them, in place of maps made from the rows."
 RandomWidth: TypeAlias = Annotated[
     int | None, typer.Option("--random-features", metavar="WIDTH", help=_WIDTH_HELP, min=1)
 ]
@@ -129,6 +131,20 @@ def check_whole(files: Sequence[Path], domain: str | None, *, memory_limit: str,
             f"--domain {domain} goes with one file, {given}; add --stream, which takes folders and "
             "several files, or join them"
         )
+
+
+def check_features(*, linear: bool, random_width: int | None) -> None:
+    """Refuse two answers to what the features are.
+
+    Examples
+    --------
+    >>> check_features(linear=True, random_width=20)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: --linear and --random-features exclude each other; leave one of them out
+    """
+    if linear and random_width is not None:
+        raise ParameterError("--linear and --random-features exclude each other; leave one of them out")
 
 
 def csv_options(options: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from mixtune._messages import counted, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fits import Solved, State, mean_of_locals, pooled
+from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources
 from mixtune.estimators._saving import savable
 
@@ -222,7 +222,7 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     classes
         Whether targets are classes.
     feature_map, focal
-        Of the alternatives, as for the estimators.
+        Of the alternatives, as for the estimators; with "auto" they are linear in the inputs.
 
     Examples
     --------
@@ -230,6 +230,7 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     >>> list(rivals(RegretOptimalRegressor()))
     ['ours', 'focal only', 'joint', 'mean of locals']
     """
+    feature_map = None if is_auto(feature_map) else feature_map
     kinds = {FOCAL_ONLY: LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
     made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
     if not classes:

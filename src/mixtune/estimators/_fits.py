@@ -55,6 +55,8 @@ from mixtune.regret import RegretProblem, RegretSolution, joint_subset_head, sol
 from mixtune.selection import Comparison, compare
 from mixtune.weights import DomainWeights
 
+#: Of ``feature_map``: maps are made from the rows, and averaged.
+AUTO = "auto"
 #: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
 ROUNDING = 1e-12
 
@@ -126,10 +128,6 @@ class _Sized:
     def transform(self, X: Floats, /) -> Any:
         """Features of rows."""
         return self.feature_map.transform(X)
-
-
-#: Of ``feature_map``: maps are made from the rows, and averaged.
-AUTO = "auto"
 
 
 def is_auto(feature_map: Any) -> bool:
