@@ -102,7 +102,7 @@ def ridge_path() -> Figure:
 
 
 def shares() -> Figure:
-    """Shares of the families of candidates, with sound sources and with half of them misleading."""
+    """Shares of the families of candidates in a linear model, with sound sources and with half of them misleading."""
     train, _ = _school()
     own = train.focal_domain
     sound = {source.name: (source.X, source.y) for source in train.sources}
@@ -112,7 +112,7 @@ def shares() -> Figure:
     for offset, (name, sources, colour) in enumerate(
         (("all sources sound", sound, TEAL), ("half of them misleading", misleading, ORANGE))
     ):
-        model = RegretOptimalRegressorCV().fit(own.X, own.y, sources=sources)
+        model = RegretOptimalRegressorCV(feature_map=None).fit(own.X, own.y, sources=sources)
         found = [sum(c.share for c in model.candidates_ if c.family == family) for family in families]
         axes.barh(np.arange(len(families)) + 0.38 * offset, found, height=0.36, color=colour, label=name)
     axes.set(yticks=np.arange(len(families)) + 0.19, yticklabels=families, xlabel="share in the average")
