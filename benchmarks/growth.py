@@ -46,7 +46,9 @@ def estimate(rows: Rows, horizon: int) -> object:
 def tune(rows: Rows) -> object:
     """With all parameters chosen from the data."""
     (X, y), *others = rows
-    return RegretOptimalRegressorCV().fit(X, y, sources={f"source {i}": pair for i, pair in enumerate(others)})
+    return RegretOptimalRegressorCV(feature_map=None).fit(
+        X, y, sources={f"source {i}": pair for i, pair in enumerate(others)}
+    )
 
 
 def draw(domains: int, n: int, p: int) -> Rows:

@@ -45,7 +45,7 @@ def fixed(count: int, rows: int, features: int) -> float:
 def tuned(count: int, rows: int, features: int) -> float:
     from mixtune.estimators import RegretOptimalRegressorCV
 
-    return by_estimator(RegretOptimalRegressorCV(), count, rows, features)
+    return by_estimator(RegretOptimalRegressorCV(feature_map=None), count, rows, features)
 
 
 def by_estimator(model: object, count: int, rows: int, features: int) -> float:

@@ -28,7 +28,7 @@ def measure(rows: int = 500, width: int = 500, sources: int = 19) -> Iterator[Cl
     case = next(iter(cases(named_problem("exam"))))
     X, y, drawer = case.train.X, case.train.y, case.mapping
     ours, fixed = best_of(
-        lambda: RegretOptimalRegressorCV().fit(X, y, sources=drawer),
+        lambda: RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=drawer),
         lambda: RegretOptimalRegressor().fit(X, y, sources=drawer),
         rounds=5,
     )
@@ -43,7 +43,7 @@ def measure(rows: int = 500, width: int = 500, sources: int = 19) -> Iterator[Cl
         return U, U @ own + 0.5 * rng.standard_normal(n)
 
     (U, v), others = draw(200), {f"source {i}": draw(rows) for i in range(sources)}
-    tuned = RegretOptimalRegressorCV()
+    tuned = RegretOptimalRegressorCV(feature_map=None)
     for scales, limit in ((SETTINGS.pooled_scales, 20), (FINE, 10)):
         with mock.patch.object(_pooled, "SETTINGS", replace(SETTINGS, pooled_scales=scales)):
             ours, fixed = best_of(

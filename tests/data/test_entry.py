@@ -44,7 +44,7 @@ def batch(names):
 
 
 def regress(*focal, sources):
-    return RegretOptimalRegressorCV().fit(*focal, sources=sources)
+    return RegretOptimalRegressorCV(feature_map=None).fit(*focal, sources=sources)
 
 
 def mask(array, row=2):

@@ -182,6 +182,6 @@ def test_adding_to_a_classifier_from_a_file(tmp_path):
     np.testing.assert_array_equal(
         loaded.partial_fit(X[30:], y[30:]).predict_proba(X), model.partial_fit(X[30:], y[30:]).predict_proba(X)
     )
-    tuned = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    tuned = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
     with pytest.raises(ParameterError, match="holds no rows"):
         load(tuned.save(tmp_path / "model.mixtune")).partial_fit(X, y)

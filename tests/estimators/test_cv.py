@@ -19,7 +19,7 @@ NEW = np.random.default_rng(9).standard_normal((7, 4)) * 9
 
 
 def fit(X, y, sources=None, **options):
-    return RegretOptimalRegressorCV(**options).fit(X, y, sources=sources)
+    return RegretOptimalRegressorCV(**{"feature_map": None} | options).fit(X, y, sources=sources)
 
 
 @pytest.fixture(scope="module")
@@ -228,14 +228,16 @@ def test_sample_weights():
     X, y, sources = make_transfer(sizes=(12, 12))
     weight = np.where(np.arange(12) < 4, 2.0, 1.0)
     again = np.repeat(np.arange(12), weight.astype(int))
-    one = RegretOptimalRegressorCV().fit(X, y, weight, sources=sources)
-    two = RegretOptimalRegressorCV().fit(X[again], y[again], sources=sources)
+    one = RegretOptimalRegressorCV(feature_map=None).fit(X, y, weight, sources=sources)
+    two = RegretOptimalRegressorCV(feature_map=None).fit(X[again], y[again], sources=sources)
     np.testing.assert_allclose(one.coef_, two.coef_, atol=1e-9)
     assert one.loo_error_ == pytest.approx(two.loo_error_)
     np.testing.assert_allclose(one.weights_.values, two.weights_.values, atol=1e-8)
     for a, b in zip(one.compared_, two.compared_):
         assert (a.loo_error, a.standard_error, a.ratio) == pytest.approx((b.loo_error, b.standard_error, b.ratio))
-    absent = RegretOptimalRegressorCV().fit(np.vstack([X, X + 50]), np.tile(y, 2), [1.0] * 12 + [0.0] * 12)
+    absent = RegretOptimalRegressorCV(feature_map=None).fit(
+        np.vstack([X, X + 50]), np.tile(y, 2), [1.0] * 12 + [0.0] * 12
+    )
     np.testing.assert_allclose(absent.coef_, fit(X, y).coef_)
     heavy = {name: (U, v, np.full(len(v), 2.0)) for name, (U, v) in sources.items()}
     double = {name: (np.vstack([U, U]), np.tile(v, 2)) for name, (U, v) in sources.items()}
@@ -328,7 +330,7 @@ def test_pickling(model):
 def test_grid_search(routing):
     X, y, sources = make_transfer(n=18)
     with sklearn.config_context(enable_metadata_routing=routing):
-        search = GridSearchCV(RegretOptimalRegressorCV(), {"clamp": [True, False]}, cv=3)
+        search = GridSearchCV(RegretOptimalRegressorCV(feature_map=None), {"clamp": [True, False]}, cv=3)
         search.fit(X, y, sources=Sources(sources))
     assert search.best_estimator_.domain_names_ == ("focal", "s0", "s1", "s2")
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
@@ -447,7 +449,7 @@ def make_labels(names, n=40):
 @pytest.mark.parametrize("names", [("no", "yes"), ("cold", "mild", "warm"), (3, 7)])
 def test_classifier(names, tmp_path):
     X, y, sources = make_labels(names)
-    model = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    model = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
     proba = model.predict_proba(NEW)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
     assert proba.min() >= 0
@@ -461,12 +463,12 @@ def test_classifier(names, tmp_path):
 def test_a_class_only_in_sources():
     X, y, sources = make_labels(("cold", "mild", "warm"))
     kept = y != "warm"
-    model = RegretOptimalClassifierCV().fit(X[kept], y[kept], sources=sources)
+    model = RegretOptimalClassifierCV(feature_map=None).fit(X[kept], y[kept], sources=sources)
     assert model.classes_.tolist() == ["cold", "mild", "warm"]
     proba = model.predict_proba(X)
     assert np.isfinite(proba).all()
     np.testing.assert_allclose(proba.sum(axis=1), 1)
-    one = RegretOptimalClassifierCV().fit(X[:1], y[:1], sources=sources)
+    one = RegretOptimalClassifierCV(feature_map=None).fit(X[:1], y[:1], sources=sources)
     np.testing.assert_allclose(one.predict_proba(X).sum(axis=1), 1)
 
 
@@ -475,7 +477,7 @@ def test_onnx_clamps_like_predict():
     from onnx.reference import ReferenceEvaluator
 
     X, y, sources = make_labels(("cold", "mild", "warm"))
-    model = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    model = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
     far = 100 * NEW
     proba, labels = ReferenceEvaluator(model.to_onnx()).run(None, {"features": far})
     np.testing.assert_allclose(proba, model.predict_proba(far), atol=1e-9)
@@ -515,7 +517,7 @@ def test_a_model_from_a_file_has_no_rows_to_add_to(model, tmp_path):
 def test_a_source_beyond_float64_squares_does_no_harm():
     X, y, sources = make_transfer()
     sources["s0"][0][3, 1] = 1e200
-    assert np.all(np.isfinite(RegretOptimalRegressorCV().fit(X, y, sources=sources).predict(X)))
+    assert np.all(np.isfinite(RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources).predict(X)))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3])
@@ -548,13 +550,13 @@ def test_intervals_are_wider_by_what_leave_one_out_overlooks(monkeypatch):
 def test_a_fit_runs_through_few_modules():
     """A reader who follows one fit should not have to open more files than this."""
     X, y, sources = make_transfer(n=30, sizes=(40,) * 5)
-    found = modules_run(lambda: RegretOptimalRegressorCV().fit(X, y, sources=sources))
+    found = modules_run(lambda: RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources))
     assert len(found) <= 25, "\n".join(found)
 
 
 def test_the_solution_is_solved_for_on_first_access_and_follows_the_fit():
     X, y, sources = make_transfer()
-    model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    model = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
     first = model.solution_
     assert model.solution_ is first
     again = model.fit(X, 2 * y, sources={name: (U, 2 * v) for name, (U, v) in sources.items()}).solution_

@@ -63,7 +63,7 @@ def test_columns_that_are_not_numbers_are_named(model, X, message):
 )
 def test_targets_that_are_not_numbers_are_refused(y, message):
     with pytest.raises(DataError, match=message):
-        RegretOptimalRegressorCV().fit(frame(), y)
+        RegretOptimalRegressorCV(feature_map=None).fit(frame(), y)
 
 
 def test_what_holds_numbers_passes_whatever_its_type():
@@ -93,7 +93,7 @@ def test_what_holds_numbers_passes_whatever_its_type():
 
 
 def test_classes_may_be_text():
-    assert set(RegretOptimalClassifierCV().fit(frame(), TEXT).predict(frame())) <= {"x", "y"}
+    assert set(RegretOptimalClassifierCV(feature_map=None).fit(frame(), TEXT).predict(frame())) <= {"x", "y"}
 
 
 def test_numbers_beyond_all_bounds_are_refused():
@@ -103,12 +103,12 @@ def test_numbers_beyond_all_bounds_are_refused():
     with pytest.raises(DataError, match="y holds whole numbers beyond 64 bits"):
         LocalRegressor().fit(frame(), huge)
     numbers = [[0.0], [1.0], [2.0]]
-    for model in (LocalRegressor(), RegretOptimalClassifierCV()):
+    for model in (LocalRegressor(), RegretOptimalClassifierCV(feature_map=None)):
         model.fit(numbers, [0, 1, 1])
         with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
             model.predict([[10**400]])
     with pytest.raises(DataError, match="X holds whole numbers beyond 1e308"):
-        RegretOptimalClassifierCV().fit([[10**400], [1], [2]], [0, 1, 1])
+        RegretOptimalClassifierCV(feature_map=None).fit([[10**400], [1], [2]], [0, 1, 1])
     with pytest.raises(DataError, match="sample_weight must be one number per row: int too large"):
         LocalRegressor().fit(numbers, [0, 1, 1], sample_weight=[10**400, 1, 1])
     with pytest.raises(DataError, match="holds objects, not numbers"):

@@ -32,7 +32,7 @@ def sampled():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
         patch.setattr(_cv, "MOST_REMOVALS", 25)
-        model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+        model = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
         model.removal_effects()
     return model
 
@@ -58,9 +58,11 @@ def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(
     X, y, sources, _ = draw_many(160)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=40))
-        found = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=sources)
+        found = RegretOptimalRegressorCV(feature_map=None, standardise=False, fit_intercept=False).fit(
+            X, y, sources=sources
+        )
     chosen = {name: sources[name] for name in (f"s{k}" for k in found._places)}
-    alone = RegretOptimalRegressorCV(standardise=False, fit_intercept=False).fit(X, y, sources=chosen)
+    alone = RegretOptimalRegressorCV(feature_map=None, standardise=False, fit_intercept=False).fit(X, y, sources=chosen)
     np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-9)
     np.testing.assert_allclose(found.loo_predictions_, alone.loo_predictions_, rtol=1e-9)
     methods = {c.method: c for c in found.compared_}
@@ -70,9 +72,9 @@ def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(
 
 def test_the_joint_fit_is_to_all_rows(monkeypatch):
     X, y, sources, _ = draw_many(90)
-    whole = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    whole = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
     monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=30))
-    part = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    part = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
     assert part.notes_
     for method in ("joint", "mean of locals"):
         one, two = ({c.method: c for c in model.compared_}[method] for model in (whole, part))
@@ -88,7 +90,7 @@ def test_a_sample_predicts_about_as_well_as_all_sources(monkeypatch):
         per = []
         for limit in (10**9, 40):
             monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=limit))
-            model = RegretOptimalRegressorCV(clamp=False).fit(X, y, sources=sources)
+            model = RegretOptimalRegressorCV(feature_map=None, clamp=False).fit(X, y, sources=sources)
             per.append(np.sqrt(np.mean((model.predict(new) - new @ truth - 1.0) ** 2)))
         errors.append(per)
     whole, part = np.mean(errors, axis=0)

@@ -32,7 +32,7 @@ def problem(n=20, sources=6, rows=80, flipped=0, seed=0, d=3):
 
 
 def auto(**settings):
-    return RegretOptimalRegressorCV("auto", **settings)
+    return RegretOptimalRegressorCV(**settings)
 
 
 def error(model, test):
@@ -50,25 +50,25 @@ def fitted():
 @pytest.mark.parametrize("flipped", [0, 3])
 def test_curves_are_found_and_lines_are_not_harmed(flipped):
     X, y, sources, test = problem(flipped=flipped)
-    linear = RegretOptimalRegressorCV().fit(X, y, sources=sources)
+    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
     model = auto().fit(X, y, sources=sources)
     assert error(model, test) < 0.6 * error(linear, test)
     rng = np.random.default_rng(1)
     straight = {name: (U, U @ [1.0, 0.1, 2.0] + 0.5 * rng.standard_normal(len(U))) for name, (U, _) in sources.items()}
     y = X @ [1.0, 0.1, 2.0] + 0.5 * rng.standard_normal(len(X))
     test = test[0], test[0] @ [1.0, 0.1, 2.0]
-    linear = RegretOptimalRegressorCV().fit(X, y, sources=straight)
+    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=straight)
     assert error(auto().fit(X, y, sources=straight), test) < 1.5 * error(linear, test)
 
 
 def test_what_was_averaged_is_visible(fitted):
-    assert {each.name for each in fitted.maps_} == {"inputs", "splines", "Fourier", "learned"}
+    assert {each.name for each in fitted.maps_} == {"inputs", "Fourier", "learned"}
     assert sum(each.share for each in fitted.maps_) == pytest.approx(1.0)
     assert [each.share for each in fitted.maps_] == sorted((each.share for each in fitted.maps_), reverse=True)
     assert {each.settings["map"] for each in fitted.candidates_} <= {each.name for each in fitted.maps_}
     assert min(each.play_error for each in fitted.maps_) >= 1.0
     widths = {each.name: each.n_features for each in fitted.maps_}
-    assert widths == {"inputs": 3, "splines": 15, "Fourier": 103, "learned": 17}
+    assert widths == {"inputs": 3, "Fourier": 103, "learned": 17}
     assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 15 + 100 + 2
     assert fitted.feature_map == "auto"
 
@@ -165,7 +165,7 @@ def test_what_must_not_matter_does_not(change):
         level, back = 1.7, lambda p: p / 1e3 - 1.7
         y, sources = 1e3 * (y + level), {name: (U, 1e3 * (v + level)) for name, (U, v) in sources.items()}
     moved = auto().fit(move(X), y, sources={name: (move(U), v) for name, (U, v) in sources.items()}).predict(move(new))
-    np.testing.assert_allclose(back(moved), found, rtol=0, atol=1e-6 * np.std(y))
+    np.testing.assert_allclose(back(moved), found, rtol=0, atol=1e-7 * np.std(y))
 
 
 def test_extreme_inputs_have_a_bounded_effect(fitted):
@@ -193,11 +193,12 @@ def test_removal_effects_keep_all_weights(fitted):
     assert effect.loo_error == pytest.approx(np.mean(left_out**2))
 
 
-@pytest.mark.parametrize(("count", "names"), [(0, 3), (1, 3), (3, 3), (4, 4)])
+@pytest.mark.parametrize(("count", "names"), [(0, 3), (1, 3), (3, 3), (4, 3)])
 def test_columns_are_learned_from_several_sources(count, names):
     X, y, sources, (new, _) = problem(sources=count)
     model = auto().fit(X, y, sources=sources)
     assert len(model.maps_) == names
+    assert ("learned" in {each.name for each in model.maps_}) == (count > 3)
     assert np.all(np.isfinite(model.predict(new)))
 
 
@@ -207,7 +208,7 @@ def test_wide_tables_stay_linear_and_say_so():
     model = auto().fit(X, y, sources={"b": (X + 0.1, y)})
     assert [each.name for each in model.maps_] == ["all"]
     assert any("the model is linear" in note for note in model.notes_)
-    linear = RegretOptimalRegressorCV().fit(X, y, sources={"b": (X + 0.1, y)})
+    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources={"b": (X + 0.1, y)})
     np.testing.assert_allclose(model.predict(X), linear.predict(X), rtol=1e-8)
 
 

@@ -605,7 +605,7 @@ def test_a_subclass_declares_what_it_stores(tmp_path):
 
 def test_notes_come_back_with_their_fields(tmp_path):
     X, y, _ = make_transfer()
-    model = RegretOptimalRegressorCV(seed=0).fit(X, y)
+    model = RegretOptimalRegressorCV(feature_map=None, seed=0).fit(X, y)
     model.notes_ = (
         "plain",
         Note("text-column", "column {column}: pass {fix}", column="a b", fix=setting("ignore", "a b")),
@@ -752,7 +752,9 @@ def test_forged_attributes_that_predictions_need_are_refused(tmp_path, kind, nam
 
 def test_forged_spreads_do_not_make_intervals(tmp_path):
     X, y, sources = make_transfer()
-    spec, arrays = read_model(RegretOptimalRegressorCV().fit(X, y, sources=sources).save(tmp_path / "a.mixtune"))
+    spec, arrays = read_model(
+        RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources).save(tmp_path / "a.mixtune")
+    )
     arrays["model._uncertainty.left_out.spreads"][0] = np.nan
     model = load(write_model(tmp_path / "b.mixtune", spec, arrays))
     with pytest.raises(DataError, match="not positive numbers"):

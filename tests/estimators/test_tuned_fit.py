@@ -13,7 +13,7 @@ from selection.tasks import changed, posterior_mean, sample_of
 def fitted(size=1.0, **options):
     X, y, sources = make_transfer(**options)
     scaled = {name: (U, size * v) for name, (U, v) in sources.items()}
-    return RegretOptimalRegressorCV().fit(X, size * y, sources=scaled)
+    return RegretOptimalRegressorCV(feature_map=None).fit(X, size * y, sources=scaled)
 
 
 def random_prior(rng, width, *, free):
@@ -101,7 +101,7 @@ def test_the_ridge_path_holds_the_chosen_point():
 @pytest.mark.parametrize("count", [0, 1, 4])
 def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     X, y, sources = make_transfer(sizes=(30,) * count)
-    model = RegretOptimalRegressorCV(fit_intercept=intercept).fit(X, y, sources=sources)
+    model = RegretOptimalRegressorCV(feature_map=None, fit_intercept=intercept).fit(X, y, sources=sources)
     choice = model._choices[0].largest
     prior, task = choice.prior, choice.task
     precision = np.linalg.inv(prior.scale * prior.covariance)

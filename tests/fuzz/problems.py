@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from mixtune.estimators import (
 )
 
 REGRESSORS = {
-    "tuned": RegretOptimalRegressorCV,
+    "tuned": partial(RegretOptimalRegressorCV, feature_map=None),
     "fixed": RegretOptimalRegressor,
     "equal": lambda: RegretOptimalRegressor(weights="equal"),
     "wasserstein": lambda: RegretOptimalRegressor(weights="wasserstein"),
@@ -26,7 +27,10 @@ REGRESSORS = {
     "joint": JointRegressor,
     "mean of locals": MeanOfLocalsRegressor,
 }
-CLASSIFIERS = {"tuned classifier": RegretOptimalClassifierCV, "fixed classifier": RegretOptimalClassifier}
+CLASSIFIERS = {
+    "tuned classifier": partial(RegretOptimalClassifierCV, feature_map=None),
+    "fixed classifier": RegretOptimalClassifier,
+}
 
 
 @dataclass(frozen=True)

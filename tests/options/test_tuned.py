@@ -28,7 +28,9 @@ def test_transfer_is_the_estimator(rng, constant):
     stage = make_stage(rng, constant=constant)
     coef = TunedTransfer().fit(stage, 1)
     rows = [(U[:, :-1], Y[:, 1]) for U, Y in zip(stage.features, stage.values)]
-    model = RegretOptimalRegressorCV(clamp=False).fit(*rows[0], sources={str(i): rows[i] for i in (1, 2, 3)})
+    model = RegretOptimalRegressorCV(feature_map=None, clamp=False).fit(
+        *rows[0], sources={str(i): rows[i] for i in (1, 2, 3)}
+    )
     np.testing.assert_allclose(stage.features[2] @ coef, model.predict(rows[2][0]), rtol=1e-9)
 
 
@@ -36,7 +38,7 @@ def test_without_a_constant_there_is_no_intercept(rng):
     stage = make_stage(rng, constant=None)
     coef = TunedTransfer().fit(stage, 0)
     rows = [(U, Y[:, 0]) for U, Y in zip(stage.features, stage.values)]
-    model = RegretOptimalRegressorCV(clamp=False, fit_intercept=False)
+    model = RegretOptimalRegressorCV(feature_map=None, clamp=False, fit_intercept=False)
     model.fit(*rows[0], sources={str(i): rows[i] for i in (1, 2, 3)})
     np.testing.assert_allclose(coef, model.coef_)
 

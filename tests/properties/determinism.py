@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ STORED = Path(__file__).with_name("golden.json")
 TOLERANCE, LEFT_OUT_TOLERANCE = 1e-9, 1e-7
 
 REGRESSORS: dict[str, Callable[..., Any]] = {
-    "RegretOptimalRegressorCV": RegretOptimalRegressorCV,
+    "RegretOptimalRegressorCV": partial(RegretOptimalRegressorCV, feature_map=None),
     "RegretOptimalRegressor": RegretOptimalRegressor,
     "RegretOptimalRegressor equal": lambda **options: RegretOptimalRegressor(weights="equal", **options),
     "RegretOptimalRegressor wasserstein": lambda **options: RegretOptimalRegressor(weights="wasserstein", **options),
@@ -47,7 +48,7 @@ REGRESSORS: dict[str, Callable[..., Any]] = {
     "MeanOfLocalsRegressor": MeanOfLocalsRegressor,
 }
 CLASSIFIERS: dict[str, Callable[..., Any]] = {
-    "RegretOptimalClassifierCV": RegretOptimalClassifierCV,
+    "RegretOptimalClassifierCV": partial(RegretOptimalClassifierCV, feature_map=None),
     "RegretOptimalClassifier": RegretOptimalClassifier,
 }
 

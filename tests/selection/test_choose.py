@@ -22,7 +22,9 @@ from mixtune.selection._model_averaging import (
     average_weights,
     guarded,
     interval_inflation,
+    nested_left_out,
     robust_errors,
+    robust_losses,
     stacked_weights,
     transfer_gains,
 )
@@ -466,12 +468,12 @@ def test_the_guard_moves_weights_by_how_much_likelier_harm_is_than_not():
     shares, focal = np.array([0.0, 1.0]), np.array([1.0, 0.0])
     alone = rng.standard_normal(400)
     weight = np.ones(400)
-    clear = guarded(np.stack([alone, 3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    clear = guarded(3 * rng.standard_normal(400), alone, weight, 400.0, shares, focal, [])
     np.testing.assert_allclose(clear, focal, atol=1e-6)
-    helps = guarded(np.stack([alone, 0.3 * rng.standard_normal(400)]), weight, 400.0, shares, focal, [])
+    helps = guarded(0.3 * rng.standard_normal(400), alone, weight, 400.0, shares, focal, [])
     np.testing.assert_array_equal(helps, shares)
     ours = 1.1 * np.roll(alone, 1)
-    found = guarded(np.stack([alone, ours]), weight, 400.0, shares, focal, [])
+    found = guarded(ours, alone, weight, 400.0, shares, focal, [])
     # The posterior of the log ratio is normal here: a prior N(0, 0.5), and the rows.
     row = compare("focal only", ours, alone, weight)
     spread = np.log(row.ratio_high / row.ratio_low) / (2 * 1.96)
@@ -479,6 +481,23 @@ def test_the_guard_moves_weights_by_how_much_likelier_harm_is_than_not():
     harm = 2 * norm.cdf(variance * np.log(row.ratio) / spread**2 / variance**0.5) - 1
     assert 0.5 < harm < 1
     np.testing.assert_allclose(found, [harm, 1 - harm], atol=0.01)
+
+
+def test_the_focal_only_fit_is_compared_at_ridges_chosen_without_the_row():
+    """Row by row, by hand; the least of many leave-one-out errors would be too small."""
+    rng = np.random.default_rng(3)
+    labels = [("pooled", {}), *(("focal only", {"relative ridge": ridge}) for ridge in (0.1, 1.0, 10.0))]
+    left_out, weight = rng.standard_normal((4, 9)), rng.uniform(0.5, 2.0, 9)
+    left_out[2, 4] = np.inf
+    expected = []
+    for row in range(9):
+        others = np.arange(9) != row
+        losses = robust_losses(left_out[1:], weight)[:, others] @ weight[others]
+        expected.append(left_out[1 + np.argmin(losses), row])
+    found = nested_left_out(labels, left_out, weight)
+    np.testing.assert_array_equal(found, expected)
+    best = min(np.sum(weight * part**2) for part in left_out[1:])
+    assert np.sum(weight * found**2) > best
 
 
 def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
@@ -492,6 +511,12 @@ def test_inflation_is_the_error_on_tests_over_that_of_left_out_rows():
     assert interval_inflation([task(0.5)], shares) == 1.0
     assert interval_inflation([task(9.0)], shares) == 2.0
     assert interval_inflation([task(1.5), task(3.0, np.inf)], shares) == pytest.approx(1.5)
+    # A left-out row of weight 3 counts as three rows.
+    rows = ValidationTask(0, np.full((2, 6), 3.0), np.ones(6), np.tile([1.0, 2.0], (2, 1)), 0)
+    weighted = replace(rows, left_out_weight=np.array([1.0, 3.0]))
+    repeated = replace(rows, left_out=np.tile([1.0, 2.0, 2.0, 2.0], (2, 1)))
+    assert interval_inflation([weighted], shares) == pytest.approx(interval_inflation([repeated], shares))
+    assert interval_inflation([weighted], shares) != pytest.approx(interval_inflation([rows], shares))
 
 
 def test_leave_one_out_errors_grow_linearly_beyond_three_typical_residuals():
@@ -517,7 +542,7 @@ def test_weights_are_pulled_by_the_square_of_the_missing_sources(monkeypatch):
     np.testing.assert_allclose(pulls, [(0.32, 0), (0.02, 0), (0.005 * (24 / 18) ** 2, 10), (0.005, 28 / 0.6)])
 
 
-@pytest.mark.parametrize(("count", "trust"), [(6, 4.0), (8, 6 + 34 / 3), (24, 40.0), (40, 40.0)])
+@pytest.mark.parametrize(("count", "trust"), [(0, 4.0), (6, 13.0), (7, 14.5), (24, 40.0), (40, 40.0)])
 def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, count, trust):
     scores, prior = np.linspace(1.0, 1.5, 12), np.full(12, 1 / 12)
     monkeypatch.setattr(_model_averaging, "stacked_weights", lambda tasks, equal, pull, *, told: equal)

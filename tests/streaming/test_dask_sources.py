@@ -94,7 +94,7 @@ def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):
     assert len(list((tmp_path / "kept").iterdir())) == 5
     split = split_stream(StreamedSources(tmp_path / "data", **options), "s0")
     np.testing.assert_array_equal(split.X, sources["s0"][0])
-    model = RegretOptimalRegressorCV(focal_name="s0").fit(split.X, split.y, sources=split.sources)
+    model = RegretOptimalRegressorCV(feature_map=None, focal_name="s0").fit(split.X, split.y, sources=split.sources)
     assert set(model.domain_names_) == set(sources)
 
 

@@ -154,7 +154,7 @@ def test_ready_moments_are_sources():
     expected = RegretOptimalRegressor().fit(X, y, weights, sources=sources)
     assert_same_fit(RegretOptimalRegressor().fit(X, y, weights, sources=moments), expected)
     with pytest.raises(ParameterError, match="came as Moments, and this needs rows"):
-        RegretOptimalRegressorCV().fit(X, y, sources=moments)
+        RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=moments)
     with pytest.raises(DataError, match="over 4 features, the focal rows have 4; pass moments over the same"):
         RegretOptimalRegressor().fit(X, y, sources={"a": Moments.from_rows(*sources["s0"])})
     with pytest.raises(DataError, match="last feature is not a constant 1"):
@@ -223,13 +223,17 @@ def test_maps_need_only_transform():
 
 def test_the_cv_estimator_chooses_on_a_sample(tmp_path):
     X, y, sources = make_transfer(sizes=(30, 25, 40))
-    whole = RegretOptimalRegressorCV().fit(X, y, sources=StreamedSources(sources))
+    whole = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=StreamedSources(sources))
     drawn = StreamedSources(sources, sample_rows=20, seed=3)
-    part = RegretOptimalRegressorCV().fit(X, y, sources=drawn)
-    np.testing.assert_allclose(whole.coef_, RegretOptimalRegressorCV().fit(X, y, sources=sources).coef_, atol=0.05)
+    part = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=drawn)
+    np.testing.assert_allclose(
+        whole.coef_, RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources).coef_, atol=0.05
+    )
     samples = drawn.samples()
     assert {name: len(A) for name, (A, _) in samples.items()} == {"s0": 20, "s1": 20, "s2": 20}
-    np.testing.assert_array_equal(part.coef_, RegretOptimalRegressorCV().fit(X, y, sources=samples).coef_)
+    np.testing.assert_array_equal(
+        part.coef_, RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=samples).coef_
+    )
     assert part.notes_[-1] == "the choice was learned on at most 20 rows of each streamed source, drawn at random"
     assert part.distances_ is not None
     part.partial_fit(sources=StreamedSources({"new": sources["s0"]}))
@@ -290,7 +294,7 @@ def test_focal_rows_from_the_same_data_in_one_pass(tmp_path):
     np.testing.assert_array_equal(split.y, here["y"].to_numpy())
     np.testing.assert_array_equal(split.X[:, 2], here["x2"].to_numpy())
     assert told == [(0, 107), (107, 107)]
-    model = RegretOptimalRegressorCV(focal_name="berlin").fit(split.X, split.y, sources=split.sources)
+    model = RegretOptimalRegressorCV(feature_map=None, focal_name="berlin").fit(split.X, split.y, sources=split.sources)
     assert told == [(0, 107), (107, 107)]
     assert set(model.domain_names_) == {"berlin", *sources}
     ours = RegretOptimalRegressor(focal_name="berlin").fit(split.X, split.y, sources=split.sources)
@@ -312,7 +316,7 @@ def test_bad_input_is_named(tmp_path):
         model.fit(X, y, sources=StreamedSources(good, target="z", domain="site"))
     with pytest.raises(DataError, match="no domain besides those in leave_out"):
         model.fit(X, y, sources=StreamedSources(good, target="y", domain="site", leave_out=list(sources)))
-    for fit in (model.fit, RegretOptimalRegressorCV().fit):
+    for fit in (model.fit, RegretOptimalRegressorCV(feature_map=None).fit):
         with pytest.raises(DataError, match='leave_out names "s11", which no row belongs to; did you mean'):
             fit(X, y, sources=StreamedSources(good, target="y", domain="site", leave_out="s11"))
     broken = table.set_column(0, "x0", pa.array([None, *table["x0"].to_pylist()[1:]]))

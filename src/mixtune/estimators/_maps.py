@@ -56,15 +56,17 @@ def auto_maps(
     if "Fourier" in tried:
         fourier = fit_fourier(oriented(X), weight, oriented, width=SETTINGS.fourier_width, seed=seed)
         maps["Fourier"] = Clipped(fourier, *reach)
-    made = [np.hstack([each.transform(part.X) for each in maps.values()]) for part in parts]
+    made = np.hstack([each.transform(X) for each in maps.values()])
     if "learned" in tried:
         order = 1 + content_order([part.scaled(oriented) for part in parts[1:]])
         learned, folds = learn_columns([parts[k] for k in order], oriented, seed=seed)
         maps["learned"] = Clipped(learned, *reach)
-        fold_of = dict(zip(order.tolist(), folds.tolist()))
-        columns = [learned.fold(part.X, fold_of[k]) if k else learned.transform(part.X) for k, part in enumerate(parts)]
-        made = [np.hstack(pair) for pair in zip(made, columns)]
-    mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
+        # The fold of each row; focal rows, of no fold, get the mean over folds.
+        of_part = np.full(len(parts), -1)
+        of_part[order] = folds
+        made = np.hstack([made, learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts]))])
+    split = np.split(made, np.cumsum([len(part.X) for part in parts])[:-1])
+    mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(split, parts))
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes)
 
 
@@ -79,9 +81,10 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
 def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     ends = np.cumsum([each.n_features_out for each in maps.values()])
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
-    #: Fourier features come with the inputs, learned columns with the splines.
+    # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
     beside = {"Fourier": "inputs", "learned": "splines"}
     return tuple(
         FeatureBlock(name, np.concatenate([places[beside[name]], own]) if name in beside else own)
         for name, own in places.items()
+        if name != "splines" or "learned" not in maps
     )

@@ -98,7 +98,7 @@ class LearnedColumns:
     """Two columns: a ridge model on random features, and boosted trees, each the mean over models of several folds.
 
     The models of a fold were fitted without the sources of that fold. In training, they compute the columns of these
-    sources (:meth:`fold`). Rows of any other domain get the mean over all folds.
+    sources (:meth:`out_of_fold`). Rows of any other domain get the mean over all folds.
 
     Parameters
     ----------
@@ -136,9 +136,13 @@ class LearnedColumns:
         """Columns of rows that no model was fitted to."""
         return self._columns(X, range(len(self.trees)))
 
-    def fold(self, X: Array, place: int) -> Array:
-        """Columns of rows of one fold, by the models that did not see them."""
-        return self._columns(X, [place])
+    def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
+        """Columns of rows by the models of each row's fold; where ``folds`` (n,) is negative, the mean over all."""
+        found = np.empty((len(X), self.n_features_out))
+        for place in np.unique(folds).tolist():
+            own = folds == place
+            found[own] = self._columns(X[own], range(len(self.trees)) if place < 0 else [place])
+        return found
 
     def _columns(self, X: Array, folds: Sequence[int]) -> Array:
         rows = as_rows(X, self.n_inputs)

@@ -164,12 +164,12 @@ class Regression:
         there is nothing to validate on, and the error is infinite.
         """
         values, vectors = self.spectrum
-        told = values > RANK_TOLERANCE * np.max(values, initial=1e-300)
-        explained = (vectors.T @ self.cross)[told] ** 2 / values[told]
-        kept = np.asarray(ridges)[:, None] / (values[told] + np.asarray(ridges)[:, None])
-        squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained
+        filters = 1.0 / (values + np.asarray(ridges)[:, None])
+        # Directions with hardly any variance, whose eigenvalues are rounding, count for as little here.
+        explained = (filters * (2.0 - filters * values)) @ (vectors.T @ self.cross) ** 2
+        squares = np.maximum(self.square - explained, 0.0)
         count = self.total if self.count is None else self.count
-        freedom = count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
+        freedom = count - filters @ values - (self.center is not None)
         usable = freedom > SATURATED * count
         errors = np.where(usable, squares * count / np.where(usable, freedom, 1.0) ** 2, np.inf)
         return errors, squares, freedom

@@ -32,6 +32,7 @@ from mixtune.selection._model_averaging import (
     guarded,
     mix,
     negligible_error,
+    nested_left_out,
     prior_weights,
     relative_errors,
     robust_errors,
@@ -47,7 +48,8 @@ class _Pool:
     families: tuple[Family, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[Sample]) -> _Pool:
+    def of(cls, sources: Sequence[Sample], *, every: bool = True) -> _Pool:
+        """All families that suit the sources; ``every`` with those that seldom differ from others."""
         count = len(sources)
         families: list[Family] = [FocalFamily(count)]
         if count:
@@ -58,7 +60,11 @@ class _Pool:
             if not learned or count <= SETTINGS.pooled_sources:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
-                if sources[0].intercept and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]:
+                if (
+                    every
+                    and sources[0].intercept
+                    and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]
+                ):
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families))
 
@@ -191,7 +197,9 @@ class Plan:
         return replace(self, tasks=self.tasks[:count])
 
 
-def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Plan | None = None) -> Choice:
+def choose(
+    focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Plan | None = None, every: bool = True
+) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
     Parameters
@@ -205,6 +213,8 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Pla
         Which rows and sources are drawn for validation.
     plan : Plan, optional
         What was drawn, by :func:`draw_plan` from other features of the same rows.
+    every : bool
+        Whether to have candidates with one intercept for all sources too.
 
     Examples
     --------
@@ -220,7 +230,7 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Pla
     """
     size = _target_scale([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = _Pool.of(sources)
+    pool = _Pool.of(sources, every=every)
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     count, partly = len(focal.known.y), plan.judged is not None
@@ -235,7 +245,10 @@ def choose(focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Pla
     prior_shares = prior_weights([name for name, _ in pool.labels])
     shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough, negligible=negligible)
     focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
-    shares = guarded(left_out, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
+    if sources:
+        alone = nested_left_out(pool.labels, left_out, weight, negligible)
+        mixed = mix(shares, left_out)
+        shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
     own = leverages @ (weight / judged.free.unit) * (count / len(weight))
     if partly:
@@ -309,10 +322,11 @@ def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list
         alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
         if not plan.spare:
             limit = SETTINGS.largest_residual
-            return ValidationTask(k, np.clip(left_out, -limit, limit), task.known.weight, left_out, alone, negligible)
+            clipped = np.clip(left_out, -limit, limit)
+            return ValidationTask(k, clipped, task.known.weight, left_out, alone, negligible, task.known.weight)
         test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible)
+        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, task.known.weight)
 
     return [partial(validate, k, order) for k, order in plan.tasks]
 

@@ -75,7 +75,8 @@ class MapAverage(Validated):
         tasks, says = list(self._map_tasks), [float(task.weight.sum()) ** 0.5 for task in self._map_tasks]
         if np.all(np.isfinite(focal)):
             tasks.append(ValidationTask(-1, focal, self.choices[0].task.known.weight, focal, 0))
-            says.append(SETTINGS.maps_focal * sum(says) if says else 1.0)
+            known = min(self.choices[0].task.total / SETTINGS.maps_focal_rows, 1.0)
+            says.append(known * sum(says) if says else 1.0)
         if not tasks:
             return equal
         # A few left-out rows say little about which map is best.
@@ -234,7 +235,7 @@ def choose_maps(
     if several:
         plan = plan.shuffled(seed)
     choices = [
-        choose(own[0], own[1:], plan=plan.first(SETTINGS.map_tasks) if place else plan)
+        choose(own[0], own[1:], plan=plan.first(SETTINGS.map_tasks) if place else plan, every=not place)
         for place, own in enumerate(samples)
     ]
     return MapAverage(choices, tuple(blocks), width)

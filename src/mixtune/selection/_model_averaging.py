@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats
+from mixtune._array import Floats, Integers
 from mixtune.moments import Sample, best_ridge
 from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
@@ -18,7 +18,7 @@ from mixtune.selection._settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class ValidationTask:
-    """Residuals (C, m) on the rows kept for testing, their weights, and residuals of left-out rows (C, n).
+    """Residuals (C, m) on the rows kept for testing, and of left-out rows (C, n), both with the weights of their rows.
 
     ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken, and mean
     squared errors below ``negligible`` count as equal.
@@ -30,6 +30,7 @@ class ValidationTask:
     left_out: Floats
     alone: int
     negligible: float = SETTINGS.negligible_error
+    left_out_weight: Floats | None = None
 
     @property
     def errors(self) -> Floats:
@@ -63,14 +64,14 @@ def average_weights(
     validated, their tasks decide freely.
     """
     share = prior
-    trust = 4.0
+    trust = SETTINGS.rows_trust
     if tasks:
         sources = len(validated_sources(tasks))
         pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
         told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
         share = stacked_weights(tasks, prior, pull, told=told)
         # The better the tasks know the weights, the less the few focal rows may move them.
-        trust = 6.0 + 34.0 * min(sources / SETTINGS.enough_sources, 1.0) if sources > 6 else 4.0
+        trust += SETTINGS.tasks_trust * min(sources / SETTINGS.enough_sources, 1.0)
     finite = np.isfinite(scores)
     if not finite.any():
         # Nothing can be left out: what validation says, or without any the last candidate.
@@ -83,7 +84,8 @@ def average_weights(
 
 
 def guarded(
-    left_out: Floats,
+    ours: Floats,
+    alone: Floats,
     weight: Floats,
     count: float,
     shares: Floats,
@@ -95,10 +97,9 @@ def guarded(
     """Move weights to the focal-only fit by as much as it is likelier than not that transfer does harm here.
 
     Sources that agree with one another, and not with the focal domain, do well in every validation task; only the
-    focal rows can tell.
+    focal rows can tell. ``ours`` and ``alone`` are left-out residuals of the average and of the focal-only fit.
     """
     # Residuals that are negligible, of both, must not decide by their rounding.
-    ours, alone = mix(shares, left_out), mix(focal, left_out)
     small = negligible**0.5
     found = compare("focal only", ours * (np.abs(ours) > small), alone * (np.abs(alone) > small), weight)
     grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
@@ -154,8 +155,13 @@ def negligible_error(sample: Sample) -> float:
 
 
 def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0) -> Floats:
-    """Leave-one-out errors (C,): mean squares that grow only linearly beyond three times the typical residual."""
-    size, share = np.abs(left_out), weight / weight.sum()
+    """Leave-one-out errors (C,): means of :func:`robust_losses`, none below ``negligible``."""
+    return np.maximum(robust_losses(left_out, weight, negligible) @ (weight / weight.sum()), negligible)
+
+
+def robust_losses(left_out: Floats, weight: Floats, negligible: float = 0.0) -> Floats:
+    """Squares (C, n) of residuals, which grow only linearly beyond three times the typical residual."""
+    size = np.abs(left_out)
     # A row of weight 2 counts as two rows, in the median as well.
     weights = None if np.ptp(weight) == 0 else np.broadcast_to(weight, size.shape)
     middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
@@ -163,8 +169,7 @@ def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0) -> 
     # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
     limit = limit if limit > max(negligible**0.5, 1e-150) else np.inf
     with np.errstate(over="ignore", invalid="ignore"):
-        loss = np.where(size <= limit, size**2, limit * (2 * size - limit))
-    return np.maximum(loss @ share, negligible)
+        return np.where(size <= limit, size**2, limit * (2 * size - limit))
 
 
 def relative_errors(errors: Floats) -> Floats | None:
@@ -183,7 +188,7 @@ def interval_inflation(tasks: Sequence[ValidationTask], shares: Floats) -> float
     """
     ratios = []
     for task in tasks:
-        inside = float(np.mean(mix(shares, task.left_out) ** 2))
+        inside = float(np.average(mix(shares, task.left_out) ** 2, weights=task.left_out_weight))
         outside = task.error(shares)
         if 0 < inside < np.inf and outside > 0:
             ratios.append(np.log(outside / inside))
@@ -207,9 +212,30 @@ def validated_sources(tasks: Sequence[ValidationTask]) -> list[int]:
 
 def focal_only_best(labels: Sequence[tuple[str, dict[str, Any]]], scores: Floats) -> int:
     """The best of the focal-only candidates."""
-    places = [place for place, (family, _) in enumerate(labels) if family == "focal only"]
-    ridges = np.array([labels[place][1]["relative ridge"] for place in places])
-    return places[best_ridge(ridges, scores[places])]
+    places, ridges = _focal_only(labels)
+    return int(places[best_ridge(ridges, scores[places])])
+
+
+def nested_left_out(
+    labels: Sequence[tuple[str, dict[str, Any]]], left_out: Floats, weight: Floats, negligible: float = 0.0
+) -> Floats:
+    """Left-out residuals (n,) of the focal-only fit, each row's at the ridge that is best for the other rows.
+
+    The least of many leave-one-out errors is too small by luck, most of all with few rows.
+    """
+    places, ridges = _focal_only(labels)
+    own = robust_losses(left_out[places], weight, negligible) * weight
+    known, unknown = np.where(np.isfinite(own), own, 0.0), ~np.isfinite(own)
+    others = np.maximum(known.sum(axis=1, keepdims=True) - known, 0.0)
+    others[unknown.sum(axis=1, keepdims=True) > unknown] = np.inf
+    chosen = [best_ridge(ridges, column) for column in others.T]
+    return left_out[places[chosen], np.arange(len(chosen))]
+
+
+def _focal_only(labels: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Integers, Floats]:
+    """The places of the focal-only candidates, and their ridges."""
+    places = np.array([place for place, (family, _) in enumerate(labels) if family == "focal only"])
+    return places, np.array([labels[place][1]["relative ridge"] for place in places])
 
 
 def mix(shares: Floats, left_out: Floats) -> Floats:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from mixtune._array import Floats, Integers
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, Trees
@@ -41,15 +42,19 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     centred = [
         Rows(U - _mean(rows, U), _standard_targets(rows), rows.sample_weight) for U, rows in zip(hidden, sources)
     ]
-    aligned = [Rows(rows.X, sign * rows.y, rows.sample_weight) for sign, rows in zip(common_signs(centred), centred)]
+    # Fewer features tell signs as well.
+    signs = common_signs([Rows(rows.X[:, : SETTINGS.sign_width], rows.y, rows.sample_weight) for rows in centred])
+    aligned = [Rows(rows.X, sign * rows.y, rows.sample_weight) for sign, rows in zip(signs, centred)]
     folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
     count = int(folds.max()) + 1
     heads = _ridge_heads(aligned, folds)
     trees = []
-    for fold in range(count):
-        used = np.flatnonzero(folds != fold).tolist()
-        X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i].y for i in used])
-        trees.append(boosted(X, y, np.concatenate([sources[i].weight for i in used]), seed=seed))
+    # On small tables more threads save no time, and where cores are busy they wait for one another.
+    with threadpool_limits(1, user_api="openmp"):
+        for fold in range(count):
+            used = np.flatnonzero(folds != fold).tolist()
+            X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i].y for i in used])
+            trees.append(boosted(X, y, np.concatenate([sources[i].weight for i in used]), seed=seed))
     return LearnedColumns(oriented, wide, heads, trees), folds
 
 
@@ -59,8 +64,11 @@ def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int) -> Trees:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     model = HistGradientBoostingRegressor(**SETTINGS.trees, early_stopping=False, random_state=seed)
-    # Splits are chosen in single precision: numbers that differ by rounding must not make other trees.
-    return Trees.of(model.fit(np.round(X, 9), np.round(y, 7), sample_weight=weight))
+    # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
+    # rounding, or the order of rows, must not make other trees.
+    X, y = np.round(X, 9), np.round(y, 7)
+    order = np.lexsort((weight, y, *X.T))
+    return Trees.of(model.fit(X[order], y[order], sample_weight=weight[order]))
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:

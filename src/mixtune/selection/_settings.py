@@ -101,22 +101,25 @@ class ChoiceSettings:
     spline_knots: tuple[int, ...] = (5, 4, 3)
     #: Random Fourier features beside the inputs.
     fourier_width: int = 100
-    #: Random features of the ridge model that is learned from the sources, and folds of sources.
+    #: Random features of the ridge model that is learned from the sources, how many of them tell signs, and folds of
+    #: sources.
     pretraining_width: int = 300
-    pretraining_folds: int = 4
+    sign_width: int = 100
+    pretraining_folds: int = 3
     #: Parameters of the boosted trees that are learned from the sources.
     trees: dict[str, float] = field(
         default_factory=lambda: {
-            "max_iter": 75,
-            "learning_rate": 0.12,
+            "max_iter": 40,
+            "learning_rate": 0.2,
             "max_leaf_nodes": 15,
             "min_samples_leaf": 20,
             "max_depth": 6,
         }
     )
-    #: How much leave-one-out on the focal rows counts beside validation tasks when maps are averaged, and the pull
-    #: towards equal weights, with tasks and without.
-    maps_focal: float = 0.3
+    #: Focal rows whose leave-one-out errors count as much as all validation tasks when maps are averaged; fewer count
+    #: in proportion. Without it, twenty rows that happen to suit one map decide.
+    maps_focal_rows: float = 200.0
+    #: The pull towards equal weights, with tasks and without.
     maps_pull: tuple[float, float] = (0.01, 0.02)
     #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
     maps_rows: float = 30.0
@@ -148,6 +151,11 @@ class ChoiceSettings:
     #: of candidates whose averages predict equally well stay arbitrary.
     untold_sources: int = 12
     told_errors: float = 0.6
+    #: A candidate's weight falls by exp(-n e/trust), where e is by what part its leave-one-out error on n focal rows
+    #: exceeds the least one. The trust is the first number without validation, and grows by the second in proportion to
+    #: validated sources, up to ``enough_sources``. Without it, a few rows overrule what all sources say.
+    rows_trust: float = 4.0
+    tasks_trust: float = 36.0
     #: Mean squared errors below this part of the targets' variance count as equal. Without it, rounding decides between
     #: candidates that are exact.
     negligible_error: float = 1e-8
