@@ -249,7 +249,7 @@ def test_feature_maps_and_their_shares(model, rows):
     assert page.attributes.count(("data-label", "features")) == len(model.maps_)
     shares = [float(text.rstrip("%")) for text in page.cells["share"][: len(model.maps_)]]
     np.testing.assert_allclose(shares, [100 * each.share for each in model.maps_], atol=0.051)
-    assert "same feature maps" in page.texts["comparison"]
+    assert "without learned columns" in page.texts["comparison"]
 
 
 def test_one_map_is_not_worth_a_word(rows):

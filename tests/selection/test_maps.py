@@ -70,8 +70,7 @@ def test_all_parts_are_averages_with_these_weights(average):
     w = found.map_weights
     expected = w[0] * first.head + w[1] * np.array([second.head[0], 0.0, second.head[1], second.head[2]])
     np.testing.assert_allclose(found.head, expected)
-    for name in ("left_out", "focal_left_out"):
-        np.testing.assert_allclose(getattr(found, name), w @ [getattr(first, name), getattr(second, name)])
+    np.testing.assert_allclose(found.left_out, w @ [first.left_out, second.left_out])
     np.testing.assert_allclose(found.shares, np.concatenate([w[0] * first.shares, w[1] * second.shares]))
     for name in ("errors", "ridges", "weights", "own"):
         np.testing.assert_array_equal(
@@ -81,14 +80,24 @@ def test_all_parts_are_averages_with_these_weights(average):
         second.labels
     )
     for place, task in enumerate(found.tasks):
-        np.testing.assert_allclose(
-            task.residuals, w[0] * first.tasks[place].residuals + w[1] * second.tasks[place].residuals
-        )
+        for name in ("residuals", "left_out"):
+            one, other = (getattr(choice.tasks[place], name) for choice in (first, second))
+            np.testing.assert_allclose(getattr(task, name)[0], w[0] * one[0] + w[1] * other[0])
+            np.testing.assert_array_equal(getattr(task, name)[1], (one, other)[found.plain][1])
     largest = np.argmax([w[0] * first.shares.max(), w[1] * second.shares.max()])
     assert found.top == largest
     assert found.largest is found.choices[largest]
     np.testing.assert_array_equal(found.spreads, found.largest.spreads)
     assert found.error(found.left_out) == pytest.approx(np.mean(found.left_out**2))
+
+
+def test_focal_rows_alone_have_no_columns_that_sources_made(average):
+    found, _ = average
+    errors = [np.mean(choice.focal_left_out**2) for choice in found.choices]
+    assert found.plain == np.argmin(errors)
+    np.testing.assert_array_equal(found.focal_left_out, found.choices[found.plain].focal_left_out)
+    blocks = [replace(block, learned=place == found.plain) for place, block in enumerate(found.blocks)]
+    assert MapAverage(found.choices, blocks, WIDTH).plain == 1 - found.plain
 
 
 def test_errors_in_validation_are_relative_to_the_best_of_all_maps(average):

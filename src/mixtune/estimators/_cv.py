@@ -594,8 +594,8 @@ def _comparisons(
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
-    ``focal`` are samples for each output and map, ``moments`` those of all domains for each map. Every method is
-    averaged over the maps with the same weights, so that what differs is the use of the sources.
+    ``focal`` are samples for each output and map, ``moments`` those of all domains for each map. Focal rows alone and
+    pooled rows have the features of the map that suits the focal rows best, columns learned from the sources excepted.
     """
     residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
     slopes = heads.coef[1:].sum(axis=0).reshape(heads.coef.shape[1], -1)
@@ -604,9 +604,8 @@ def _comparisons(
         residuals["ours"].append(choice.left_out)
         residuals["focal only"].append(choice.focal_left_out)
         if len(moments[0]) > 1:
-            pooled = [weighted_system([m.output(output) for m in own], np.ones(len(own))) for own in moments]
-            joint = [joint_left_out(sample, system) for sample, system in zip(samples, pooled)]
-            residuals["joint"].append(choice.mixed(joint))
+            own = [each.output(output) for each in moments[choice.plain]]
+            residuals["joint"].append(joint_left_out(samples[choice.plain], weighted_system(own, np.ones(len(own)))))
             others = (focal_rows.X @ slopes + levels)[:, output]
             left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
             residuals["mean of locals"].append(left)

@@ -84,7 +84,7 @@ def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
     beside = {"Fourier": "inputs", "learned": "splines"}
     return tuple(
-        FeatureBlock(name, np.concatenate([places[beside[name]], own]) if name in beside else own)
+        FeatureBlock(name, np.append(places[beside[name]], own) if name in beside else own, learned=name == "learned")
         for name, own in places.items()
         if name != "splines" or "learned" not in maps
     )

@@ -256,7 +256,7 @@ def _comparison(facts: Facts) -> Html:
         "dataset."
     )
     if facts.maps:
-        text += " All of them use the same feature maps, with the same shares."
+        text += " Focal only and joint use the feature map without learned columns that suits the focal rows best."
     return _section("comparison", "Against simpler fits", text, _pair(*charts.comparison_charts(compared)))
 
 

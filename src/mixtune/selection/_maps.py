@@ -18,17 +18,27 @@ from mixtune._array import Floats, Integers
 from mixtune.moments import Moments, Sample
 from mixtune.selection._choose import Choice, choose, draw_plan
 from mixtune.selection._families import Label
-from mixtune.selection._model_averaging import Validated, ValidationTask, relative_errors, stacked_weights
+from mixtune.selection._model_averaging import (
+    Validated,
+    ValidationTask,
+    relative_errors,
+    robust_errors,
+    stacked_weights,
+)
 from mixtune.selection._settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureBlock:
-    """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them."""
+    """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them.
+
+    ``learned`` says that targets of the sources made some of them, so that no fit on them is one to focal rows alone.
+    """
 
     name: str
     places: Integers
     basis: Floats | None = None
+    learned: bool = False
 
     def features(self, U: Floats) -> Floats:
         """The features of this block, from rows (n, width) with all features."""
@@ -99,15 +109,26 @@ class MapAverage(Validated):
         ]
 
     @cached_property
+    def plain(self) -> int:
+        """The map for fits without transfer: the best for the focal rows of those without learned columns."""
+        usable = [place for place, block in enumerate(self.blocks) if not block.learned]
+        weight = self.choices[0].focal.known.weight
+        left_out = np.stack([self.choices[place].focal_left_out for place in usable])
+        return usable[int(np.argmin(robust_errors(left_out, weight)))]
+
+    @cached_property
     def tasks(self) -> list[ValidationTask]:
-        """Validation tasks with two candidates: the average over all maps, and that of their focal-only fits."""
+        """Validation tasks with two candidates: the average over all maps, and the focal-only fit of the plain one."""
         if len(self.choices) == 1:
             return list(self.choices[0].tasks)
         found = []
         for place in range(len(self._map_tasks)):
             parts = [choice.tasks[place] for choice in self.choices]
-            residuals, left_out = ([getattr(part, name) for part in parts] for name in ("residuals", "left_out"))
-            found.append(replace(parts[0], residuals=self.mixed(residuals), left_out=self.mixed(left_out)))
+            both = {}
+            for name in ("residuals", "left_out"):
+                own = [getattr(part, name) for part in parts]
+                both[name] = np.stack([self.mixed([each[0] for each in own]), own[self.plain][1]])
+            found.append(replace(parts[0], **both))
         return found
 
     @property
@@ -172,7 +193,7 @@ class MapAverage(Validated):
 
     @property
     def focal_left_out(self) -> Floats:
-        return self.mixed([choice.focal_left_out for choice in self.choices])
+        return self.choices[self.plain].focal_left_out
 
     def mixed(self, parts: Sequence[Floats]) -> Floats:
         """The weighted average over maps; maps of weight 0 are left out."""
