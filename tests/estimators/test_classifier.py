@@ -185,3 +185,32 @@ def test_adding_to_a_classifier_from_a_file(tmp_path):
     tuned = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
     with pytest.raises(ParameterError, match="holds no rows"):
         load(tuned.save(tmp_path / "model.mixtune")).partial_fit(X, y)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated_on_validation_too(classes):
+    """Ten left-out rows hardly tell how sure to be; many tests in other domains do."""
+    rng = np.random.default_rng(classes)
+
+    def draw(n):
+        X = rng.standard_normal((n, 3))
+        noisy = X[:, 0] + rng.logistic(size=n)
+        return X, np.digitize(noisy, np.linspace(-1, 1, classes - 1) if classes > 2 else [0.0])
+
+    sources, (new, labels) = {f"s{k}": draw(80) for k in range(8)}, draw(3000)
+    losses = []
+    for _ in range(4):
+        X, y = draw(12)
+        model = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
+        rows = model.regressor_._validated_predictions()
+        assert len(rows) >= 8
+        for fitted, signs, weight in rows:
+            assert fitted.shape == signs.shape == (len(weight), 1 if classes == 2 else classes)
+            np.testing.assert_allclose(np.abs(signs), 1.0)
+        scores, places = model._all_scores(model.regressor_.loo_predictions_), np.searchsorted(model.classes_, y)
+        alone = fit_sharpness(scores, places, np.ones(12))
+        given = model._all_scores(model.decision_function(new))
+        by = [np.log(softmax_scores(given, a)[np.arange(len(new)), labels]) for a in (model.sharpness_, alone)]
+        losses.append(-np.mean(by, axis=1))
+    mean = np.mean(losses, axis=0)
+    assert mean[0] < mean[1] - 0.01

@@ -232,7 +232,12 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
 
     def _calibrate(self) -> None:
         scores = self._all_scores(self.regressor_.loo_predictions_)
-        self.sharpness_ = fit_sharpness(scores, self._places, self.regressor_._uncertainty.left_out.sample_weight)
+        weight = self.regressor_._uncertainty.left_out.sample_weight
+        self.sharpness_ = fit_sharpness(*self._with_validation(scores, self._places, weight))
+
+    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
+        """Left-out focal rows, with what else tells how sure scores may be; here nothing."""
+        return scores, places, weight
 
     @staticmethod
     def _all_scores(scores: Floats) -> Floats:
@@ -276,7 +281,8 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
     regressor_ : RegretOptimalRegressorCV
         The fitted scores, with weights, candidates and comparisons.
     sharpness_ : float
-        Probabilities are ``softmax(sharpness_ * scores)``.
+        Probabilities are ``softmax(sharpness_ * scores)``, calibrated on left-out focal rows and on the tests of
+        cross-domain validation.
 
     Examples
     --------
@@ -290,6 +296,21 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
     def _make_regressor(self) -> LinearTransferRegressor:
         return RegretOptimalRegressorCV(**self.get_params(deep=False))
 
+    def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
+        """With the tests of cross-domain validation, each of which counts as a few focal rows.
+
+        The sources had as many rows to learn from as the focal domain, so that scores are as sure there as here; twenty
+        left-out rows alone hardly tell.
+        """
+        regressor: Any = self.regressor_
+        rows = [(scores, places, weight)]
+        for fitted, signs, own in regressor._validated_predictions():
+            positive = self._all_scores(_scores_of(signs)) > 0
+            if np.all(positive.sum(axis=1) == 1):
+                share = own * (TASK_ROWS / own.sum())
+                rows.append((self._all_scores(_scores_of(fitted)), np.argmax(positive, axis=1), share))
+        return tuple(np.concatenate(parts) for parts in zip(*rows))  # type: ignore[return-value]
+
 
 class ScoreClassifier(LinearTransferClassifier):
     """Classes from any regressor of this package, on targets +1 and -1; not saved."""
@@ -300,6 +321,11 @@ class ScoreClassifier(LinearTransferClassifier):
     def _make_regressor(self) -> LinearTransferRegressor:
         made: LinearTransferRegressor = clone(self.regressor)
         return made
+
+
+def _scores_of(outputs: Floats) -> Floats:
+    """Scores as regressors predict them: (n,) where there is one."""
+    return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
 def signs_of(places: Array, count: int) -> Floats:
@@ -367,12 +393,14 @@ def classes_of(labels: Sequence[Array]) -> Array:
     return np.unique(np.concatenate(labels))
 
 
+#: Focal rows that one validation task counts as in calibration.
+TASK_ROWS = 10.0
 #: Bounds of log(sharpness): from nearly uniform to nearly certain.
 BOUNDS = (-5.0, 5.0)
 
 
 def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
-    """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if scores are not finite.
+    """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if no row has finite scores.
 
     Labels are smoothed as in Platt scaling, by the weight of one row spread over all classes, so that classes which
     the scores separate perfectly do not lead to certain predictions.
@@ -390,8 +418,10 @@ def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> floa
     >>> fit_sharpness(scores, np.array([0, 1, 0, 1]), np.ones(4)) > 0
     True
     """
-    if len(scores) == 0 or not np.all(np.isfinite(scores)):
+    known = np.isfinite(scores).all(axis=1)
+    if not known.any():
         return 1.0
+    scores, labels, sample_weight = scores[known], labels[known], sample_weight[known]
     count, classes = scores.shape
     smooth = 1.0 / (1.0 + np.sum(np.maximum(sample_weight, 1.0)))
     wanted = np.full(scores.shape, smooth / classes)

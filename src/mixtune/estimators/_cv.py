@@ -370,6 +370,21 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
             self._removals = removals_of(self._choices, names, self._places, weights) if names else ()
         return self._removals
 
+    def _validated_predictions(self) -> list[tuple[Floats, Floats, Floats]]:
+        """Of each validation task: predictions and targets (m, D) of the rows kept for testing, and their weights."""
+        if self._choices is None:
+            return []
+        shift = np.reshape(self._scaling.target_shift, -1)
+        found = []
+        for tasks in zip(*(choice.tasks for choice in self._choices)):
+            # Outputs are validated on the same rows, unless ties between rows were broken by the targets.
+            if len({(task.source, len(task.weight)) for task in tasks}) > 1:
+                continue
+            targets = np.column_stack([t.targets * c.size for t, c in zip(tasks, self._choices)]) + shift
+            residuals = np.column_stack([t.residuals[0] * c.size for t, c in zip(tasks, self._choices)])
+            found.append((targets - residuals, targets, tasks[0].weight))
+        return found
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_whole("seed", self.seed)

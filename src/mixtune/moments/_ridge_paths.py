@@ -27,6 +27,8 @@ from mixtune.moments._system import RowSystem
 
 #: Eigenvalues below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-12
+#: Eigenvalues below this part of the largest are known to less than half of all digits.
+CLEAR_DIRECTION = 1e-8
 #: Errors that differ by less than this part are equal: rounding.
 TIED = 1e-9
 
@@ -165,11 +167,16 @@ class Regression:
         """
         values, vectors = self.spectrum
         filters = 1.0 / (values + np.asarray(ridges)[:, None])
-        # Directions with hardly any variance, whose eigenvalues are rounding, count for as little here.
-        explained = (filters * (2.0 - filters * values)) @ (vectors.T @ self.cross) ** 2
-        squares = np.maximum(self.square - explained, 0.0)
+        pulls = (vectors.T @ self.cross) ** 2
+        # Along clear directions, what a ridge leaves of an exact fit loses no digits. Eigenvalues of the others are
+        # partly rounding, and are not divided by.
+        clear = values > CLEAR_DIRECTION * np.max(values, initial=1e-300)
+        exact = pulls[clear] / values[clear]
+        left = 1.0 - filters[:, clear] * values[clear]
+        vague = (filters * (2.0 - filters * values))[:, ~clear] @ pulls[~clear]
+        squares = np.maximum(max(self.square - float(exact.sum()), 0.0) + left**2 @ exact - vague, 0.0)
         count = self.total if self.count is None else self.count
-        freedom = count - filters @ values - (self.center is not None)
+        freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
         usable = freedom > SATURATED * count
         errors = np.where(usable, squares * count / np.where(usable, freedom, 1.0) ** 2, np.inf)
         return errors, squares, freedom

@@ -323,10 +323,12 @@ def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list
         if not plan.spare:
             limit = SETTINGS.largest_residual
             clipped = np.clip(left_out, -limit, limit)
-            return ValidationTask(k, clipped, task.known.weight, left_out, alone, negligible, task.known.weight)
+            rows = task.known
+            return ValidationTask(k, clipped, rows.weight, left_out, alone, negligible, rows.weight, rows.y)
         test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, task.known.weight)
+        weight = task.known.weight
+        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, weight, test.y)
 
     return [partial(validate, k, order) for k, order in plan.tasks]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -124,7 +125,7 @@ class MapAverage(Validated):
         found = []
         for place in range(len(self._map_tasks)):
             parts = [choice.tasks[place] for choice in self.choices]
-            both = {}
+            both: dict[str, Any] = {}
             for name in ("residuals", "left_out"):
                 own = [getattr(part, name) for part in parts]
                 both[name] = np.stack([self.mixed([each[0] for each in own]), own[self.plain][1]])

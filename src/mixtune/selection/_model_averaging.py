@@ -20,6 +20,8 @@ from mixtune.selection._settings import SETTINGS
 class ValidationTask:
     """Residuals (C, m) on the rows kept for testing, and of left-out rows (C, n), both with the weights of their rows.
 
+    ``targets`` (m,) are those of the rows kept for testing.
+
     ``source`` took the focal role, ``alone`` is the focal-only candidate that leave-one-out would have taken, and mean
     squared errors below ``negligible`` count as equal.
     """
@@ -31,6 +33,7 @@ class ValidationTask:
     alone: int
     negligible: float = SETTINGS.negligible_error
     left_out_weight: Floats | None = None
+    targets: Floats | None = None
 
     @property
     def errors(self) -> Floats:
