@@ -202,6 +202,27 @@ def test_columns_are_learned_from_several_sources(count, names):
     assert np.all(np.isfinite(model.predict(new)))
 
 
+def test_many_focal_rows_have_trees_of_their_own(tmp_path):
+    """Steps that no source knows are found; a row's column comes from trees that have not seen it."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((SETTINGS.own_rows, 3)), rng.standard_normal((500, 3))
+    steps = lambda U: 2.0 * (U[:, 0] * U[:, 1] > 0)  # noqa: E731
+    y = steps(X) + 0.2 * rng.standard_normal(len(X))
+    sources = {f"s{k}": (U := rng.standard_normal((60, 3)), U[:, 2]) for k in range(3)}
+    model = auto().fit(X, y, sources=sources)
+    fewer = auto().fit(X[:-1], y[:-1], sources=sources)
+    assert "boosted" not in {each.name for each in fewer.maps_}
+    assert error(model, (new, steps(new))) < 0.7 * error(fewer, (new, steps(new)))
+    column = model._comparable.mapped[0].X[:, -1]
+    inside = model.feature_map_.transform(X)[:, -1]
+    assert np.corrcoef(column, y)[0, 1] < np.corrcoef(inside, y)[0, 1] - 0.02
+    again = load(model.save(tmp_path / "a.mixtune"))
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    order = rng.permutation(len(X))
+    moved = auto().fit(X[order], y[order], sources=sources)
+    np.testing.assert_allclose(moved.predict(new), model.predict(new), rtol=0, atol=1e-7)
+
+
 def test_wide_tables_stay_linear_and_say_so():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, SETTINGS.curved_inputs + 1)), rng.standard_normal(30)

@@ -154,6 +154,52 @@ class LearnedColumns:
         return match_library(np.column_stack([ridge, trees]), rows)
 
 
+@dataclass(frozen=True, eq=False)
+class TreeColumn:
+    """One column: boosted trees that were fitted to many focal rows, the mean over models of several folds of rows.
+
+    In training, each row gets the prediction of the model that has not seen it (:meth:`out_of_fold`).
+
+    Parameters
+    ----------
+    oriented
+        What the trees take as inputs.
+    trees
+        Boosted trees of each fold.
+    """
+
+    oriented: Oriented
+    trees: Sequence[Trees]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trees", tuple(self.trees))
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return len(self.oriented.order)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features: 1."""
+        return 1
+
+    def transform(self, X: Array, /) -> Array:
+        """The column of rows that no model was fitted to."""
+        rows = as_rows(X, self.n_inputs)
+        values = np.asarray(to_numpy(rows), dtype=np.float64)
+        check_finite(values, "X")
+        inputs = self.oriented(values)
+        return match_library(np.mean([each(inputs) for each in self.trees], axis=0)[:, None], rows)
+
+    def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
+        """The column (n, 1) by the model of each row's fold, which has not seen it."""
+        found, inputs = np.empty((len(X), 1)), self.oriented(X)
+        for place, each in enumerate(self.trees):
+            found[folds == place, 0] = each(inputs[folds == place])
+        return found
+
+
 def _write(learned: LearnedColumns, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     settings, wide = write_random(learned.wide, networks)
     trees = {place: each.arrays() for place, each in enumerate(learned.trees)}
@@ -167,4 +213,15 @@ def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> Le
     return LearnedColumns(Oriented(arrays["shift"], arrays["scale"], arrays["order"]), wide, arrays["heads"], trees)
 
 
+def _write_trees(column: TreeColumn, _: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    trees = {place: each.arrays() for place, each in enumerate(column.trees)}
+    return {"folds": len(trees)}, {**joined_arrays(trees), **field_values(column.oriented)}
+
+
+def _read_trees(settings: dict[str, Any], arrays: dict[str, Any], _: Any) -> TreeColumn:
+    trees = [Trees.from_arrays(arrays_below(arrays, place)) for place in range(settings["folds"])]
+    return TreeColumn(Oriented(arrays["shift"], arrays["scale"], arrays["order"]), trees)
+
+
 register("feature map", "learned", LearnedColumns, _write, _read)
+register("feature map", "trees", TreeColumn, _write_trees, _read_trees)

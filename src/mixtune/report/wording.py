@@ -16,13 +16,15 @@ MAP_NAMES = {
     "inputs": "the columns themselves",
     "splines": "splines",
     "Fourier": "random Fourier features",
-    "learned": "learned columns",
+    "learned": "learned columns and splines",
+    "boosted": "boosted trees",
 }
 MAP_MEANINGS = {
     "inputs": "linear in every column",
     "splines": "a smooth curve of every column",
     "Fourier": "waves over all columns together, beside the columns themselves",
-    "learned": "predictions of models fitted to the sources, beside the splines",
+    "learned": "predictions of models fitted to the sources, beside a smooth curve of every column",
+    "boosted": "boosted trees fitted to the focal rows, beside a smooth curve of every column",
 }
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.

@@ -116,6 +116,18 @@ class ChoiceSettings:
             "max_depth": 6,
         }
     )
+    #: Focal rows from which trees are fitted to them too, in folds of rows, and the parameters of these trees: so many
+    #: rows know more than any source. Without it, errors stop falling at some thousand rows.
+    own_rows: int = 400
+    own_trees: dict[str, float] = field(
+        default_factory=lambda: {
+            "max_iter": 150,
+            "learning_rate": 0.08,
+            "max_leaf_nodes": 31,
+            "min_samples_leaf": 20,
+            "max_depth": 10,
+        }
+    )
     #: Focal rows whose leave-one-out errors count as much as all validation tasks when maps are averaged; fewer count
     #: in proportion. Without it, twenty rows that happen to suit one map decide.
     maps_focal_rows: float = 200.0
