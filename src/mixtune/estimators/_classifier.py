@@ -294,7 +294,7 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
     """
 
     def _make_regressor(self) -> LinearTransferRegressor:
-        return RegretOptimalRegressorCV(**self.get_params(deep=False))
+        return RegretOptimalRegressorCV(**self.get_params(deep=False), target_scale="identity")
 
     def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
         """With the tests of cross-domain validation, each of which counts as a few focal rows.

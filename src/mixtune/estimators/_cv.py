@@ -19,7 +19,7 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note
 from mixtune._registry import storable
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import (
     LinearTransferRegressor,
     Settings,
@@ -42,10 +42,12 @@ from mixtune.estimators._fits import (
     like_targets,
     local_heads,
     prepare,
+    sample_note,
 )
-from mixtune.estimators._inputs import as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
+from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -75,6 +77,9 @@ MARGIN = (0.25, 20.0)
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
+TARGET_SCALES = (AUTO, "identity", "log")
+#: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
+LOG_SPAN = 10.0
 #: Sources of at most so many rows say little: their weight counts as n/(n + 10).
 TINY_SOURCE, NOISE_ROWS = 2.0, 10.0
 #: Most sources whose removal is worked out: the heaviest.
@@ -182,8 +187,16 @@ class TunedSettings(Settings):
     seed: int = 0
 
 
+@dataclass(eq=False, repr=False)
+class TunedRegressorSettings(TunedSettings):
+    """Parameters of the regressor that tunes itself."""
+
+    _: KW_ONLY
+    target_scale: str = AUTO
+
+
 @savable
-class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
@@ -204,6 +217,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     clamp : bool
         With sources, clip features that lie far outside the range of all training rows (by more than a quarter of the
         range, with a wider margin for few rows) before predicting, so that an extreme input has a bounded effect.
+    target_scale : {"auto", "identity", "log"}
+        The scale that the model is linear on. "auto" tries logarithms where ``feature_map`` is "auto" too and the
+        targets are positive and span a factor of ten or more (5% to 95% quantile), and takes the scale on which
+        left-out rows and cross-domain validation are likelier. Predictions are of the mean on the targets' scale.
     focal_name : str
         The name of the focal domain.
     seed : int
@@ -224,6 +241,9 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         are the mean squared errors of the domains' own models on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
+    target_scale_ : {"identity", "log"}
+        The scale of the fit. With "log", ``coef_``, ``heads_``, ``candidates_``, ``removal_effects`` and ``solution_``
+        are about logarithms; errors in ``loo_error_``, ``compared_`` and ``weights_`` are about the targets.
     feature_map_ : FeatureMap or None
         The map of the fit, whose features ``coef_`` belongs to.
     maps_ : tuple of MapShare
@@ -266,7 +286,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
-        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high"),
+        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
     )
 
     weights_: DomainWeights
@@ -279,6 +299,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     notes_: tuple[str, ...]
     _solution: RegretSolution | None
     maps_: tuple[MapShare, ...]
+    #: The way back to the targets; None where the model is about the targets themselves. Not in files of version 0.1.
+    _log_scale: ClassVar[Any] = None
     _made_map: Any
     _blocks: tuple[FeatureBlock, ...] | None
     _map_notes: tuple[str, ...]
@@ -348,8 +370,90 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return dict(self._inputs)
 
     def _refit(self, rows: dict[str, Rows]) -> Self:
-        self._learn_prepared(self._prepare_rows(rows))
+        self._learn_rows(rows)
         return self
+
+    def _learn(self, focal: Rows, sources: Any) -> None:
+        others = read_sources(sources, focal, column_names(self), self.focal_name)
+        self._learn_rows({self.focal_name: focal, **others}, sample_note(sources))
+
+    def _learn_rows(self, rows: dict[str, Rows], notes: tuple[str, ...] = ()) -> None:
+        """Learn on the scale of the targets, of their logarithms, or both, and keep the better."""
+        span = log_span(rows)
+        if self.target_scale == "log" and not span:
+            raise DataError('target_scale="log" needs a single target that is positive in every row')
+        tried = is_auto(self.target_scale) and is_auto(self.feature_map) and span >= LOG_SPAN
+        if self.target_scale == "log" or tried:
+            logs = self._fitted(logged(rows), log=True)
+            plain = self._fitted(rows) if tried else None
+            if plain is None or self._prefers_logs(plain, logs, rows[next(iter(rows))]):
+                notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
+                self._keep(logs, notes, rows)
+                return
+            notes += (
+                "errors are closer to normal on the scale of the targets than on the log scale: predictions may be negative",
+            )
+            self._keep(plain, notes, rows)
+            return
+        self._keep(self._fitted(rows), notes, rows)
+
+    def _fitted(self, rows: dict[str, Rows], *, log: bool = False) -> _Fitted:
+        prepared = self._prepare_rows(rows)
+        made = self._made_map, self._blocks, self._map_notes
+        solved = tuned_fit(
+            prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp and made[1] is None, log=log
+        )
+        return _Fitted(prepared, solved, made, log)
+
+    @staticmethod
+    def _prefers_logs(plain: _Fitted, logs: _Fitted, focal: Rows) -> bool:
+        levels = [float(np.reshape(each.prepared.scaling.target_shift, -1)[0]) for each in (plain, logs)]
+        averages = [each.solved.attributes["_choices"][0] for each in (plain, logs)]
+        return log_is_better(averages[0], averages[1], focal.targets[:, 0], (levels[0], levels[1]))
+
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
+        self._made_map, self._blocks, self._map_notes = found.made
+        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(found.prepared.inputs)
+        found.solved.attributes["_inputs"] = dict(rows)
+        self._store(found.solved, found.prepared.names, found.prepared.scaling)
+
+    @property
+    def target_scale_(self) -> str:
+        """The scale of the fit: "identity" or "log"."""
+        check_is_fitted(self, "coef_")
+        return "identity" if self._log_scale is None else "log"
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictions of the mean for rows of the focal domain, and standard deviations if asked for."""
+        if self._log_scale is None:
+            return super().predict(X, return_std)
+        if not return_std:
+            return self._log_scale.predictions(super().predict(X))
+        logs, std = super().predict(X, return_std=True)
+        return self._log_scale.predictions(logs), self._log_scale.std(logs, std)
+
+    def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal."""
+        low, high = super().predict_interval(X, coverage=coverage)
+        return (low, high) if self._log_scale is None else (np.exp(low), np.exp(np.minimum(high, LARGEST_LOG)))
+
+    def to_onnx(self, path: Any = None, **options: Any) -> bytes:
+        """As for the other regressors; a model of logarithms cannot be exported."""
+        if self._log_scale is not None:
+            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
+        return super().to_onnx(path, **options)
+
+    @property
+    def loo_error_(self) -> float:
+        """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
+        check_is_fitted(self, "coef_")
+        return super().loo_error_ if self._log_scale is None else self.compared_[0].loo_error
+
+    @property
+    def loo_predictions_(self) -> Floats:
+        """Prediction of each focal row (of positive sample weight) by the fit without it, (n,) or (n, D)."""
+        found = super().loo_predictions_
+        return found if self._log_scale is None else self._log_scale.predictions(found)
 
     def removal_effects(self) -> tuple[Removal, ...]:
         """The effect of leaving out each source, in closed form.
@@ -388,6 +492,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_whole("seed", self.seed)
+        if self.target_scale not in TARGET_SCALES:
+            raise ParameterError(
+                f"target_scale={self.target_scale!r} is unknown; choose from {', '.join(TARGET_SCALES)}"
+            )
 
     def _check_map(self) -> None:
         if not is_auto(self.feature_map):
@@ -425,10 +533,17 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
 
     def _solve(self, prepared: Prepared) -> Solved:
-        clamp = self.clamp and self._blocks is None
-        found = tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp)
-        found.attributes["notes_"] += self._map_notes
-        return found
+        return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
+
+    prepared: Prepared
+    solved: Solved
+    made: tuple[Any, Any, tuple[str, ...]]
+    log: bool
 
 
 def tuned_fit(
@@ -438,10 +553,12 @@ def tuned_fit(
     seed: int,
     device: str = "cpu",
     clamp: bool = True,
+    log: bool = False,
 ) -> Solved:
     """Choose for every output, and put together what an estimator stores.
 
-    Local heads and the choice read the same moments. ``blocks`` are feature maps to average over.
+    Local heads and the choice read the same moments. ``blocks`` are feature maps to average over. With ``log`` the
+    targets are logarithms, and errors are told of what they are the logarithms of.
     """
     width = prepared.focal.shape[1]
     notes = _row_notes(prepared)
@@ -459,7 +576,8 @@ def tuned_fit(
     choices = [choose_maps(own, blocks, width, seed=seed) for own in samples]
     coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
     low, high = _feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
-    weights = _domain_weights(choices, prepared, heads, places)
+    logs = prepared.inputs[0].targets[:, 0] if log else None
+    weights = _domain_weights(choices, prepared, heads, places, logs)
     return Solved(
         coef,
         intercept,
@@ -471,7 +589,10 @@ def tuned_fit(
             "candidates_": candidates_of(choices[0], len(weights.names), places),
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
-            **_comparisons(choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads),
+            **_comparisons(
+                choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads, logs
+            ),
+            "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
             "n_plays_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
@@ -561,14 +682,16 @@ def _coefficients(choices: Sequence[MapAverage], prepared: Prepared) -> tuple[Fl
     return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
 
 
-def _domain_weights(choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
+def _domain_weights(
+    choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
+) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
     count = len(prepared.names)
     values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
     # A prior from a source of one or two rows is hardly more than the prior without it.
     rows = np.array([part.total for part in prepared.inputs[1:]])
     values[1:] *= np.where(rows <= TINY_SOURCE, rows / (rows + NOISE_ROWS), 1.0)
-    errors = _focal_errors(prepared.focal, heads)
+    errors = _focal_errors(prepared.focal, heads, logs)
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
 
 
@@ -582,14 +705,17 @@ def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, plac
     return weights
 
 
-def _focal_errors(rows: Rows, heads: Heads) -> Floats:
-    """Mean squared error of every domain's own head on the focal rows."""
+def _focal_errors(rows: Rows, heads: Heads, logs: Floats | None = None) -> Floats:
+    """Mean squared error of every domain's own head on the focal rows; with ``logs``, of what these stand for."""
     share, targets = rows.weight / rows.total, rows.targets
     found = np.empty(len(heads.coef))
     for run in chunks(range(len(found)), 8 * targets.size):
         coef, level = heads.coef[run], heads.intercept[run]
         fitted = np.tensordot(rows.X, coef.reshape(*coef.shape[:2], -1), ((1,), (1,))) + level.reshape(len(run), -1)
-        found[run] = share @ np.mean((targets[:, None] - fitted) ** 2, axis=2)
+        apart = targets[:, None] - fitted
+        if logs is not None:
+            apart = np.exp(logs)[:, None, None] - np.exp(np.minimum(logs[:, None, None] - apart, LARGEST_LOG))
+        found[run] = share @ np.mean(apart**2, axis=2)
     return found
 
 
@@ -606,6 +732,7 @@ def _comparisons(
     focal: Sequence[Sequence[Sample]],
     moments: Sequence[Sequence[Moments]],
     heads: Heads,
+    logs: Floats | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
@@ -627,6 +754,9 @@ def _comparisons(
     weight = np.tile(focal_rows.weight, len(choices))
     least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
+    if logs is not None:
+        joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
+        least = least * np.exp(logs)
     found = compared_of(joined, weight, least)
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     gain = transfer_gain(found["focal only"], gains, focal_rows.total)
