@@ -390,9 +390,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
                 notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
                 self._keep(logs, notes, rows)
                 return
-            notes += (
-                "errors are closer to normal on the scale of the targets than on the log scale: predictions may be negative",
-            )
+            notes += ("targets are positive, but the log scale suits them less: predictions may be negative",)
             self._keep(plain, notes, rows)
             return
         self._keep(self._fitted(rows), notes, rows)
