@@ -20,8 +20,10 @@ from mixtune.estimators import LocalRegressor
 pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 
 
-@pytest.mark.parametrize("name", list(SCENARIOS))
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "reproduce on dask"])  # takes too long here
 def test_kills(name, tmp_path):
+    if "dask" in name:
+        pytest.importorskip("distributed")
     attack(SCENARIOS[name](tmp_path), kills=1, seed=1, say=lambda text: None)
 
 
