@@ -117,11 +117,12 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         array (n,) or (n, D), or two of them
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
+        predictions = linear_scores(features, self)
         if not return_std:
             return predictions
-        std = self._uncertainty.std(self._scaling.features(features))
-        return predictions, std.reshape(predictions.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = self._uncertainty.std(self._scaling.features(features))
+        return predictions, check_computed(std.reshape(predictions.shape), "standard deviations")
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal.
@@ -137,9 +138,11 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         lower, upper : arrays (n,) or (n, D)
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
-        half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
-        return predictions - half, predictions + half
+        predictions = linear_scores(features, self)
+        with np.errstate(over="ignore", invalid="ignore"):
+            half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
+            ends = predictions - half, predictions + half
+        return check_computed(ends[0], "intervals"), check_computed(ends[1], "intervals")
 
     def to_onnx(
         self,
@@ -300,6 +303,31 @@ class MomentRegressor(LinearTransferRegressor):
             prepared = fits.sampled_rows(state, scaling, focal, sources, features)
             rows = fits.domains_of(prepared, standardise=self.standardise)
         self._store(self._solve_state(state, rows), state.names, scaling)
+
+
+def linear_scores(features: Floats, model: Any) -> Floats:
+    """``features @ coef_ + intercept_``, refused where it is beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_computed(features @ model.coef_ + model.intercept_, "predictions")
+
+
+def check_computed(values: Floats, what: str) -> Floats:
+    """Raise where numbers that were computed for new rows are not finite; return them otherwise.
+
+    Examples
+    --------
+    >>> check_computed(np.array([1.0, np.inf]), "predictions")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the predictions of 1 of 2 rows, first of row 1, are beyond float64; check X for extreme ...
+    """
+    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if len(wrong):
+        raise DataError(
+            f"the {what} of {len(wrong)} of {len(values)} rows, first of row {wrong[0]}, are beyond float64; check X "
+            "for extreme values, or fit again with columns and targets in other units"
+        )
+    return values
 
 
 def check_both(X: Any, y: Any) -> None:
