@@ -22,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-TESTS = str(Path(__file__).parents[1])
-sys.path.insert(0, TESTS)
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from streaming.dask_processes import dask_processes
+
+TESTS = str(Path(__file__).parents[1])
 
 SAVE = """
 import sys

@@ -319,13 +319,13 @@ def check_computed(values: Floats, what: str) -> Floats:
     >>> check_computed(np.array([1.0, np.inf]), "predictions")
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: the predictions of 1 of 2 rows, first of row 1, are beyond float64; check X for extreme ...
+    mixtune.errors.DataError: the predictions of 1 of 2 rows are beyond float64, first of row 1; check X or change units
     """
-    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
     if len(wrong):
         raise DataError(
-            f"the {what} of {len(wrong)} of {len(values)} rows, first of row {wrong[0]}, are beyond float64; check X "
-            "for extreme values, or fit again with columns and targets in other units"
+            f"the {what} of {len(wrong)} of {len(values)} rows are beyond float64, first of row {wrong[0]}; check X or "
+            "change units"
         )
     return values
 

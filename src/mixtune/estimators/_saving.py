@@ -278,7 +278,7 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     model = Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])
     if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
         raise DataError(f"{path} holds no fitted estimator; save the model again")
-    regressor = getattr(model, "regressor_", model)
+    regressor: Any = getattr(model, "regressor_", model)
     with building("the model"):
         made = fitted_map(regressor)
         check_arrays(regressor, regressor.n_features_in_ if made is None else made.n_features_out)
