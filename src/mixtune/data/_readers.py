@@ -152,9 +152,9 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
         raise Fault(f'"{path}" is a folder', remedy).error("folder")
     ending = _ending(path)
     if path.suffix.lower() in _SPREADSHEETS:
-        remedy = "save the sheet as CSV"
-        both = Wording(f"{remedy}, or pass what pandas.read_excel gives to Domains.from_table", remedy)
-        raise Fault(f'"{path}" is a spreadsheet, which cannot be read here', both).error("spreadsheet")
+        save = "save the sheet as CSV"
+        advice = Wording(f"{save}, or pass what pandas.read_excel gives to Domains.from_table", save)
+        raise Fault(f'"{path}" is a spreadsheet, which cannot be read here', advice).error("spreadsheet")
     if not ending:
         raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {", ".join(_ENDINGS)}')
     if not path.is_file():
