@@ -286,11 +286,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=150, help="in all, divided among the scenarios")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scenarios", nargs="*", choices=list(SCENARIOS), default=list(SCENARIOS))
     given = parser.parse_args()
-    each, total = -(-given.kills // len(SCENARIOS)), 0
-    for name, make in SCENARIOS.items():
+    each, total = -(-given.kills // len(given.scenarios)), 0
+    for name in given.scenarios:
         with tempfile.TemporaryDirectory() as folder:
-            total += attack(make(Path(folder)), each, given.seed, say=lambda text: print(f"\r{text}   ", end=""))
+            total += attack(
+                SCENARIOS[name](Path(folder)), each, given.seed, say=lambda text: print(f"\r{text}   ", end="")
+            )
         print(f"\r{name}: nothing lost")
     print(f"{total} kills, 0 losses")
     return 0

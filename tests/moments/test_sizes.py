@@ -75,7 +75,7 @@ def test_targets_whose_squares_vanish(size):
 def test_targets_whose_squares_are_beyond_float64(size):
     X, y = draw()
     for center in (True, False):
-        with pytest.raises(DataError, match="targets of size .* divide them by a constant"):
+        with pytest.raises(DataError, match=r"targets of size .* divide them by a constant"):
             pooled_scaling([Rows(X, y / np.abs(y).max() * size)], standardise=True, center=center)
 
 
