@@ -114,7 +114,7 @@ def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
 
 
 def check_unmasked(value: Any, what: str) -> None:
-    """Refuse masked values: np.asarray drops the mask of a masked array and lets the values under it through.
+    """Refuse what NumPy would misread: masked values, which lose their mask, records, and frames that are not computed.
 
     Examples
     --------
@@ -123,6 +123,10 @@ def check_unmasked(value: Any, what: str) -> None:
         ...
     mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
     """
+    if getattr(getattr(value, "dtype", None), "names", None):
+        raise DataError(f"{what} is an array of records; pass a data frame, such as pandas.DataFrame(records)")
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
+        raise DataError(f"{what} is a lazy frame, which holds no rows yet; pass what its collect() gives")
     rows = value if isinstance(value, list | tuple) else (value,)
     if count := sum(int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)):
         raise DataError(f"{what} has {counted((count, 'masked value'))}; fill or drop these rows")

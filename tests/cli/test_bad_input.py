@@ -136,8 +136,8 @@ def test_options_that_do_not_fit(data, options, words):
 def test_files_that_cannot_be_read(tmp_path):
     assert "is not a file" in refused("fit", tmp_path / "no.csv", "--target", "y")
     assert "is a folder" in refused("fit", tmp_path, "--target", "y")
-    (tmp_path / "a.xlsx").write_text("x")
-    assert "unknown kind" in refused("fit", tmp_path / "a.xlsx", "--target", "y")
+    (tmp_path / "a.doc").write_text("x")
+    assert "unknown kind" in refused("fit", tmp_path / "a.doc", "--target", "y")
     (tmp_path / "b.csv").write_bytes("größe,y\n1,2\n2,3\n".encode("latin-1"))
     assert "--encoding latin-1" in refused("fit", tmp_path / "b.csv", "--target", "y")
 
@@ -150,3 +150,27 @@ def test_names_that_look_like_settings_are_shown_as_they_are(tmp_path):
     assert "Leave it out with --ignore decimal=a, join rare levels, or raise the limit with --max-levels 40" in message
     message = refused("fit", file, "--target", "y", "--domain", "site", "--focal", "focal=x")
     assert 'has "focal=x" in column "site"' in message
+
+
+def test_a_spreadsheet_names_the_remedy(tmp_path):
+    path = tmp_path / "data.xlsx"
+    path.write_bytes(b"PK\x03\x04")
+    message = refused("fit", path, "--target", "y")
+    assert message.endswith("is a spreadsheet, which cannot be read here; save the sheet as CSV")
+
+
+def test_a_target_of_5000_digits_is_not_to_be_ignored(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("site,x,y\n" + "".join(f"{'ab'[i % 2]},{i},{'9' * 5000 if i == 3 else i}\n" for i in range(20)))
+    message = refused("fit", path, "--target", "y", "--domain", "site", "--focal", "a")
+    assert "of 5,000 digits" in message
+    assert "--ignore" not in message
+    assert message.endswith("correct this number, or write fewer digits")
+
+
+def test_long_names_of_domains_are_cut_off(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("site,x,y\n" + "".join(f"{'a' * 3000 if i % 2 else 'b'},{i},{i % 5}\n" for i in range(20)))
+    message = refused("fit", path, "--target", "y", "--domain", "site", "--focal", "zz")
+    assert f'"{"a" * 77}..."' in message
+    assert len(message) < 300

@@ -549,3 +549,17 @@ def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, 
     found = average_weights(scores, prior, plays_of(0, count), 20.0, enough=24)
     expected = np.exp(-(scores - 1.0) / (trust / 20.0))
     np.testing.assert_allclose(found, expected / expected.sum())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_settle_where_residuals_are_far_from_typical(seed):
+    """Steps that are too long for such residuals are shortened: more of them change nothing."""
+    rng = np.random.default_rng(seed)
+    sizes = 0.1 * 10.0 ** rng.uniform(0, 4, (2, 40, 1))
+    plays = [
+        ValidationTask(place, size * rng.choice([-1, 1], size.shape), np.ones(1), size, 0)
+        for place, size in enumerate(sizes)
+    ]
+    equal = np.full(40, 1 / 40)
+    found = [stacked_weights(plays, equal, 0.7, steps=steps) for steps in (300, 301, 2000)]
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=0, atol=1e-6)

@@ -24,6 +24,7 @@ from mixtune.errors import DataError, ParameterError
 
 # The longer endings come first, so that .csv.gz is not taken for another kind.
 _ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet", ".pq")
+_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _PARQUET = (".parquet", ".pq")
 _SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 
@@ -150,6 +151,10 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
         remedy = phrase("pass the files in it, such as {files}", files=files)
         raise Fault(f'"{path}" is a folder', remedy).error("folder")
     ending = _ending(path)
+    if path.suffix.lower() in _SPREADSHEETS:
+        save = "save the sheet as CSV"
+        advice = Wording(f"{save}, or pass what pandas.read_excel gives to Domains.from_table", save)
+        raise Fault(f'"{path}" is a spreadsheet, which cannot be read here', advice).error("spreadsheet")
     if not ending:
         raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {", ".join(_ENDINGS)}')
     if not path.is_file():

@@ -127,7 +127,7 @@ def read_training(
     if domain is not None:
         codes, labels, name = _label_rows(parts[0], domain, focal)
     for part, path in zip(parts, files):
-        _check_long_numbers(part, path, form, (*inputs, target))
+        _check_long_numbers(part, path, form, (*inputs, target), target)
     spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
     notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), setting("drop_missing_target"))
     parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
@@ -291,7 +291,9 @@ def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence
     return inputs
 
 
-def _check_long_numbers(part: Part, path: Path, form: CsvFormat, names: Iterable[str]) -> None:
+def _check_long_numbers(
+    part: Part, path: Path, form: CsvFormat, names: Iterable[str], target: str | None = None
+) -> None:
     """Refuse whole numbers in a CSV file that are too long for integers: they were read as floats, rounded."""
     if is_parquet(path):
         return
@@ -303,8 +305,9 @@ def _check_long_numbers(part: Part, path: Path, form: CsvFormat, names: Iterable
     for name in large:
         column = written.column(name).combine_chunks()
         if found := inexact_integer(pc.utf8_trim_whitespace(column.cast(pa.large_string()))):
-            advice = "leave identifiers out with {fix}, or write fewer digits"
-            remedy = phrase(advice, fix=setting("ignore", name))
+            remedy = phrase("leave identifiers out with {fix}, or write fewer digits", fix=setting("ignore", name))
+            if name == target:  # which cannot be left out
+                remedy = phrase("correct this number, or write fewer digits")
             raise unusable_columns({name: inexact(found)._replace(remedy=remedy)}, part.where)
 
 

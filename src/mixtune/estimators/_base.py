@@ -117,11 +117,12 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         array (n,) or (n, D), or two of them
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
+        predictions = linear_scores(features, self)
         if not return_std:
             return predictions
-        std = self._uncertainty.std(self._scaling.features(features))
-        return predictions, std.reshape(predictions.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = self._uncertainty.std(self._scaling.features(features))
+        return predictions, check_computed(std.reshape(predictions.shape), "standard deviations")
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal.
@@ -137,9 +138,11 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         lower, upper : arrays (n,) or (n, D)
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
-        half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
-        return predictions - half, predictions + half
+        predictions = linear_scores(features, self)
+        with np.errstate(over="ignore", invalid="ignore"):
+            half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
+            ends = predictions - half, predictions + half
+        return check_computed(ends[0], "intervals"), check_computed(ends[1], "intervals")
 
     def to_onnx(
         self,
@@ -300,6 +303,31 @@ class MomentRegressor(LinearTransferRegressor):
             prepared = fits.sampled_rows(state, scaling, focal, sources, features)
             rows = fits.domains_of(prepared, standardise=self.standardise)
         self._store(self._solve_state(state, rows), state.names, scaling)
+
+
+def linear_scores(features: Floats, model: Any) -> Floats:
+    """``features @ coef_ + intercept_``, refused where it is beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_computed(features @ model.coef_ + model.intercept_, "predictions")
+
+
+def check_computed(values: Floats, what: str) -> Floats:
+    """Raise where numbers that were computed for new rows are not finite; return them otherwise.
+
+    Examples
+    --------
+    >>> check_computed(np.array([1.0, np.inf]), "predictions")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the predictions of 1 of 2 rows are beyond float64, first of row 1; check X or change units
+    """
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    if len(wrong):
+        raise DataError(
+            f"the {what} of {len(wrong)} of {len(values)} rows are beyond float64, first of row {wrong[0]}; check X or "
+            "change units"
+        )
+    return values
 
 
 def check_both(X: Any, y: Any) -> None:

@@ -15,8 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Array, Floats, torch_device
+from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
+from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
@@ -122,7 +123,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        return self.regressor_._map_rows(check_new(self, X)) @ self.coef_ + self.intercept_
+        return linear_scores(self.regressor_._map_rows(check_new(self, X)), self)
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""
@@ -238,6 +239,14 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
         """Left-out focal rows, with what else tells how sure scores may be; here nothing."""
         return scores, places, weight
+
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        super()._set_stored(values)
+        classes, scores = self.classes_, np.shape(self.coef_)[1:] or (2,)
+        if classes.shape != scores or len(np.unique(classes)) != len(classes) or not 0 < self.sharpness_ < np.inf:
+            raise DataError("the classes of the file are not those of its scores; save the model again")
+        if classes.dtype.kind == "f":
+            check_array("classes_", classes, scores)
 
     @staticmethod
     def _all_scores(scores: Floats) -> Floats:

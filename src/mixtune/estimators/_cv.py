@@ -80,8 +80,9 @@ HORIZON = 10
 TARGET_SCALES = (AUTO, "identity", "log")
 #: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
 LOG_SPAN = 10.0
-#: Sources of at most so many rows say little: their weight counts as n/(n + 10).
-TINY_SOURCE, NOISE_ROWS = 2.0, 10.0
+#: Sources of few rows say little: up to the first number of rows their weight counts as n/(n + 10), from the second on
+#: in full, and smoothly in between.
+TINY_SOURCE, SMALL_SOURCE, NOISE_ROWS = 2.0, 10.0, 10.0
 #: Most sources whose removal is worked out: the heaviest.
 MOST_REMOVALS = 100
 #: Candidates with a smaller share are left out of the list.
@@ -237,8 +238,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
         degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
-        mean, negative contributions counted as zero, and a source of n <= 2 rows as n/(n + 10) of its part. ``scores``
-        are the mean squared errors of the domains' own models on the focal rows.
+        mean, negative contributions counted as zero, and a source of n < 10 rows as less than its part (n/(n + 10)
+        of it for one or two rows, rising smoothly). ``scores`` are the mean squared errors of the domains' own models
+        on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
     target_scale_ : {"identity", "log"}
@@ -686,11 +688,23 @@ def _domain_weights(
     """Weights of all domains: sources that no prior was learned from have none."""
     count = len(prepared.names)
     values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
-    # A prior from a source of one or two rows is hardly more than the prior without it.
-    rows = np.array([part.total for part in prepared.inputs[1:]])
-    values[1:] *= np.where(rows <= TINY_SOURCE, rows / (rows + NOISE_ROWS), 1.0)
+    # A prior from a source of a few rows is hardly more than the prior without it.
+    values[1:] *= counted_part(np.array([part.total for part in prepared.inputs[1:]]))
     errors = _focal_errors(prepared.focal, heads, logs)
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
+
+
+def counted_part(rows: Floats) -> Floats:
+    """The part of their weight that sources of so many rows keep.
+
+    Examples
+    --------
+    >>> counted_part(np.array([1.0, 2.0, 3.0, 6.0, 10.0, 80.0])).round(2).tolist()
+    [0.09, 0.17, 0.26, 0.69, 1.0, 1.0]
+    """
+    along = np.clip((rows - TINY_SOURCE) / (SMALL_SOURCE - TINY_SOURCE), 0.0, 1.0)
+    full = along**2 * (3.0 - 2.0 * along)
+    return full + (1.0 - full) * rows / (rows + NOISE_ROWS)
 
 
 def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, places: Integers) -> Floats:

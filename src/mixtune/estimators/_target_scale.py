@@ -14,6 +14,7 @@ import numpy as np
 
 from mixtune._array import Floats
 from mixtune._registry import storable
+from mixtune.errors import DataError
 from mixtune.moments import Rows
 from mixtune.selection import MapAverage
 
@@ -29,6 +30,10 @@ class LogScale:
     """The way back from logarithms to targets: predictions are ``smearing * exp(logarithm)``."""
 
     smearing: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.smearing, float) and 0 < self.smearing < np.inf):
+            raise DataError(f"the smearing factor must be a positive number; got {self.smearing!r}")
 
     @classmethod
     def of(cls, left_out: Floats, weight: Floats) -> LogScale:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Array, Floats, Integers, to_numpy
-from mixtune._registry import arrays_below, field_values, joined_arrays, register
+from mixtune._registry import arrays_below, check_array, field_values, joined_arrays, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import as_rows, check_finite, match_library
 from mixtune.features._curves import Oriented
@@ -46,11 +46,16 @@ class Trees:
     base: float
 
     def __post_init__(self) -> None:
-        nodes = len(self.column)
-        lengths = {len(part) for part in (self.left, self.right, self.threshold, self.value)}
+        nodes = (np.size(self.column),)
+        for name in ("column", "left", "right"):
+            check_array(name, getattr(self, name), nodes, kind="i", least=0)
+        check_array("roots", self.roots, (np.size(self.roots),), kind="i", least=0)
+        check_array("threshold", self.threshold, nodes, limits=False)
+        check_array("value", self.value, nodes)
+        # No path is longer than the number of nodes; a forged depth must not take for ever.
         places = np.concatenate([self.left, self.right, self.roots])
-        if lengths != {nodes} or np.any(places < 0) or np.any(places >= nodes) or np.any(self.column < 0):
-            raise DataError("the nodes of the trees do not fit together")
+        if np.any(places >= nodes[0]) or not 0 <= self.depth <= nodes[0] or not np.isfinite(self.base):
+            raise DataError("the nodes of the trees do not fit together; save the model again")
 
     @classmethod
     def of(cls, fitted: Any) -> Trees:
@@ -121,6 +126,10 @@ class LearnedColumns:
         object.__setattr__(self, "trees", tuple(self.trees))
         if self.heads.shape != (len(self.trees), self.wide.n_features_out):
             raise ParameterError("heads must have a row for each fold and a column for each random feature")
+        check_array("heads", self.heads, self.heads.shape)
+        if any(np.any(each.column >= self.n_inputs) for each in self.trees):
+            raise DataError(f"the trees look at more than {self.n_inputs} inputs; save the model again")
+        check_array("order", self.oriented.order, (self.n_inputs,), kind="i")
 
     @property
     def n_inputs(self) -> int:

@@ -31,7 +31,7 @@ from mixtune._array import (
     to_numpy,
 )
 from mixtune._checks import check_choice, check_nonnegative, check_whole
-from mixtune._registry import storable
+from mixtune._registry import check_array, storable
 from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
@@ -483,6 +483,16 @@ def _stored(moments: Moments) -> dict[str, Any]:
 def _restored(parts: dict[str, Any]) -> Moments:
     if parts["gram"] is None and parts["rows"] is None:
         raise DataError("the file holds moments with neither sums nor rows; save the model again")
+    width, outputs = parts["cross"].shape
+    check_whole("count", parts["count"], least=0)
+    check_array("cross", parts["cross"], (width, outputs))
+    check_array("square", parts["square"], (outputs,), least=0.0)
+    if parts["rows"] is None:
+        check_array("gram", parts["gram"], (width, width))
+        check_array("diagonal of gram", np.diagonal(parts["gram"]), (width,), least=0.0)
+    else:
+        for name, rows, columns in zip(("features", "targets"), parts["rows"], (width, outputs), strict=True):
+            check_array(name, rows, (parts["count"], columns))
     return Moments._make(**parts)
 
 

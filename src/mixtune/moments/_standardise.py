@@ -38,7 +38,7 @@ BLOCK_ENTRIES = 2**21
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
 LARGEST, TINY = 1e100, 1e-300
 #: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.
-HEAVIEST, SMALLEST_TARGETS = 1e140, 1e-140
+HEAVIEST, SMALLEST_TARGETS, LARGEST_TARGETS = 1e140, 1e-140, 1e140
 #: Smallest positive sample weight: rows are divided by their weight when they are left out.
 LIGHTEST = 1e-100
 
@@ -102,7 +102,7 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
 
 
 def check_target_size(sizes: Floats) -> None:
-    """Refuse targets whose squares vanish in float64: every error would be zero, and no fit better than another.
+    """Refuse targets whose squares vanish in float64, so that no fit is better than another, or are beyond it.
 
     Examples
     --------
@@ -114,6 +114,8 @@ def check_target_size(sizes: Floats) -> None:
     small = sizes[(sizes > 0) & (sizes < SMALLEST_TARGETS)]
     if len(small):
         raise DataError(f"targets of size {small[0]:.3g} have squares below float64; multiply them by a constant")
+    if np.any(large := sizes > LARGEST_TARGETS):
+        raise DataError(f"targets of size {sizes[large][0]:.3g} have squares beyond float64; divide them by a constant")
 
 
 def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -138,9 +138,14 @@ def stacked_weights(
     errors = np.diagonal(cross)
     prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
     share = prior / prior.sum()
+    rate, before = 0.5, np.inf
     for _ in range(steps):
-        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / prior)
-        share = share * np.exp(-0.5 * (slope - slope.min()))
+        product, distance = cross @ share, np.log(np.maximum(share, 1e-300) / prior)
+        now = float(share @ product + pull * (share @ distance))
+        # Steps that are too long go back and forth for ever, and rounding would decide where they end.
+        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else rate, now
+        slope = 2 * product + pull * distance
+        share = share * np.exp(-rate * (slope - slope.min()))
         share = np.maximum(share / share.sum(), 1e-300)
     return share / share.sum()
 
