@@ -56,7 +56,6 @@ DEVICE_PRICED_ENTRIES = 400_000_000_000
 BLOCK_ENTRIES = 250_000
 DEVICE_CHUNK_ENTRIES = 64_000_000  # 0.5 GB, a few times: launches cost more than memory there
 STRIP_ENTRIES = 4_000_000  # 32 MB
-PIVOTS = 1_000_000_000
 FEW_COLUMNS = 10  # measured: up to here differences cost 2.5 to 4 ns a pair, as much as products and the root
 PROJECTED_ENTRIES = 2_000_000  # projections held at once: 16 MB, and a few sorted copies of it
 
@@ -65,7 +64,7 @@ PROJECTED_ENTRIES = 2_000_000  # projections held at once: 16 MB, and a few sort
 
 
 def principal_axes(X: Floats, Y: Floats) -> Floats:
-    """Orthonormal axes along which the two samples together vary most, as columns.
+    """Principal axes of the two samples together, as orthonormal columns.
 
     Examples
     --------
@@ -74,10 +73,7 @@ def principal_axes(X: Floats, Y: Floats) -> Floats:
     array([[0.707, 0.707],
            [0.707, 0.707]])
     """
-    count = len(X) + len(Y)
-    mean = (X.sum(axis=0) + Y.sum(axis=0)) / count
-    spread = ((X - mean).T @ (X - mean) + (Y - mean).T @ (Y - mean)) / count
-    return np.linalg.eigh(spread)[1][:, ::-1]
+    return np.linalg.eigh(np.cov(np.concatenate([X, Y]), rowvar=False))[1]
 
 
 def axes_bound(X: Floats, Y: Floats) -> float:
@@ -204,7 +200,7 @@ def price(
     row_potential, column_potential = match(u, here), match(v, here)
     # Long strips rather than square tiles: threaded matrix products wait for each other at the end of every call.
     at_once = DEVICE_CHUNK_ENTRIES if on_device(here) else STRIP_ENTRIES
-    strips = ranges(n, min(-(-n // groups), max(1, at_once // m)))
+    strips = ranges(n, min(-(-n // groups), at_once // m))
     column_groups = ranges(m, -(-m // groups))
     for_rows, for_columns = _Best(n, groups, here), _Best(m, groups, here)
     for number, rows in enumerate(strips):
@@ -270,7 +266,7 @@ def bracket(
     rtol
         Stop when the gap is at most this fraction of the upper bound.
     limit
-        Stop also when the lower bound exceeds this; the upper bound is then infinite if none was needed.
+        Stop also when the lower bound exceeds this; the upper bound is then infinite.
     home
         An array whose library and device price all pairs; NumPy without one.
     """
@@ -286,7 +282,7 @@ def bracket(
         priced = price(X, Y, u, v, rng=rng, home=home)
         lower = max(lower, priced.row_minimum.mean() + v.mean(), u.mean() + priced.column_minimum.mean())
         if lower > limit:
-            break
+            return float(lower), np.inf
         if pairs is None:  # only now: a limit is often decided without any plan
             upper, pairs = _block_plan(X, Y, rng=rng)
         if not plans or upper - lower <= max(rtol * upper, finest):
@@ -294,7 +290,7 @@ def bracket(
         pairs = np.union1d(pairs, priced.rows * len(Y) + priced.columns)
         cost, pairs, u, v = _restricted_plan(X, Y, pairs, start=(priced.row_minimum, v))
         upper = min(upper, cost)
-    if pairs is None and lower <= limit:
+    if pairs is None:
         upper, _ = _block_plan(X, Y, rng=rng)
     return float(max(0.0, min(lower, upper))), float(upper)
 
@@ -307,7 +303,7 @@ def _lipschitz_bound(
     Each such f is 1-Lipschitz whatever the v_j. Also returns potentials on all rows to start from.
     """
     rows, columns = rng.permutation(len(X))[:subsample], rng.permutation(len(Y))[:subsample]
-    small = solve_samples(X[rows], Y[columns], seed=0, subsample=subsample)
+    small = solve_samples(X[rows], Y[columns])
     u, on_Y = (_envelope(Z, Y[columns], small.column_potential, home) for Z in (X, Y))
     v, on_X = (_envelope(Z, X[rows], small.row_potential, home) for Z in (Y, X))
     lower = max(u.mean() - on_Y.mean(), v.mean() - on_X.mean()) - Distances(X, Y, home).worst_loss
@@ -368,7 +364,7 @@ def _restricted_plan(
     exponent = int(np.frexp(lengths.max())[1])  # costs of order one, as in `unit_costs`
     unit, u, v = (np.ldexp(part, -exponent) for part in (lengths, *start))
     a, b = masses(n, m)
-    plan = solve_on_pairs(i, j, unit, a, b, start=(u, v), pivots=PIVOTS)
+    plan = solve_on_pairs(i, j, unit, a, b, start=(u, v))
     used = np.searchsorted(pairs, plan.rows * m + plan.columns)
     cost = float(plan.flow @ lengths[used] / a.sum()) if plan.moves_all(a, b) else np.inf
     u, v = np.ldexp(plan.row_potential, exponent), np.ldexp(plan.column_potential, exponent)
