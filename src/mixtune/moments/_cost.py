@@ -37,7 +37,7 @@ LEAST_RANK, MOST_RANK = 16, 2048
 #: Arrays of the size of the solution that conjugate gradients hold at once.
 VECTORS = 8
 #: Ways that all take less than this are compared without asking the machine for its memory.
-UNASKED = 2**28
+UNASKED = 268_435_456
 #: Factorisations of less work than this take well below a second: no other way is looked at.
 SMALL = 1e10
 #: Conjugate gradients must promise to be this many times cheaper.
@@ -234,4 +234,4 @@ def _host_memory() -> int:
     text = container.read_text().strip() if container.is_file() else ""
     if text.isdigit():
         known.append(int(text))
-    return min(known, default=8 * 10**9)
+    return min(known, default=8_000_000_000)

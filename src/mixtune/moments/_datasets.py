@@ -28,9 +28,9 @@ MANY = 64
 #: Widest sums whose heads are solved in a stack, by elimination: beyond, a Cholesky factorisation each is quicker.
 STACKED = 96
 #: Rows, or Gram matrices, stacked at a time.
-CHUNK_BYTES = 32 * 2**20
+CHUNK_BYTES = 33_554_432
 #: Numbers stacked for one product: 8 MB, enough that the threads of a product do not spend their time meeting.
-GROUP_ENTRIES = 2**20
+GROUP_ENTRIES = 1_048_576
 #: With this many small datasets, products are cut into slabs of at most so many multiplications. Measured on two cores
 #: shared with other work, 10,000 rows at p = 100: one product 340 ms, nearly all of it threads that wait for each
 #: other, in slabs 25 ms.

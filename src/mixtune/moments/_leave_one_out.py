@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mixtune.moments._standardise import Center
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
-BLOCK = 2**22
+BLOCK = 4_194_304
 #: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
 SATURATED = 1e-9
 

@@ -42,7 +42,7 @@ from mixtune.moments._system import GramSystem, Part, System, add_up, rounding_o
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
 
 #: Numbers converted at a time where rows stay where they are.
-BLOCK_ENTRIES = 2**20
+BLOCK_ENTRIES = 1_048_576
 #: From this many heads on, their losses come from one product; and how many numbers it may hold.
 MANY_HEADS, LOSSES_AT_ONCE = 64, 4_000_000
 

@@ -16,7 +16,7 @@ from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy,
 from mixtune.errors import DataError
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
-BLOCK_BYTES = 64 * 2**20
+BLOCK_BYTES = 67_108_864
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,11 +30,11 @@ from mixtune.moments._rows import Rows, ShiftedRows
 
 #: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
 #: arrays are handed out again and again instead of being asked of the system.
-MOVED_ENTRIES = 2**14
+MOVED_ENTRIES = 16_384
 #: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
-RUN_ENTRIES = 2**17
+RUN_ENTRIES = 131_072
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
-BLOCK_ENTRIES = 2**21
+BLOCK_ENTRIES = 2_097_152
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
 LARGEST, TINY = 1e100, 1e-300
 #: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.

@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from mixtune.moments._iterative import Sketch
 
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
-STACKED = 2**24
+STACKED = 16_777_216
 #: Numbers in a block: with few columns to multiply it should stay in the cache between its two products, with many it
 #: should be high enough for a product of matrices. Other libraries may sit on devices that like large blocks.
-NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 2**17, 2**21, 2**24
+NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 131_072, 2_097_152, 16_777_216
 FEW_COLUMNS, MANY_COLUMNS = 8, 512
 
 
