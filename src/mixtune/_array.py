@@ -8,8 +8,6 @@ processor, which runs the same code as "cuda" and needs no such hardware. :func:
 code works with: None for NumPy, or PyTorch's own name of the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ Steps of the last kind wait for memory rather than for arithmetic, so an operati
 of a matrix product; and how many steps it takes depends on the spectrum, so it must look clearly cheaper to be chosen.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cache, lru_cache

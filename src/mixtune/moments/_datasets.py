@@ -6,8 +6,6 @@ what ``[m.head(ridge) for m in moments]`` answers, up to rounding, and leaves to
 that a matrix may be singular, wide features, other array libraries.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby

@@ -18,8 +18,6 @@ The error of an entry of U'U, as a share of ``|u_i| |u_j|`` (measured; docs/nume
 coefficients feel that error times the condition number of the regularised problem.
 """
 
-from __future__ import annotations
-
 import array_api_compat
 
 from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, namespace, tf32_products

@@ -14,8 +14,6 @@ common weighted mean
 for the weighted problem, after which the intercept is ``ybar_w - xbar_w' coef``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

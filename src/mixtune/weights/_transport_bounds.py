@@ -26,8 +26,6 @@ way the two semi-dual minima (the c-transforms of v and u)
     min_j (|x_i - y_j| - v_j)    and    min_i (|x_i - y_j| - u_i).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -8,8 +8,6 @@ their coordinates lie in [-1, 1]. The shift does not change distances between po
 can neither overflow nor underflow: data near 1e150 or 1e-150, or far from the origin, lose no accuracy.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
