@@ -180,6 +180,18 @@ def all_finite(array: Array) -> bool:
     return bool(xp.all(xp.isfinite(array)))
 
 
+def slices(count: int, step: int) -> list[slice]:
+    """0..count in consecutive slices of at most ``step`` (at least one).
+
+    Examples
+    --------
+    >>> slices(5, 3)
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    step = max(1, step)
+    return [slice(begin, min(begin + step, count)) for begin in range(0, count, step)]
+
+
 def row_gram(rows: Array) -> Array:
     """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
     if is_numpy(rows) and rows.shape[0] < NARROW:

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from mixtune._array import NARROW, Array, Booleans, Floats, column_gram, is_numpy, namespace
+from mixtune._array import NARROW, Array, Booleans, Floats, column_gram, is_numpy, namespace, slices
 from mixtune._checks import check_nonnegative
 from mixtune.errors import ParameterError
 from mixtune.moments._cost import AUTO, CONJUGATE_GRADIENTS, plan, row_costs
@@ -90,9 +90,8 @@ def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | floa
 
 def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
     """The places in runs that stay within the memory of one chunk."""
-    step = max(1, CHUNK_BYTES // max(1, bytes_each))
-    for begin in range(0, len(places), step):
-        yield list(places[begin : begin + step])
+    for part in slices(len(places), CHUNK_BYTES // max(1, bytes_each)):
+        yield list(places[part])
 
 
 def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int], list[int]]:

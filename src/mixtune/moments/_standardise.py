@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixtune._array import EPSILON, Floats
+from mixtune._array import EPSILON, Floats, slices
 from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
@@ -56,7 +56,7 @@ class Scaling:
     def features(self, features: Floats) -> Floats:
         """Features in prepared units."""
         ready = np.empty(features.shape)
-        for run in _row_runs(*features.shape):
+        for run in slices(len(features), RUN_ENTRIES // features.shape[1]):
             np.subtract(features[run], self.shift, out=ready[run])
             ready[run] /= self.scale
         return ready
@@ -142,15 +142,8 @@ def _runs(parts: Sequence[Floats], weights: Sequence[Floats]) -> Iterator[tuple[
         single = block.stop - block.start == 1
         rows = parts[block.start] if single else np.concatenate(parts[block])
         weight = weights[block.start] if single else np.concatenate(weights[block])
-        for run in _row_runs(*rows.shape):
+        for run in slices(len(rows), RUN_ENTRIES // rows.shape[1]):
             yield rows[run], weight[run]
-
-
-def _row_runs(count: int, width: int) -> Iterator[slice]:
-    """Runs of rows with about RUN_ENTRIES numbers each."""
-    step = max(1, RUN_ENTRIES // max(1, width))
-    for begin in range(0, count, step):
-        yield slice(begin, min(begin + step, count))
 
 
 def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
@@ -250,9 +243,7 @@ def _moved_sums(
     total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
     # (U - 1 c')'(U - 1 c') = U'U - (h c' + c h') with h = U'1 - n c/2; it stays symmetric to the last bit.
     half = sums - 0.5 * total * shift
-    step = max(1, MOVED_ENTRIES // len(sums))
-    for begin in range(0, len(sums), step):
-        here = slice(begin, min(begin + step, len(sums)))
+    for here in slices(len(sums), MOVED_ENTRIES // len(sums)):
         both = np.outer(half[here], shift)
         both += np.outer(shift[here], half)
         np.subtract(gram[here, :-1], both, out=out[here])
@@ -297,14 +288,13 @@ def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
     Many rows are taken a block at a time, so that neither the constant nor prepared units need a second copy of them.
     """
     n, p = rows.shape
-    step = max(4 * p, BLOCK_ENTRIES // p)
     if n <= p:
         U, Y, root = _rooted(rows, scaling)
         return Moments.from_rows(np.column_stack([U, root]), Y)
     total: Moments | None = None
     edge: Any = 0.0
-    for begin in range(0, n, step):
-        U, Y, root = _rooted(rows.part(slice(begin, begin + step)), scaling)
+    for block in slices(n, max(4 * p, BLOCK_ENTRIES // p)):
+        U, Y, root = _rooted(rows.part(block), scaling)
         part = Moments.from_rows(U, Y)
         total = part if total is None else total + part
         edge = edge + np.concatenate([root @ U, [root @ root], np.reshape(root @ Y, -1)])

@@ -32,6 +32,7 @@ from mixtune._array import (
     one_norm,
     reciprocal_condition,
     row_gram,
+    slices,
 )
 from mixtune.errors import ConvergenceError
 from mixtune.moments._cost import (
@@ -379,9 +380,8 @@ class RowSystem(System):
             yield self.rows, self.targets, 1.0
             return
         for U, Y, w in self.parts:
-            step = _block_rows(U, columns)
-            for begin in range(0, int(U.shape[0]), step):
-                yield as_float64(U[begin : begin + step, :], what="U"), Y[begin : begin + step, :], w
+            for part in slices(int(U.shape[0]), _block_rows(U, columns)):
+                yield as_float64(U[part, :], what="U"), Y[part, :], w
 
 
 def row_system(parts: Sequence[Part]) -> RowSystem:

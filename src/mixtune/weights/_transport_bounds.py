@@ -33,13 +33,12 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from mixtune._array import Array, Floats, Integers, is_numpy, match, namespace, on_device, to_numpy
+from mixtune._array import Array, Floats, Integers, is_numpy, match, namespace, on_device, slices, to_numpy
 from mixtune.weights._transport_exact import (
     CHUNK_ENTRIES,
     PAIRS_PER_POINT,
     line_distances,
     masses,
-    ranges,
     solve_on_pairs,
     solve_samples,
     transport,
@@ -93,7 +92,7 @@ def axes_bound(X: Floats, Y: Floats) -> float:
 
 
 def _along_axes(X: Floats, Y: Floats) -> float:
-    parts = ranges(X.shape[1], PROJECTED_ENTRIES // (len(X) + len(Y)))
+    parts = slices(X.shape[1], PROJECTED_ENTRIES // (len(X) + len(Y)))
     return float(np.sqrt(sum(float(np.sum(line_distances(X[:, part], Y[:, part]) ** 2)) for part in parts)))
 
 
@@ -110,7 +109,7 @@ def sliced_interval(X: Floats, Y: Floats, *, directions: int, seed: int) -> tupl
     """
     rng = np.random.default_rng(seed)
     found: list[Floats] = []
-    for part in ranges(directions, PROJECTED_ENTRIES // (len(X) + len(Y))):
+    for part in slices(directions, PROJECTED_ENTRIES // (len(X) + len(Y))):
         normal = rng.standard_normal((X.shape[1], part.stop - part.start))
         unit = normal / np.linalg.norm(normal, axis=0)
         found.append(line_distances(X @ unit, Y @ unit))
@@ -198,8 +197,8 @@ def price(
     row_potential, column_potential = match(u, here), match(v, here)
     # Long strips rather than square tiles: threaded matrix products wait for each other at the end of every call.
     at_once = DEVICE_CHUNK_ENTRIES if on_device(here) else STRIP_ENTRIES
-    strips = ranges(n, min(-(-n // groups), at_once // m))
-    column_groups = ranges(m, -(-m // groups))
+    strips = slices(n, min(-(-n // groups), at_once // m))
+    column_groups = slices(m, -(-m // groups))
     for_rows, for_columns = _Best(n, groups, here), _Best(m, groups, here)
     for number, rows in enumerate(strips):
         reduced = distances.between(rows, slice(0, m))
@@ -314,7 +313,7 @@ def _envelope(Z: Floats, anchors: Floats, heights: Floats, home: Array = None) -
     distances = Distances(Z, anchors, home)
     here = match(heights, heights if home is None else home)
     xp = namespace(here)
-    parts = ranges(len(Z), (DEVICE_CHUNK_ENTRIES if on_device(here) else CHUNK_ENTRIES) // len(anchors))
+    parts = slices(len(Z), (DEVICE_CHUNK_ENTRIES if on_device(here) else CHUNK_ENTRIES) // len(anchors))
     return to_numpy(xp.concat([xp.min(distances.between(part, slice(None)) - here, axis=1) for part in parts]))
 
 
@@ -357,7 +356,7 @@ def _restricted_plan(
     """
     n, m = len(X), len(Y)
     i, j = pairs // m, pairs % m
-    parts = ranges(len(pairs), CHUNK_ENTRIES // X.shape[1])
+    parts = slices(len(pairs), CHUNK_ENTRIES // X.shape[1])
     lengths = np.concatenate([np.linalg.norm(X[i[part]] - Y[j[part]], axis=1) for part in parts])
     exponent = int(np.frexp(lengths.max())[1])  # costs of order one, as in `unit_costs`
     unit, u, v = (np.ldexp(part, -exponent) for part in (lengths, *start))

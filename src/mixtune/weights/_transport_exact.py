@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from mixtune._array import Array, Floats, Integers
+from mixtune._array import Array, Floats, Integers, slices
 from mixtune.errors import ConvergenceError
 
 #: Of the first and of the last attempt; measured: 3,000 x 3,000 needs up to 400,000, 100,000 x 100 up to 1,000,000.
@@ -86,12 +86,6 @@ def network_simplex() -> Any:
                     os.environ[name] = value
             for name in [name for name in sys.modules if name == "ot" or name.startswith("ot.")]:
                 del sys.modules[name]
-
-
-def ranges(total: int, width: int) -> list[slice]:
-    """0..total in consecutive slices of at most this width (at least one)."""
-    width = max(1, width)
-    return [slice(start, min(start + width, total)) for start in range(0, total, width)]
 
 
 # --- the line ---------------------------------------------------------------------------------------------------------
@@ -173,7 +167,7 @@ def semi_dual(cost: Floats, a: Floats, b: Floats, v: Floats) -> float:
 
 def _cheapest(cost: Floats, v: Floats) -> Floats:
     """min_j (C_ij - v_j) of every row."""
-    parts = ranges(len(cost), CHUNK_ENTRIES // cost.shape[1])
+    parts = slices(len(cost), CHUNK_ENTRIES // cost.shape[1])
     return np.concatenate([(cost[part] - v).min(axis=1) for part in parts])
 
 

@@ -18,11 +18,11 @@ import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
 from joblib import cpu_count
 
-from mixtune._array import Array, Floats, as_float64, check_unmasked, count_nonfinite, to_numpy
+from mixtune._array import Array, Floats, as_float64, check_unmasked, count_nonfinite, slices, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights._transport_bounds import axes_bound, bracket, sliced_interval
-from mixtune.weights._transport_exact import CHUNK_ENTRIES, Plan, line_distances, ranges, solve_within
+from mixtune.weights._transport_exact import CHUNK_ENTRIES, Plan, line_distances, solve_within
 
 METHODS = ("auto", "exact", "line", "sliced", "bracket")
 
@@ -468,7 +468,7 @@ def _diameter(X: Floats) -> float:
     X, radius = X[order], radius[order]
     best = 0.0
     square = np.einsum("ij,ij->i", X, X)
-    for rows in ranges(len(X), CHUNK_ENTRIES // len(X)):
+    for rows in slices(len(X), CHUNK_ENTRIES // len(X)):
         # Rows beyond this place are too close to the mean to be far enough from any row of this part.
         reach = int(np.searchsorted(-radius, radius[rows.start] - best, side="right"))
         if not reach:
