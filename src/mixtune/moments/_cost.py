@@ -34,8 +34,6 @@ MOST_STEPS = 2000
 LEAST_RANK, MOST_RANK = 16, 2048
 #: Arrays of the size of the solution that conjugate gradients hold at once.
 VECTORS = 8
-#: Ways that all take less than this are compared without asking the machine for its memory.
-UNASKED = 268_435_456
 #: Factorisations of less work than this take well below a second: no other way is looked at.
 SMALL = 1e10
 #: Conjugate gradients must promise to be this many times cheaper.
@@ -183,10 +181,7 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     best = min(direct, key=lambda cost: cost.work)
     if options.solver == "auto" and options.memory_limit is None and best.work < SMALL:
         return [best]
-    largest = max(cost.bytes for cost in costs)
-    allowed = options.limit
-    if allowed is None:
-        allowed = largest if largest < UNASKED else machine_limit(like)
+    allowed = machine_limit(like) if options.limit is None else options.limit
     if options.solver == "iterative":
         return _fitting([walk], allowed, options)
     if options.solver == "direct":
