@@ -103,7 +103,8 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
         yield changed.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         changed.value = not node.value if isinstance(node.value, bool) else node.value + 1
-        yield changed
+        if changed.value != node.value:  # 1e100 + 1 is 1e100
+            yield changed
     elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
         changed.value = ast.Constant(None)
         yield changed
