@@ -301,3 +301,17 @@ def test_no_sum_of_squares_is_below_zero_after_subtraction():
     for _ in range(50):
         small, one, other = (Moments.from_rows(U, size * rng.standard_normal(6)) for size in (1e-9, 1e3, 1e3))
         assert (small + one + other - one - other).square >= 0
+
+
+@pytest.mark.parametrize("n", [3, 20])  # kept, and summed
+@pytest.mark.parametrize("keep", [True, False])
+def test_one_output_of_several(n, keep):
+    U, Y = make_rows(np.random.default_rng(0), n, 5, 3)
+    moments = Moments.from_rows(U, Y, keep_rows=keep)
+    for index in range(3):
+        one, expected = moments.output(index), Moments.from_rows(U, Y[:, index])
+        assert one.single_output
+        assert one.keeps_rows == moments.keeps_rows
+        np.testing.assert_allclose(one.cross, expected.cross, rtol=1e-12)
+        np.testing.assert_allclose(one.square, expected.square, rtol=1e-12)
+        np.testing.assert_allclose(one.head(0.5), expected.head(0.5), rtol=1e-9)

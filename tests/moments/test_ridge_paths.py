@@ -178,3 +178,24 @@ def test_weights_above_one_count_as_rows():
     assert (heavy.free.count, light.free.count) == (12.0, 3.0)
     assert (heavy.total, light.total) == (12.0, 0.75)
     assert (heavy.columns, sample_of(np.eye(3), [1.0, 2.0, 3.0]).free.width) == (4, 3)
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (5, 9)])
+def test_the_rank_does_not_depend_on_units(shape):
+    sample = make_task(np.random.default_rng(8), *shape)
+    small = sample_of(1e-9 * sample.rows.X, sample.rows.y)
+    ridges = np.array([0.1, 2.0])
+    for plain, tiny in ((sample.free, small.free), *zip(both_forms(sample.free), both_forms(small.free))):
+        assert len(tiny.spectrum[0]) == len(plain.spectrum[0])
+        np.testing.assert_allclose(tiny.compressed[2], plain.compressed[2], rtol=1e-6, atol=1e-9)
+        found, expected = tiny.generalised_errors(1e-18 * ridges)[0], plain.generalised_errors(ridges)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_features_that_are_all_zero_have_no_directions():
+    for shape in ((4, 2), (2, 4)):
+        nothing = sample_of(np.zeros(shape), np.arange(1.0, shape[0] + 1), intercept=False).free
+        assert nothing.compressed[2] + np.sum(nothing.compressed[1] ** 2) == pytest.approx(nothing.square)
+        errors, squares, freedom = nothing.generalised_errors(np.ones(1))
+        assert (squares[0], freedom[0]) == (nothing.square, shape[0])
+        assert errors[0] == pytest.approx(nothing.square / shape[0])

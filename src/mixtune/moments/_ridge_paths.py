@@ -128,7 +128,7 @@ class Regression:
         if self.wide:
             return self.design, self.targets, 0.0
         values, vectors = self.spectrum
-        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        kept = values > RANK_TOLERANCE * values[-1]
         root, basis = np.sqrt(values[kept]), vectors[:, kept].T
         targets = basis @ self.cross / root
         return root[:, None] * basis, targets, max(self.square - float(targets @ targets), 0.0)
@@ -139,7 +139,7 @@ class Regression:
         if not self.wide:
             return spectrum_of(np.array(self.gram))
         values, left = spectrum_of(np.array(self.kernel))
-        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        kept = values > RANK_TOLERANCE * values[-1]
         return values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept]))
 
     def error(self, residuals: Floats) -> Floats:
@@ -164,7 +164,7 @@ class Regression:
         there is nothing to validate on, and the error is infinite.
         """
         values, vectors = self.spectrum
-        told = values > RANK_TOLERANCE * np.max(values, initial=1e-300)
+        told = values > RANK_TOLERANCE * np.max(values, initial=0.0)
         explained = (vectors.T @ self.cross)[told] ** 2 / values[told]
         kept = np.asarray(ridges)[:, None] / (values[told] + np.asarray(ridges)[:, None])
         squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained

@@ -34,7 +34,7 @@ RUN_ENTRIES = 131_072
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
 BLOCK_ENTRIES = 2_097_152
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
-LARGEST, TINY = 1e100, 1e-300
+LARGEST = 1e100
 #: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.
 HEAVIEST, SMALLEST_TARGETS = 1e140, 1e-140
 #: Smallest positive sample weight: rows are divided by their weight when they are left out.
@@ -132,7 +132,7 @@ def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[F
         square += weight @ off
     spread = np.sqrt(square / total)
     # Rounding of the mean alone leaves a spread of this order in a constant column.
-    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.maximum(np.abs(mean), TINY)
+    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.abs(mean)
     return mean * size, np.where(constant, 1.0, spread * size)
 
 
@@ -265,7 +265,7 @@ def about(moments: Moments, old: Origin, new: Origin) -> Moments:
 def _rounding_left(moments: Moments, scale: Floats | float) -> float:
     """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
     diagonal = np.diagonal(moments.gram)
-    known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
+    known = max(moments._summed / float(np.max(diagonal)), 1.0)
     return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
 
 
