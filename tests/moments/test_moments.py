@@ -315,3 +315,15 @@ def test_one_output_of_several(n, keep):
         np.testing.assert_allclose(one.cross, expected.cross, rtol=1e-12)
         np.testing.assert_allclose(one.square, expected.square, rtol=1e-12)
         np.testing.assert_allclose(one.head(0.5), expected.head(0.5), rtol=1e-9)
+
+
+def test_moments_that_do_not_go_together_are_named():
+    vector, single, double = (Moments.from_rows(*make_rows(np.random.default_rng(0), 9, 3, k)) for k in (None, 1, 2))
+    with pytest.raises(
+        DataError, match=r"moments 1 have targets of shape \(n, 1\), moments 0 of \(n,\); pass the same"
+    ):
+        vector + single
+    with pytest.raises(DataError, match=r"moments 2 have targets of shape \(n, 2\), moments 0 of \(n, 1\)"):
+        local_heads([single, single, double], [1.0] * 3)
+    with pytest.raises(DataError, match="moments 1 have 2 features, moments 0 have 3; use the same feature map"):
+        vector + Moments.from_rows(np.ones((4, 2)), np.ones(4))

@@ -69,6 +69,8 @@ def test_kept_rows_are_the_same_moments(n, outputs):
     kept, usual = Moments.from_rows(U, Y, keep_rows=True), Moments.from_rows(U, Y)
     assert kept.keeps_rows
     assert kept.parts[0][0] is U
+    assert kept.rows[0] is U  # one part is not copied
+    assert kept.rows[1].shape == (n, outputs or 1)
     assert kept._gram is None
     theta = np.ones((8,) if outputs is None else (8, outputs))
     for name in ("gram", "cross", "square"):
