@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from mixtune import Moments
+from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import GramSystem, RowSystem, local_heads, weighted_system
 from problems import make_rows
@@ -327,3 +328,68 @@ def test_moments_that_do_not_go_together_are_named():
         local_heads([single, single, double], [1.0] * 3)
     with pytest.raises(DataError, match="moments 1 have 2 features, moments 0 have 3; use the same feature map"):
         vector + Moments.from_rows(np.ones((4, 2)), np.ones(4))
+
+
+def test_sums_given_directly_are_checked_and_copied():
+    gram, cross = np.array([[2.0, 0.5], [0.5, 0.0]]), np.array([1.0, 0.0])
+    moments = Moments(3, gram, cross, 0.0)
+    gram[0, 0] = cross[0] = 9.0
+    assert (moments.gram[0, 0], moments.cross[0], moments.square) == (2.0, 1.0, 0.0)
+    assert (moments.single_output, moments._summed, moments.keeps_rows) == (True, 0.0, False)
+    assert Moments(0, np.zeros((2, 2)), np.zeros((2, 1)), [0.0]).n_outputs == 1
+    assert Moments(np.int64(4), gram, np.ones((2, 3)), np.ones(3)).n_outputs == 3
+    skewed = np.array([[1.0, 0.5 + 5e-10], [0.5, 1.0]])
+    assert Moments(1, skewed, cross, 1.0).count == 1  # rounding
+    for wrong, match in [
+        ((3, gram[0], cross, 1.0), r"gram \(p, p\)"),
+        ((3, gram[:, :1], cross, 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones(3), 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones((2, 1, 1)), 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones((2, 2)), 1.0), "1 entries for 2 outputs"),
+        ((True, gram, cross, 1.0), "count must be"),
+        ((2.0, gram, cross, 1.0), "count must be"),
+        ((-1, gram, cross, 1.0), "count must be"),
+        ((3, gram * np.nan, cross, 1.0), "finite"),
+        ((3, gram, np.array([np.inf, 0.0]), 1.0), "finite"),
+        ((3, gram, cross, np.inf), "finite"),
+        ((3, -np.eye(2), cross, 1.0), "negative"),
+        ((3, gram, cross, -1.0), "negative"),
+        ((3, skewed + np.array([[0.0, 5e-9], [0.0, 0.0]]), cross, 1.0), "symmetric"),
+    ]:
+        with pytest.raises(DataError, match=match):
+            Moments(*wrong)
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 5), (9, 5)])
+def test_rows_are_copied_where_they_are_kept(n, p):
+    U, y = make_rows(np.random.default_rng(0), n, p, None)
+    moments, before = Moments.from_rows(U, y), U.T @ U
+    U[:] = y[:] = 0.0
+    np.testing.assert_allclose(moments.gram, before, rtol=1e-12)
+    assert moments.head(0.5).any()
+
+
+def test_all_rows_can_be_taken_away_again():
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), 9, 3, None))
+    nothing = moments - moments
+    assert (nothing.count, float(nothing.square)) == (0, 0.0)
+    with pytest.raises(TypeError, match="unsupported"):
+        1 + moments
+    assert sum([moments, moments]).count == 18
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_stored_moments_come_back(n):
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), n, 5, 2))
+    moments = moments if n < 5 else moments - Moments.from_rows(*make_rows(np.random.default_rng(0), 1, 5, 2))
+    writer = Writer()
+    tree = writer.write(moments, "moments")
+    assert any("gram" in name for name in writer.arrays) == (n > 5)
+    back = Reader(writer.arrays).read(tree)
+    assert (back.count, back.single_output, back._summed) == (moments.count, False, moments._summed)
+    assert back.keeps_rows == (n < 5)
+    np.testing.assert_array_equal(back.gram, moments.gram)
+    np.testing.assert_array_equal(back.cross, moments.cross)
+    tree["parts"] |= {"gram": None, "rows": None}
+    with pytest.raises(DataError, match="neither sums nor rows"):
+        Reader(writer.arrays).read(tree)
