@@ -199,3 +199,18 @@ def test_features_that_are_all_zero_have_no_directions():
         errors, squares, freedom = nothing.generalised_errors(np.ones(1))
         assert (squares[0], freedom[0]) == (nothing.square, shape[0])
         assert errors[0] == pytest.approx(nothing.square / shape[0])
+
+
+def test_repeated_rows_and_columns_do_not_count_as_directions():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((3, 9))
+    wide = sample_of(np.vstack([X, X]), rng.standard_normal(6), intercept=False).free
+    assert wide.wide
+    assert len(wide.spectrum[0]) == 3
+    X = rng.standard_normal((12, 3))
+    tall = sample_of(np.column_stack([X, X[:, 0] + X[:, 1]]), rng.standard_normal(12), intercept=False).free
+    assert len(tall.compressed[0]) == 3
+    _, squares, freedom = tall.generalised_errors(np.array([1e-9]))
+    least = np.linalg.lstsq(X, tall.rows.y, rcond=None)[0]
+    assert squares[0] == pytest.approx(np.sum((tall.rows.y - X @ least) ** 2), rel=1e-6)
+    assert freedom[0] == pytest.approx(12 - 3, rel=1e-6)

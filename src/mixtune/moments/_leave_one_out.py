@@ -116,7 +116,7 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     if fit.share == 0:
         return LeaveOneOut(fitted, Y - fitted, np.ones(len(U)), s)
     # With as many rows as features a block is as large as the matrix that is factorised anew for each.
-    blocks = slices(len(U), max(256, U.shape[1], BLOCK // U.shape[1]))
+    blocks = slices(len(U), max(U.shape[1], BLOCK // U.shape[1]))
     parts = [_leverages(U[block], s[block], block, fit, head) for block in blocks]
     h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
     gone = np.minimum(s, 1.0)
