@@ -102,8 +102,8 @@ def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
     This is the one rule for rows of leverage 1: leaving them out says nothing.
     """
     rest = 1.0 - leverages
-    known = rest > SATURATED
-    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
+    with np.errstate(all="ignore"):
+        return np.where(rest > SATURATED, residuals / rest, np.inf)
 
 
 def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:

@@ -170,8 +170,8 @@ class Regression:
         squares = max(self.square - float(explained.sum()), 0.0) + kept**2 @ explained
         count = self.total if self.count is None else self.count
         freedom = count - np.sum(1.0 - kept, axis=1) - (self.center is not None)
-        usable = freedom > SATURATED * count
-        errors = np.where(usable, squares * count / np.where(usable, freedom, 1.0) ** 2, np.inf)
+        with np.errstate(all="ignore"):
+            errors = np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
         return errors, squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:

@@ -337,10 +337,10 @@ def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
     >>> center.features, center.total
     (array([2.]), 1.5)
     """
-    active = [(own_center(m), float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
-    total = sum(w * center.total for center, w in active)
-    features = sum(w * center.total * center.features for center, w in active) / total
-    targets = sum(w * center.total * center.targets for center, w in active) / total
+    centers = [(own_center(m), float(w)) for m, w in zip(moments, weights, strict=True)]
+    total = sum(w * center.total for center, w in centers)
+    features = sum(w * center.total * center.features for center, w in centers) / total
+    targets = sum(w * center.total * center.targets for center, w in centers) / total
     return Center(np.asarray(features), np.asarray(targets), float(total))
 
 
