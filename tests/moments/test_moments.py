@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from mixtune import Moments
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import GramSystem, RowSystem, local_heads, weighted_system
+from mixtune.moments import GramSystem, Rows, RowSystem, local_heads, weighted_system
 from problems import make_rows
 
 shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
@@ -393,3 +393,55 @@ def test_stored_moments_come_back(n):
     tree["parts"] |= {"gram": None, "rows": None}
     with pytest.raises(DataError, match="neither sums nor rows"):
         Reader(writer.arrays).read(tree)
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("n", [3, 9])
+def test_features_mapped_by_a_matrix(n, outputs):
+    rng = np.random.default_rng(0)
+    (U, Y), matrix = make_rows(rng, n, 5, outputs), rng.standard_normal((5, 4))
+    found, expected = Moments.from_rows(U, Y).mapped(matrix), Moments.from_rows(U @ matrix, Y)
+    same(found, expected)
+    assert found.single_output == (outputs is None)
+    assert found.keeps_rows == expected.keeps_rows
+    np.testing.assert_array_equal(found.gram, found.gram.T)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_moments_on_another_device_are_tensors_there(n):
+    torch = pytest.importorskip("torch")
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), n, 5, 2))
+    there = moments.on_device("cpu")
+    assert all(isinstance(part, torch.Tensor) for part in (there.gram, there.cross, there.square))
+    assert there.keeps_rows == moments.keeps_rows
+    np.testing.assert_allclose(there.head(0.5).numpy(), moments.head(0.5), rtol=1e-9)
+    back = there.on_device(None)
+    assert isinstance(back.cross, np.ndarray)
+    np.testing.assert_allclose(back.gram, moments.gram, rtol=1e-12)
+
+
+def test_how_moments_print():
+    U, Y = make_rows(np.random.default_rng(0), 9, 5, 2)
+    assert repr(Moments.from_rows(U, Y)) == "Moments(count=9, n_features=5, n_outputs=2)"
+    assert repr(Moments.from_rows(U[:3], Y[:3])) == "Moments(count=3, n_features=5, n_outputs=2, rows kept)"
+    with pytest.raises(TypeError, match="unsupported"):
+        Moments.from_rows(U, Y) - 1
+
+
+def test_rows_with_other_features():
+    rows = Rows(np.ones((3, 2)), np.arange(3.0), np.array([1.0, 2.0, 3.0]))
+    found = rows.scaled(lambda X: 5 * X)
+    np.testing.assert_array_equal(found.X, 5.0)
+    assert found.y is rows.y
+    assert found.sample_weight is rows.sample_weight
+    assert (rows.shape, rows.total, Rows(rows.X, rows.y).total) == ((3, 2), 6.0, 3.0)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_targets_in_other_units(n):
+    U, Y = make_rows(np.random.default_rng(0), n, 5, 2)
+    found = Moments.from_rows(U, Y).divided(4.0)
+    same(found, Moments.from_rows(U, Y / 4))
+    assert found.keeps_rows == (n < 5)
+    np.testing.assert_allclose(found.head(0.5), Moments.from_rows(U, Y / 4).head(0.5), rtol=1e-9)
+    np.testing.assert_allclose(found.loss(np.ones((5, 2))), Moments.from_rows(U, Y / 4).loss(np.ones((5, 2))))

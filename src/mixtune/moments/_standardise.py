@@ -324,7 +324,7 @@ def own_center(moments: Moments) -> Center:
 
 def no_center(moments: Moments) -> Center:
     """The origin, for fits without an intercept."""
-    return Center(np.zeros(moments.n_features - 1), np.zeros_like(np.asarray(moments.cross[-1])), math.inf)
+    return Center(np.zeros(moments.n_features - 1), np.zeros(moments.cross.shape[1:]), math.inf)
 
 
 def common_center(moments: Sequence[Moments], weights: Floats) -> Center:

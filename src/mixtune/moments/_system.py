@@ -212,7 +212,7 @@ class GramSystem(System):
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(self.cross)
-        crosses = _repeated(self.cross, columns.shape[1] // outputs)
+        crosses = xp.tile(self.cross, (1, columns.shape[1] // outputs))
         # <theta, A theta - b> - <theta, b> + c: one product with A.
         inner = xp.sum(columns * (self.gram @ columns - 2.0 * crosses), axis=0)
         losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
@@ -318,7 +318,7 @@ class RowSystem(System):
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp, count = namespace(columns), columns.shape[1] // outputs
         blocks = self._blocks(columns.shape[1])
-        squares = add_up(w * xp.sum((_repeated(Y, count) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
+        squares = add_up(w * xp.sum((xp.tile(Y, (1, count)) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
     def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
@@ -404,11 +404,6 @@ def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
 def add_up(terms: Iterable[Array]) -> Array:
     """The sum of fresh arrays, added up in the first of them."""
     return reduce(operator.iadd, terms)
-
-
-def _repeated(array: Array, count: int) -> Array:
-    """The columns of an array side by side, so many times."""
-    return array if count == 1 else namespace(array).tile(array, (1, count))
 
 
 def _block_rows(U: Array, columns: int) -> int:
