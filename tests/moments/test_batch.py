@@ -253,3 +253,19 @@ def test_groups_of_any_size_give_the_same_sum(monkeypatch):
         monkeypatch.setattr(_datasets, "SLAB_PRODUCT", product)
         gram = weighted_system([*moments, summed], weights).gram
         np.testing.assert_allclose(gram, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_chunks_are_as_large_as_what_is_stacked(monkeypatch):
+    """Gram matrices and what solves them; rows and their inner products."""
+    asked = []
+
+    def spy(places, bytes_each):
+        asked.append(bytes_each)
+        return honest(places, bytes_each)
+
+    honest = _datasets.chunks
+    monkeypatch.setattr(_datasets, "chunks", spy)
+    rng = np.random.default_rng(0)
+    moments = [Moments.from_rows(*make_rows(rng, n, 7, None)) for n in [3] * 40 + [9] * 40]
+    local_heads(moments, [1.0] * 80)
+    assert sorted(asked) == [8 * 3 * (7 + 3), 2 * 8 * 7 * 7]

@@ -203,3 +203,14 @@ def test_rounding_of_what_was_subtracted_is_remembered():
     assert again._summed == pytest.approx(scaled._summed, rel=0.1)
     small = moved(moments, center.features, np.array([1e8, 1e3]), center.targets)
     assert small._summed < 1e-5
+
+
+def test_small_domains_are_joined_and_large_ones_stand_alone(monkeypatch):
+    monkeypatch.setattr(_standardise, "RUN_ENTRIES", 20)
+    blocks = list(_standardise._blocks([3, 4, 3, 100, 1, 2], 2))
+    assert [(block.start, block.stop) for block in blocks] == [(0, 3), (3, 4), (4, 6)]
+    parts = [np.full((n, 2), float(n)) for n in (3, 4, 3, 100, 1, 2)]
+    runs = list(_standardise._runs(parts, [part[:, 0] for part in parts]))
+    assert [len(run) for run, _ in runs] == [10] * 11 + [3]
+    np.testing.assert_array_equal(np.concatenate([run for run, _ in runs]), np.concatenate(parts))
+    np.testing.assert_array_equal(np.concatenate([w for _, w in runs]), np.concatenate(parts)[:, 0])
