@@ -6,8 +6,6 @@ other object only where its class is registered. The walk through nested values,
 fit together, are here; a class only declares which parts it has.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The command ``mixtune`` and its subcommands."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

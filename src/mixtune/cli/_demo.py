@@ -1,7 +1,5 @@
 """``mixtune demo``: a full example on real data, pupils of one school with the help of 64 other schools."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import asdict
 from pathlib import Path

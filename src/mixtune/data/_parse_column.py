@@ -5,8 +5,6 @@ There are two ways to parse. :func:`parse_numbers` takes numbers only; arrays an
 :class:`Fault` says what is wrong with a column and what to do about it, so that one error can name all such columns.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple, TypeAlias
 

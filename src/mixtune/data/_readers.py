@@ -1,7 +1,5 @@
 """Files in, tables out: CSV and Parquet through pyarrow, with errors that name the file."""
 
-from __future__ import annotations
-
 import codecs
 import gzip
 import os

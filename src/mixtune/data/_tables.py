@@ -4,8 +4,6 @@ pandas and polars frames, pyarrow tables and plain dicts of columns all become o
 either become one matrix of numbers, or are refused together: with their names, the rows concerned and what to do.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

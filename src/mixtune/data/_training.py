@@ -4,8 +4,6 @@ Reading, which columns, which domain, the target, what the columns hold, the enc
 use before the next one starts, and a note reports whatever was done without asking.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ search therefore split the focal rows only, and pass the sources on unchanged. A
 standardised rows) or ``_solve_state`` (from moments).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass

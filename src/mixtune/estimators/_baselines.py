@@ -5,8 +5,6 @@ or on held-out rows. Sources take part in every fit and are never tested on. The
 are correlated, so the interval of their ratio comes from the paired losses of the rows (delta method).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The file (:mod:`mixtune._files`) holds arrays and a versioned JSON spec. The spe
 registered here with :func:`savable`; nothing in the file is ever run.
 """
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

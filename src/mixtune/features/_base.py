@@ -4,8 +4,6 @@ A feature map turns inputs into features, row by row, and never changes. It is a
 before their moments are formed; what is fitted later is a linear model of its features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable

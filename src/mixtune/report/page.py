@@ -5,8 +5,6 @@ is the frame of the page and ``page.css`` its style. Text becomes markup only th
 :func:`~mixtune.report.wording.element`, which escapes it.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Mapping, Sequence

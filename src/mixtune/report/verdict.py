@@ -1,7 +1,5 @@
 """What transfer did to the error, in sentences that are no firmer than the interval allows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mixtune._messages import counted

@@ -1,7 +1,5 @@
 """Numbers, names and markup as the page and the terminal show them: rounded for reading, and safe to show."""
 
-from __future__ import annotations
-
 import html
 import math
 import re
