@@ -58,6 +58,7 @@ from mixtune.selection import (
     Sample,
     TransferGain,
     choose_maps,
+    compare,
     joint_left_out,
     mean_left_out,
     sample_sources,
@@ -166,12 +167,16 @@ class Removal:
         Relative change of its root; positive means that the source helps.
     shift : float
         Root mean square change of the predictions of the focal rows.
+    change_low, change_high : float or None
+        The 95% interval of the change over the focal rows; None in models that were saved before there was one.
     """
 
     name: str
     loo_error: float
     change: float
     shift: float
+    change_low: float | None = None
+    change_high: float | None = None
 
 
 storable(Comparison)
@@ -800,21 +805,27 @@ def removals_of(
         if place in heaviest:
             found.append(_removal_of(choices, index[place], name))
         elif place not in index:
-            found.append(Removal(name, error, 0.0, 0.0))
+            found.append(Removal(name, error, 0.0, 0.0, 0.0, 0.0))
     return tuple(found)
 
 
 def _removal_of(choices: Sequence[MapAverage], index: int, name: str) -> Removal:
     """The effect of leaving one source out, over all outputs."""
     before, after, moved = 0.0, 0.0, 0.0
+    residuals: list[tuple[Floats, Floats]] = []
     for choice in choices:
         _, left_out, fitted = choice.without(index)
         _, before_left_out, before_fitted = choice.kept
         after += choice.error(left_out)
         before += choice.error(before_left_out)
         moved += choice.error(fitted - before_fitted)
+        residuals.append((left_out, before_left_out))
     change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
-    return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
+    weight = np.tile(choices[0].choices[0].task.known.weight, len(choices))
+    without, whole = (np.concatenate(part) for part in zip(*residuals))
+    paired = compare("with all", without, whole, weight)
+    shift = float(np.sqrt(moved / len(choices)))
+    return Removal(name, after / len(choices), change, shift, paired.ratio_low - 1.0, paired.ratio_high - 1.0)
 
 
 def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Candidate, ...]:

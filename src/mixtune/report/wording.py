@@ -153,7 +153,7 @@ def carried_by(shares: Mapping[str, float], of: str = "the prediction") -> str:
     Examples
     --------
     >>> carried_by({"splines": 0.604, "Fourier": 0.353, "learned": 0.041, "inputs": 0.002})
-    'Splines carry 60% of the prediction, random Fourier features 35%, learned columns 4%.'
+    'Splines carry 60% of the prediction, random Fourier features 35%, learned columns and splines 4%.'
     >>> carried_by({"inputs": 0.998, "splines": 0.002}), carried_by({"all": 1.0})
     ('The columns themselves carry nearly all of the prediction.', '')
     """
