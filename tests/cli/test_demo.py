@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from cli.command_line import in_process, refused, run, sites
+from cli.command_line import as_json, in_process, refused, run, sites
 from mixtune.cli import _demo
 from mixtune.data import load_diamonds
 from mixtune.estimators import LocalRegressor
