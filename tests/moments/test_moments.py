@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from mixtune import Moments
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import GramSystem, Rows, RowSystem, local_heads, weighted_system
+from mixtune.moments import GramSystem, Rows, RowSystem, _moments, local_heads, weighted_system
 from problems import make_rows
 
 shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
@@ -445,3 +445,20 @@ def test_targets_in_other_units(n):
     assert found.keeps_rows == (n < 5)
     np.testing.assert_allclose(found.head(0.5), Moments.from_rows(U, Y / 4).head(0.5), rtol=1e-9)
     np.testing.assert_allclose(found.loss(np.ones((5, 2))), Moments.from_rows(U, Y / 4).loss(np.ones((5, 2))))
+
+
+def test_small_blocks_are_merged_before_they_outnumber_the_features_by_far(monkeypatch):
+    merged, honest = [], _moments._merged
+
+    def spy(moments):
+        merged.append(sum(m.count for m in moments if m.keeps_rows))
+        return honest(moments)
+
+    monkeypatch.setattr(_moments, "_merged", spy)
+    U, y = make_rows(np.random.default_rng(0), 60, 5, None)
+    same(Moments.from_blocks((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), Moments.from_rows(U, y))
+    assert len(merged) > 5
+    assert max(merged) <= 6
+    merged.clear()
+    kept = Moments.from_blocks(((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), keep_rows=True)
+    assert (merged, kept.keeps_rows) == ([60], True)
