@@ -48,6 +48,7 @@ from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -503,6 +504,18 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
 
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
+
+    def _exported_range(self) -> tuple[Any, Any]:
+        if not is_auto(self.feature_map):
+            return super()._exported_range()
+        inputs, *others = self._made_map.maps
+        if others:
+            raise ParameterError(
+                "to_onnx cannot write splines, Fourier features and learned columns, which this model has "
+                "(feature_map_); fit it with feature_map=None, or pass a feature map whose features you compute before "
+                "the graph"
+            )
+        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
 
     def _make_features(self, device: str | None = None) -> Features:
         return Features(self.feature_map_, column_names(self), device or self.device)
