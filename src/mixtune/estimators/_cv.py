@@ -211,9 +211,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default maps are made from the rows and averaged over: the inputs themselves, splines of every column,
-        random Fourier features, and columns learned from the sources (:attr:`maps_`). None takes the inputs as they
-        are, so that the model is linear in them; a given map is used as it is.
+        phi. By default maps are made from the rows and averaged over: the inputs themselves, random Fourier features,
+        and splines of every column with two columns learned from the sources (:attr:`maps_`). None takes the inputs as
+        they are, so that the model is linear in them; a given map is used as it is.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
@@ -235,7 +235,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     Attributes
     ----------
     coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
-        Averages over the candidates.
+        Averages over the candidates; of the features of ``feature_map_``, which are the columns with
+        ``feature_map=None``.
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
         degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
@@ -261,7 +262,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     loo_error_ : float
         Leave-one-out mean squared error on the focal rows, with shares and weights held fixed.
     compared_ : tuple of Comparison
-        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors.
+        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors. The
+        first two have the map that suits the focal rows best, of those without columns learned from the sources.
     transfer_gain_ : TransferGain
         The relative reduction of the error against the focal rows alone, from cross-domain validation and
         leave-one-out together.
