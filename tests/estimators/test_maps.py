@@ -53,7 +53,7 @@ def test_curves_cannot_be_exported_and_the_error_says_what_to_do(fitted, tmp_pat
     classes = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
     classifier = RegretOptimalClassifierCV().fit(X, y > np.median(y), sources=classes)
     for model in (fitted, load(tmp_path / "a.mixtune"), classifier):
-        with pytest.raises(ParameterError, match=r"to_onnx cannot write splines.*fit it with feature_map=None"):
+        with pytest.raises(ParameterError, match=r"to_onnx cannot write the splines.*fit it with feature_map=None"):
             model.to_onnx(tmp_path / "a.onnx")
     assert not (tmp_path / "a.onnx").exists()
 

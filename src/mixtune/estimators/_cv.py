@@ -212,8 +212,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     ----------
     feature_map : FeatureMap, "auto" or None
         phi. By default maps are made from the rows and averaged over: the inputs themselves, random Fourier features,
-        and splines of every column with two columns learned from the sources (:attr:`maps_`). None takes the inputs as
-        they are, so that the model is linear in them; a given map is used as it is.
+        and splines of every column with two columns learned from the sources; from 400 focal rows on also boosted trees
+        of these (:attr:`maps_`). None takes the inputs as they are, so that the model is linear in them; a given map is
+        used as it is.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
@@ -513,9 +514,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         inputs, *others = self._made_map.maps
         if others:
             raise ParameterError(
-                "to_onnx cannot write splines, Fourier features and learned columns, which this model has "
-                "(feature_map_); fit it with feature_map=None, or pass a feature map whose features you compute before "
-                "the graph"
+                "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+                "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
             )
         return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
 
