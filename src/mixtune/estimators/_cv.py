@@ -441,12 +441,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         low, high = super().predict_interval(X, coverage=coverage)
         return (low, high) if self._log_scale is None else (np.exp(low), np.exp(np.minimum(high, LARGEST_LOG)))
 
-    def to_onnx(self, path: Any = None, **options: Any) -> bytes:
-        """As for the other regressors; a model of logarithms cannot be exported."""
-        if self._log_scale is not None:
-            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
-        return super().to_onnx(path, **options)
-
     @property
     def loo_error_(self) -> float:
         """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
@@ -509,15 +503,15 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         return self._low, self._high
 
     def _exported_range(self) -> tuple[Any, Any]:
-        if not is_auto(self.feature_map):
-            return super()._exported_range()
-        inputs, *others = self._made_map.maps
+        inputs, *others = self._made_map.maps if is_auto(self.feature_map) else (None,)
         if others:
             raise ParameterError(
                 "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
                 "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
             )
-        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
+        if self._log_scale is not None:
+            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
+        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
         return Features(self.feature_map_, column_names(self), device or self.device)
