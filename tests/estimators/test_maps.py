@@ -47,6 +47,29 @@ def fitted():
     return auto().fit(X, y, sources=sources)
 
 
+def test_curves_cannot_be_exported_and_the_error_says_what_to_do(fitted, tmp_path):
+    fitted.save(tmp_path / "a.mixtune")
+    X, y, sources, _ = problem(n=30)
+    classes = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
+    classifier = RegretOptimalClassifierCV().fit(X, y > np.median(y), sources=classes)
+    for model in (fitted, load(tmp_path / "a.mixtune"), classifier):
+        with pytest.raises(ParameterError, match=r"to_onnx cannot write the splines.*fit it with feature_map=None"):
+            model.to_onnx(tmp_path / "a.onnx")
+    assert not (tmp_path / "a.onnx").exists()
+
+
+@pytest.mark.parametrize("clamp", [True, False])
+def test_inputs_alone_are_exported_with_their_range(clamp):
+    """Without an intercept the only map is the inputs; far inputs are moved into the range, as predict does."""
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+    X, y, sources, (far, _) = problem()
+    model = auto(fit_intercept=False, clamp=clamp).fit(X, y, sources=sources)
+    far = 100.0 * far
+    (found,) = evaluator(model.to_onnx()).run(None, {"features": far})
+    np.testing.assert_allclose(found, model.predict(far))
+    assert np.allclose(found, far @ model.coef_) == (not clamp)
+
+
 @pytest.mark.parametrize("flipped", [0, 3])
 def test_curves_are_found_and_lines_are_not_harmed(flipped):
     X, y, sources, test = problem(flipped=flipped)

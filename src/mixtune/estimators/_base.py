@@ -153,6 +153,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     ) -> bytes:
         """Export the linear head to ONNX: from features, as ``feature_map`` makes them, to predictions.
 
+        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
+        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        inputs are the only map; fit them with ``feature_map=None``.
+
         Parameters
         ----------
         path : str or Path, optional
@@ -178,7 +182,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         array([7.])
         """
         check_is_fitted(self, "coef_")
-        low, high = self._feature_range()
+        low, high = self._exported_range()
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name}
         graph = linear_to_onnx(self.coef_, self.intercept_, low=low, high=high, dtype=dtype, opset=opset, **names)
         return write_bytes(path, graph)
@@ -206,6 +210,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         if wrong := [name for name, kind in kinds.items() if not isinstance(values.get(name), kind)]:
             raise DataError(f"the file holds no {wrong[0]!r} as a fit makes it; save the model again")
         super()._set_stored(values)
+
+    def _exported_range(self) -> tuple[Any, Any]:
+        """The range that an exported graph moves its inputs into."""
+        return self._feature_range()
 
     def _feature_range(self) -> tuple[Any, Any]:
         """Lower and upper limits (p,) that features are clipped to before predicting; None for no clipping."""

@@ -144,6 +144,10 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     ) -> bytes:
         """Export the head to ONNX: from features, as ``feature_map`` makes them, to probabilities and classes.
 
+        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
+        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        inputs are the only map; fit them with ``feature_map=None``.
+
         Parameters
         ----------
         path : str or Path, optional
@@ -161,7 +165,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
             The ONNX model. Its labels are text or whole numbers; booleans come as 0 and 1.
         """
         check_is_fitted(self, "regressor_")
-        low, high = self.regressor_._feature_range()
+        low, high = self.regressor_._exported_range()
         head: dict[str, Any] = {"low": low, "high": high, "classes": self.classes_, "sharpness": self.sharpness_}
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
         graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **head, **names)

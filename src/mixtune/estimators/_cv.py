@@ -48,6 +48,7 @@ from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -215,9 +216,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default maps are made from the rows and averaged over: the inputs themselves, splines of every column,
-        random Fourier features, and columns learned from the sources (:attr:`maps_`). None takes the inputs as they
-        are, so that the model is linear in them; a given map is used as it is.
+        phi. By default maps are made from the rows and averaged over: the inputs themselves, random Fourier features,
+        and splines of every column with two columns learned from the sources; from 400 focal rows on also boosted trees
+        of these (:attr:`maps_`). None takes the inputs as they are, so that the model is linear in them; a given map is
+        used as it is.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
@@ -239,7 +241,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     Attributes
     ----------
     coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
-        Averages over the candidates.
+        Averages over the candidates; of the features of ``feature_map_``, which are the columns with
+        ``feature_map=None``.
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
         degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
@@ -265,7 +268,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     loo_error_ : float
         Leave-one-out mean squared error on the focal rows, with shares and weights held fixed.
     compared_ : tuple of Comparison
-        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors.
+        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors. The
+        first two have the map that suits the focal rows best, of those without columns learned from the sources.
     transfer_gain_ : TransferGain
         The relative reduction of the error against the focal rows alone, from cross-domain validation and
         leave-one-out together.
@@ -442,12 +446,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         low, high = super().predict_interval(X, coverage=coverage)
         return (low, high) if self._log_scale is None else (np.exp(low), np.exp(np.minimum(high, LARGEST_LOG)))
 
-    def to_onnx(self, path: Any = None, **options: Any) -> bytes:
-        """As for the other regressors; a model of logarithms cannot be exported."""
-        if self._log_scale is not None:
-            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
-        return super().to_onnx(path, **options)
-
     @property
     def loo_error_(self) -> float:
         """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
@@ -508,6 +506,17 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
 
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
+
+    def _exported_range(self) -> tuple[Any, Any]:
+        inputs, *others = self._made_map.maps if is_auto(self.feature_map) else (None,)
+        if others:
+            raise ParameterError(
+                "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+                "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
+            )
+        if self._log_scale is not None:
+            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
+        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
         return Features(self.feature_map_, column_names(self), device or self.device)

@@ -1,7 +1,8 @@
 """``feature_map="auto"``: which frozen maps are tried, and their features for all rows.
 
-The maps are the inputs, splines of every column, random Fourier features, and columns learned from the sources. Each is
-a block of one wide map, whose blocks may overlap; the choice averages over the blocks.
+The maps are the inputs, random Fourier features beside the inputs, and splines of every column, where possible with two
+columns learned from the sources; many focal rows have boosted trees of their own, too. Each is a block of one wide map,
+whose blocks may overlap; the choice averages over the blocks.
 """
 
 from __future__ import annotations
