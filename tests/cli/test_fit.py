@@ -200,7 +200,8 @@ def test_one_focal_row_has_no_spread(tmp_path):
     facts = as_json("fit", data, *SITES)
     assert {each["standard_error"] for each in facts["comparison"]} == {None}
     assert {each["ratio_high"] for each in facts["comparison"]} == {None}
-    assert all((each["ratio"] is None) == (each["rmse"] is None) for each in facts["comparison"])
+    # The model itself has no left-out error here, so that there is nothing to relate others to.
+    assert {each["ratio"] for each in facts["comparison"]} == {None}
     assert "too few focal rows" in facts["evidence"]
 
 
@@ -267,7 +268,7 @@ def test_help_has_examples_and_exit_codes(command):
     assert "Exit code 0" in done.out
 
 
-@pytest.mark.parametrize(("features", "most"), [((), 50), (("--linear",), 45)])
+@pytest.mark.parametrize(("features", "most"), [((), 51), (("--linear",), 45)])
 def test_a_fit_runs_through_few_modules(tmp_path, data, features, most):
     found = modules_run(lambda: run("fit", data, *SITES, *features, "--out", tmp_path / "model.mixtune", "--force"))
     assert (tmp_path / "model.mixtune").exists()

@@ -390,10 +390,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
 
     def _learn_rows(self, rows: dict[str, Rows], notes: tuple[str, ...] = ()) -> None:
         """Learn on the scale of the targets, of their logarithms, or both, and keep the better."""
-        span = log_span(rows)
+        tried = is_auto(self.target_scale) and is_auto(self.feature_map)
+        span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
-        tried = is_auto(self.target_scale) and is_auto(self.feature_map) and span >= LOG_SPAN
+        tried &= span >= LOG_SPAN
         if self.target_scale == "log" or tried:
             logs = self._fitted(logged(rows), log=True)
             plain = self._fitted(rows) if tried else None

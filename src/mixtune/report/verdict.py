@@ -52,8 +52,8 @@ def give_verdict(facts: Facts) -> Verdict:
         tone, change = "even", f"{opening}: the error is {how}"
         interval = f"{_side(gain.low)} to {_side(gain.high)}"
     helped, meaning = _which_helped(facts)
-    evidence = (_evidence(facts), _against_pooling(facts), meaning)
-    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, tuple(text for text in evidence if text))
+    evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
+    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, (evidence, meaning))
 
 
 def likely_better(reduction: float, low: float, high: float) -> float:
