@@ -267,6 +267,19 @@ def test_a_play_of_targets_that_do_not_vary_says_nothing():
     np.testing.assert_allclose(found, stacked_weights(plays, equal, 0.2), atol=1e-3)
 
 
+@pytest.mark.parametrize("count", [9, 10])
+def test_weights_of_rows_count_as_repeated_rows_in_stacking(count):
+    """Also where large residuals are cut off, which depends on their median."""
+    rng = np.random.default_rng(count)
+    residuals, times = rng.standard_t(2, (3, count)), rng.integers(1, 4, count)
+    residuals[:, 0] *= 30
+    weighted = ValidationTask(0, residuals, times.astype(float), residuals, 0)
+    repeated = np.repeat(residuals, times, axis=1)
+    rows = ValidationTask(0, repeated, np.ones(times.sum()), repeated, 0)
+    equal = np.full(3, 1 / 3)
+    np.testing.assert_allclose(stacked_weights([weighted], equal, 0.1), stacked_weights([rows], equal, 0.1), atol=1e-12)
+
+
 def test_more_columns_than_rows_are_judged_whole(monkeypatch):
     focal, _, _ = make_family(n=60, sizes=(), p=80)
     whole = choose(focal, [])
