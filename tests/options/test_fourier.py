@@ -1,4 +1,4 @@
-"""European prices without simulation, against closed forms, QuantLib and textbook integrals; the bias estimate."""
+"""European prices without simulation, against closed forms, QuantLib and textbook integrals."""
 
 import math
 
@@ -20,7 +20,7 @@ from mixtune.options import (
     TimeGrid,
     european,
 )
-from mixtune.options._fourier import Bias, _riccati, discretisation_bias, heston_exponent, rough_exponent
+from mixtune.options._fourier import _riccati, heston_exponent, rough_exponent
 from mixtune.options._rough import mittag_leffler
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.
@@ -176,62 +176,3 @@ def test_mittag_leffler_against_its_series():
         t, terms = np.array([0.01, 0.3, 0.9]), np.arange(120)
         series = [(x ** (beta - 1) * (-speed * x**alpha) ** terms / gamma(alpha * terms + beta)).sum() for x in t]
         np.testing.assert_allclose(mittag_leffler(t, alpha, beta, speed), series, rtol=1e-9)
-
-
-# --- bias -------------------------------------------------------------------------------------------------------------
-
-
-def plain(samples):
-    return samples.mean(), samples.std() / math.sqrt(len(samples))
-
-
-def bias(process, payoff, dates, *, paths=20_000, **options):
-    prices = process.sample(paths, dates, np.random.default_rng(1), **options)[:, -1]
-    return discretisation_bias(process, payoff, dates, prices, estimate=plain, tolerance=0.001)
-
-
-@ALL
-def test_chosen_steps_leave_no_bias_of_heston(market):
-    _, maturity, strike = MARKETS[market]
-    found = bias(heston(market), Put(strike), TimeGrid(maturity=maturity, dates=2, rate=0.03))
-    assert not found.missed
-    assert found.relative_error < 0.012
-
-
-def test_two_steps_are_noticed():
-    found = bias(heston("mild", substeps=2), Put(100), grid(5.0))
-    assert found.missed
-    assert found.relative > 0.05
-    assert "accepted 0.10%" in str(found)
-    assert found.option == "put, strike 100"
-
-
-@pytest.mark.parametrize(
-    ("hurst", "v_vol", "maturity"), [(0.05, 0.4, 1.0), (0.1, 0.3, 10 / 365), (0.2, 0.3, 10.0), (0.4, 0.5, 1.0)]
-)
-def test_chosen_steps_leave_no_bias_of_rough_heston(hurst, v_vol, maturity):
-    process = RoughHeston(spot=100, v0=0.04, v_mean=0.04, v_speed=0.3, v_vol=v_vol, rho=-0.7, hurst=hurst)
-    found = bias(process, Put(100), grid(maturity, 0.0))
-    assert not found.missed
-    assert found.relative_error < 0.012
-
-
-def test_several_assets_are_judged_by_a_put_on_the_worst():
-    law = {"v0": 0.04, "v_mean": 0.04, "v_speed": [2.0, 0.1], "v_vol": [0.3, 0.05], "rho": -0.7}
-    process = Heston(spot=100, **law, n_assets=2, substeps=1)
-    found = bias(process, MaxCall(100), grid(5.0))
-    assert found.option == "put, strike 100, asset 0"
-    assert found.missed
-
-
-def test_no_bias_where_there_is_no_error_or_no_reference():
-    prices, dates = np.full((10, 1), 100.0), grid(1.0)
-    for process in (BlackScholes(spot=100, volatility=0.2), heston("mild", cash_dividends=[(0.5, 1.0)])):
-        assert discretisation_bias(process, Put(100), dates, prices, estimate=plain, tolerance=0.001) is None
-    assert discretisation_bias(heston("mild"), Put(1e-3), dates, prices, estimate=plain, tolerance=0.001) is None
-
-
-def test_a_difference_within_its_noise_is_not_missed():
-    assert not Bias("put", 10.0, 10.05, 0.02, 0.001).missed
-    assert Bias("put", 10.0, 10.08, 0.02, 0.001).missed
-    assert not Bias("put", 10.0, 10.08, 0.02, 0.003).missed

@@ -15,17 +15,11 @@ of order alpha = H + 1/2 (El Euch and Rosenbaum 2019). For the classical model, 
 written so that a small volatility of the variance loses no digits. For the rough one it is solved by the product
 trapezoid rule on times that crowd at zero, where h behaves like a power of time. The rule is implicit, and each step a
 quadratic equation that is solved exactly. Two step numbers are extrapolated; prices have about seven digits.
-
-**Bias of simulated prices.** The European option on the same evaluation paths as the American one has a known price, so
-the difference shows what the time steps of the simulation do to prices. The terminal price, whose mean is known too, is
-its control variate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +27,7 @@ from scipy.special import ndtr
 
 from mixtune._array import Floats
 from mixtune.errors import ParameterError
-from mixtune.options._heston import Heston, VarianceProcess
+from mixtune.options._heston import LAW, VarianceProcess
 from mixtune.options._payoffs import Call, Payoff, Put
 from mixtune.options._process import Process, mean_over, per_asset
 from mixtune.options._rough import RoughHeston
@@ -45,8 +39,6 @@ RICCATI_STEPS = 256
 #: Nodes of the Fourier integral, equally spaced in t where u = exp(pi/2 sinh t) / (volatility sqrt(maturity)).
 #: Prices and variances that move nearly together make it decay slowly; the rough equation is costly for every node.
 NODES, ROUGH_NODES, RANGE = 1001, 201, (-4.2, 2.8)
-#: Standard errors that a difference must have beyond its tolerance before it is taken for a bias.
-SURE = 3.0
 
 
 def european(process: Process, payoff: Payoff, grid: TimeGrid) -> float:
@@ -96,11 +88,11 @@ def vanilla(process: Process, strikes: Floats, sign: int, grid: TimeGrid, *, ass
     return grid.discount[-1] * np.maximum(calls, np.maximum(sign * (forward - strikes), 0.0))
 
 
-def black_call(forward: float, strikes: Floats, deviation: float) -> Floats:
+def black_call(forward: Any, strikes: Any, deviation: Any) -> Floats:
     """Call on a lognormal variable with this mean and this standard deviation of the logarithm, not discounted."""
-    if deviation == 0:
-        return np.maximum(forward - strikes, 0.0)
-    with np.errstate(divide="ignore"):  # a strike of zero is always exceeded
+    # Without deviation the limit is the payoff. A strike of zero is always exceeded.
+    deviation = np.maximum(deviation, 1e-150)
+    with np.errstate(divide="ignore", over="ignore"):
         d1 = np.log(forward / strikes) / deviation + 0.5 * deviation
     return forward * ndtr(d1) - strikes * ndtr(d1 - deviation)
 
@@ -120,10 +112,6 @@ def _fourier_call(process: VarianceProcess, forward: float, strikes: Floats, mat
     positive = np.where(strikes > 0, strikes, forward)
     integrals = np.exp(1j * np.outer(np.log(forward / positive), u) + log_phi).real @ weights
     return np.where(strikes > 0, forward - np.sqrt(forward * positive) / math.pi * integrals, forward)
-
-
-#: The order in which both exponents take the parameters.
-LAW = ("v0", "v_mean", "v_speed", "v_vol", "rho")
 
 
 def heston_exponent(z: Any, maturity: float, v0: float, v_mean: float, v_speed: float, v_vol: float, rho: float) -> Any:
@@ -175,98 +163,3 @@ def _product_weights(times: Floats, lengths: Floats, alpha: float) -> Floats:
     mass = powers[:-1] - powers[1:]
     right = (lag[:-1] * mass - (higher[:-1] - higher[1:])) / lengths
     return (np.append(mass - right, 0.0) + np.append(0.0, right)) / math.gamma(alpha)
-
-
-# --- bias of simulated prices -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bias:
-    """What the time steps of the simulation do to a European price on the same paths.
-
-    Attributes
-    ----------
-    option : str
-        The European option that was compared: the priced one held to maturity, or a put on an asset with its strike.
-    exact : float
-        Its price without simulation.
-    simulated, standard_error : float
-        Its price on the evaluation paths with the terminal price as control variate.
-    tolerance : float
-        What is accepted, as a share of the price: 0.1%, or half a standard error of the American price if that is more.
-    """
-
-    option: str
-    exact: float
-    simulated: float
-    standard_error: float
-    tolerance: float
-
-    @property
-    def relative(self) -> float:
-        """The difference as a share of the exact price."""
-        return (self.simulated - self.exact) / self.exact
-
-    @property
-    def relative_error(self) -> float:
-        """The standard error of ``relative``."""
-        return self.standard_error / self.exact
-
-    @property
-    def missed(self) -> bool:
-        """Whether the difference exceeds the tolerance by more than three standard errors."""
-        return abs(self.relative) > self.tolerance + SURE * self.relative_error
-
-    def __str__(self) -> str:
-        found = f"{self.relative:+.3%} ± {1.96 * self.relative_error:.3%}"
-        return f"{found} of the European {self.option} (exact {self.exact:.4f}, accepted {self.tolerance:.2%})"
-
-
-def discretisation_bias(
-    process: Process,
-    payoff: Any,
-    grid: TimeGrid,
-    terminal: Floats,
-    *,
-    estimate: Callable[[Floats], tuple[float, float]],
-    tolerance: float,
-) -> Bias | None:
-    """The bias of a simulated European option; None for models that are sampled exactly or have no exact price.
-
-    Parameters
-    ----------
-    terminal : ndarray of shape (paths, assets)
-        Simulated prices at maturity.
-    estimate
-        From samples, one per path, to their mean and standard error.
-    tolerance
-        As a share of the price.
-    """
-    if not isinstance(process, Heston | RoughHeston) or process.cash_dividends:
-        return None
-    found = []
-    for asset in range(process.n_assets):
-        sample = _european_flows(process, payoff, grid, terminal[:, asset], asset)
-        if sample is not None:
-            option, exact, flows = sample
-            found.append(Bias(option, exact, *estimate(flows), tolerance=tolerance))
-    return max(found, key=lambda bias: abs(bias.relative) - SURE * bias.relative_error, default=None)
-
-
-def _european_flows(
-    process: Heston | RoughHeston, payoff: Any, grid: TimeGrid, prices: Floats, asset: int
-) -> tuple[str, float, Floats] | None:
-    """A European option on one asset: its name, its exact price, and its cash flows on simulated terminal prices."""
-    spot = float(np.asarray(process.spot)[asset])
-    own = isinstance(payoff, Call | Put)
-    strike, sign = float(getattr(payoff, "strike", spot)), payoff.sign if own else -1
-    exact = float(vanilla(process, np.array([strike]), sign, grid, asset=asset)[0])
-    flows = grid.discount[-1] * np.maximum(sign * (prices - strike), 0.0)
-    if exact < 1e-6 * spot or not np.any(flows != flows[0]):
-        return None  # a price of nothing, or known for sure, has no relative error
-    if process.scheme != "paper":  # whose prices do not have the exact mean
-        mean = spot * math.exp(-float(mean_over(process.dividend, 0.0, grid.maturity)[asset]) * grid.maturity)
-        control = grid.discount[-1] * prices - mean
-        flows = flows - (flows - flows.mean()) @ control / (control @ control) * control
-    name = f"{'call' if sign > 0 else 'put'}, strike {strike:g}" + ("" if process.n_assets == 1 else f", asset {asset}")
-    return name, exact, flows

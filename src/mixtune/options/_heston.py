@@ -55,6 +55,8 @@ from mixtune.options._process import (
 )
 from mixtune.options._settings import TimeGrid
 
+#: The parameters of the variance, in the order in which functions take them.
+LAW = ("v0", "v_mean", "v_speed", "v_vol", "rho")
 #: Steps per exercise interval where the scheme has a fixed number; "qe" chooses.
 FIXED_SUBSTEPS = {"paper": 1, "log-euler": 20}
 #: Where the quadratic-exponential scheme changes from the quadratic to the exponential case; Andersen's choice.
@@ -118,6 +120,18 @@ class VarianceProcess(Process):
     def mean_variance(self, maturity: float) -> Floats:
         """The expected variance, averaged over the time to maturity, for every asset."""
         raise NotImplementedError
+
+    def only(self, asset: int) -> Self:
+        """The market of one of the assets, without cash dividends."""
+        own: dict[str, Any] = {name: float(per_asset(name, getattr(self, name), self.n_assets)[asset]) for name in LAW}
+        own |= {"spot": float(np.asarray(self.spot)[asset]), "n_assets": 1, "cash_dividends": (), "pieces": 1}
+        if isinstance(self.dividend, TermStructure):
+            own["dividend"] = TermStructure(self.dividend.times, np.asarray(self.dividend.values)[:, asset])
+        else:
+            own["dividend"] = float(np.asarray(self.dividend)[asset])
+        if hasattr(self, "correlation"):
+            own["correlation"] = 0.0
+        return replace(self, **own)
 
 
 def _correlation_with_variance(rho: Any, n_assets: int) -> Any:
@@ -226,7 +240,6 @@ class Heston(VarianceProcess):
         assert isinstance(state, VarianceState)
         assert self.substeps is not None
         dt = (end - begin) / self.substeps
-        move = self._quadratic_exponential if self.scheme == "qe" else self._euler
         variance, d = state.variance, self.n_assets
         drift = match(rate - mean_over(self.dividend, begin, end), normals)
         arithmetic = self.scheme == "paper"
@@ -234,7 +247,11 @@ class Heston(VarianceProcess):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported by the sampler
             for column in range(0, normals.shape[1], 2 * d):
                 both = self._correlated(normals[:, column : column + 2 * d])
-                change, variance = move(variance, dt, both[:, :d], both[:, d:])
+                if self.scheme == "qe":
+                    change, spread, variance = self._quadratic_exponential(variance, dt, both[:, :d])
+                    change += np.sqrt(spread) * both[:, d:]
+                else:
+                    change, variance = self._euler(variance, dt, both[:, :d], both[:, d:])
                 if arithmetic:
                     change += 1.0 + drift * dt
                     change *= total
@@ -272,10 +289,11 @@ class Heston(VarianceProcess):
             change -= (0.5 * dt) * positive
         return change, following
 
-    def _quadratic_exponential(self, variance: Floats, dt: float, own: Floats, other: Floats) -> tuple[Floats, Floats]:
-        """Change of the log-price without drift, and the next variance; symbols as in Andersen (2008).
+    def _quadratic_exponential(self, variance: Floats, dt: float, own: Floats) -> tuple[Floats, Floats, Floats]:
+        """Mean of the log-price's change without drift, its variance, and the next variance; as in Andersen (2008).
 
-        Written in the noise of the variance per unit of ``v_vol``, so that nothing is divided by a small ``v_vol``.
+        Mean and variance are those given the noise of the variance; the rest of the change is normal. Everything is
+        written in that noise per unit of ``v_vol``, so that nothing is divided by a small ``v_vol``.
         """
         v_mean, v_speed, v_vol, rho = map(np.asarray, (self.v_mean, self.v_speed, self.v_vol, self.rho))
         decay, gone, span = np.exp(-v_speed * dt), -np.expm1(-v_speed * dt), _span(v_speed, dt)
@@ -288,12 +306,41 @@ class Heston(VarianceProcess):
         after = rho * (1.0 + 0.5 * v_speed * dt) - 0.25 * dt * v_vol
         noise, log_mean = variance_noise(mean, unit, v_vol, own, after + 0.5 * leftover * v_vol)
         following = np.maximum(mean + v_vol * noise, 0.0)
-        change = np.sqrt(leftover * (variance + following))
-        change *= other
-        change += after * noise
+        change = after * noise
         change -= 0.5 * leftover * (variance + mean)
         change -= log_mean
-        return change, following
+        return change, leftover * (variance + following), following
+
+    def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
+        """The law of one asset's log-price at maturity given the path of its variance, of scheme "qe".
+
+        Parameters
+        ----------
+        grid
+            The dates.
+        normals : ndarray of shape (dates, substeps, paths)
+            That drive the variance.
+
+        Returns
+        -------
+        mean, spread : ndarray of shape (paths,)
+            Logarithm of the expected price over the forward, and variance of the log-price.
+        control : ndarray of shape (paths,)
+            With mean 0 in this scheme: the spread less its mean.
+        """
+        assert self.substeps is not None
+        start = np.full(normals.shape[2], float(self.v0))
+        variance, mean, spread, expected = start, np.zeros_like(start), np.zeros_like(start), 0.0
+        level, v_mean, share = float(self.v0), float(self.v_mean), 0.5 * (1.0 - float(self.rho) ** 2)
+        for interval, Z in zip(grid.steps.tolist(), normals):
+            dt = interval / self.substeps
+            for own in Z:
+                change, added, variance = self._quadratic_exponential(variance, dt, own)
+                mean += change + 0.5 * added
+                spread += added
+                after = v_mean + (level - v_mean) * math.exp(-float(self.v_speed) * dt)
+                expected, level = expected + share * dt * (level + after), after
+        return mean, spread, spread - expected
 
 
 def _span(speed: Any, dt: float) -> Floats:

@@ -271,36 +271,54 @@ class RoughHeston(VarianceProcess):
     def _integrated(self, state: DeficitState, begin: float, dt: float, rate: float, normals: Floats) -> DeficitState:
         """Steps that draw the integrated variance; see the module's notes."""
         assert self.substeps is not None
-        size, rho = (self.n_assets, state.n_paths), self.rho
+        size, rho, end = (self.n_assets, state.n_paths), self.rho, begin + self.substeps * dt
         weights = integrated_weights(dt, self.v_vol, self.hurst, self.v_speed, *self._exponentials())
-        memory, deficit = state.factors.T, state.deficit.T.reshape(-1)
-        end = begin + self.substeps * dt
-        log_returns = np.zeros(deficit.shape)
-        log_returns += np.repeat((rate - mean_over(self.dividend, begin, end)) * (end - begin), state.n_paths)
-
-        def expected(now: float) -> Floats:
-            """The variance that is expected over the step from now, without the deficit."""
-            past = combine(weights.ahead[None], memory.reshape(len(memory), size[0] * size[1]))[0]
-            return past + self._expected_variance(now, now + dt)
-
+        past = _Past(state.factors.T.reshape(-1, size[0] * size[1]), state.deficit.T.reshape(-1))
+        log_returns = np.repeat((rate - mean_over(self.dividend, begin, end)) * (end - begin), state.n_paths)
         for step, (normal, choice, other) in enumerate(normals.T.reshape(self.substeps, 3, -1)):
-            level = expected(begin + step * dt)
-            level += deficit
-            least = LEAST_VARIANCE * dt
-            deficit = np.minimum(level - least, 0.0)
-            np.maximum(level, least, out=level)
-            noise = first_passage_noise(level, weights.own, normal, choice)
-            variance = level + weights.own * noise
+            noise, variance, past = self._draw(past, weights, begin + step * dt, dt, normal, choice)
             log_returns += rho * noise
             log_returns -= 0.5 * variance
             variance *= 1.0 - rho**2
             log_returns += np.sqrt(variance) * other
-            memory = weights.decay[:, None, None] * memory
-            memory += weights.taken[:, None, None] * noise.reshape(size)
         with np.errstate(over="ignore"):
             prices = state.prices * np.exp(log_returns.reshape(size)).T
-        ahead = np.maximum(expected(end) / dt, 0.0).reshape(size).T
-        return DeficitState(prices, ahead, memory.T, deficit.reshape(size).T)
+        ahead = np.maximum(self._expected(past, weights, end, dt) / dt, 0.0).reshape(size).T
+        return DeficitState(prices, ahead, past.factors.reshape(-1, *size).T, past.deficit.reshape(size).T)
+
+    def _expected(self, past: _Past, weights: IntegratedWeights, now: float, dt: float) -> Floats:
+        """The variance that is expected over the step from now, without the deficit."""
+        return combine(weights.ahead[None], past.factors)[0] + self._expected_variance(now, now + dt)
+
+    def _draw(
+        self, past: _Past, weights: IntegratedWeights, now: float, dt: float, normal: Floats, choice: Floats
+    ) -> tuple[Floats, Floats, _Past]:
+        """The noise and the integrated variance of one step, and the past after it."""
+        level = self._expected(past, weights, now, dt) + past.deficit
+        least = LEAST_VARIANCE * dt
+        deficit = np.minimum(level - least, 0.0)
+        np.maximum(level, least, out=level)
+        noise = first_passage_noise(level, weights.own, normal, choice)
+        factors = weights.decay[:, None] * past.factors
+        factors += weights.taken[:, None] * noise
+        return noise, level + weights.own * noise, _Past(factors, deficit)
+
+    def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
+        """As for :class:`Heston`, of scheme "inverse-gaussian", with two normals per substep."""
+        assert self.substeps is not None
+        n_paths, rho = normals.shape[2], self.rho
+        past = _Past(np.zeros((self._exponentials()[0].size, n_paths)), np.zeros(n_paths))
+        mean, total = np.zeros((2, n_paths))
+        for begin, interval, Z in zip(grid.times.tolist(), grid.steps.tolist(), normals):
+            dt = interval / self.substeps
+            weights = integrated_weights(dt, self.v_vol, self.hurst, self.v_speed, *self._exponentials())
+            for step, (normal, choice) in enumerate(Z.reshape(self.substeps, 2, -1)):
+                noise, variance, past = self._draw(past, weights, begin + step * dt, dt, normal, choice)
+                mean += rho * noise - 0.5 * rho**2 * variance
+                total += variance
+        # The deficit is what is still missing from the mean of the integrated variance.
+        control = total + past.deficit - self._expected_variance(0.0, grid.maturity)
+        return mean, (1.0 - rho**2) * total, control
 
     # --- Euler steps --------------------------------------------------------------------------------------------------
 
@@ -415,6 +433,14 @@ def mittag_leffler(times: Floats, alpha: float, beta: float, speed: float) -> Fl
 def _survival(time: float, hurst: float, speed: float) -> float:
     """Integral of ``E_alpha(-speed t^alpha)``, the share of today's variance in the later one, up to a time."""
     return float(mittag_leffler(np.array([time]), hurst + 0.5, 2.0, speed)[0]) if time > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Past:
+    """Factors (factors, assets * paths) and deficit (assets * paths,) between two steps."""
+
+    factors: Floats
+    deficit: Floats
 
 
 @dataclass(frozen=True, eq=False)
