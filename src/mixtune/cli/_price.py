@@ -24,8 +24,9 @@ MODELS = {"black-scholes": ("volatility", "correlation"), "heston": HESTON, "rou
 #: Values where the user gives none: the paper's market.
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
-SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("markovian", "volterra")}
+SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
+SCHEME = "qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
 #: Settings of the pricer that are passed on as they are.
 PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
 #: Settings that apply to observed paths.
@@ -54,8 +55,8 @@ def price_command(
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    scheme: Annotated[str | None, typer.Option(help="qe, log-euler or paper; markovian or volterra (rough).")] = None,
-    substeps: Annotated[int | None, typer.Option(help="Simulation steps per exercise date (Heston models).")] = None,
+    scheme: Annotated[str | None, typer.Option(help=SCHEME)] = None,
+    substeps: Annotated[int | None, typer.Option(help="Simulation steps per date (Heston models).")] = None,
     antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
     all_paths: Annotated[bool, typer.Option("--all-paths", help="Regress also on paths out of the money.")] = False,
@@ -196,5 +197,7 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
         console.print(f"gap between the bounds: {result.gap:.4f}{share}")
     if result.below_european:
         console.print("below the European price on the same paths: within noise, or the policy needs more paths")
+    if result.bias is not None:
+        console.print(f"bias of the time steps: {result.bias}")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
     console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))
