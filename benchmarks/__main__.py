@@ -1,8 +1,8 @@
-"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE], or python -m benchmarks transfer [OPTION ...]
+"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE]; python -m benchmarks transfer or prices --help
 
 Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
-cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer` is a
-command of its own: it compares methods on real data (see its --help).
+cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer` and
+`prices` are commands of their own: they compare methods on real data, and prices with references (see their --help).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import benchmarks
 from benchmarks.results import check_machine, keep, machine
 from benchmarks.timing import Claim
 
-HELPERS = ("__main__", "timing", "results", "transfer")
+HELPERS = ("__main__", "timing", "results", "transfer", "prices")
 
 
 def names() -> list[str]:
@@ -45,6 +45,10 @@ def main() -> int:
         from benchmarks.transfer.command import main as transfer
 
         transfer(sys.argv[2:])
+    if sys.argv[1:2] == ["prices"]:
+        from benchmarks.prices import main as prices
+
+        prices(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
     parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")
