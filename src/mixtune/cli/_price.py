@@ -29,10 +29,12 @@ MODELS = {
 #: Values where the user gives none: the paper's market.
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
-SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
+SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
 CURVE = "time:value pairs for a curve"
-SCHEME = "qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
+SCHEME = (
+    "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
+)
 #: Settings of the pricer that are passed on as they are.
 PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "bias_tolerance", "seed")
 #: Settings with one number for all assets, or one for each; lists in a settings file.

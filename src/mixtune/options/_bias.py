@@ -141,7 +141,7 @@ def _conditional_price(
 ) -> tuple[float, float]:
     """The simulated price of a European option on one asset, and its standard error."""
     assert process.substeps is not None
-    steps, width = grid.n_dates * process.substeps, 1 if isinstance(process, Heston) else 2
+    steps, width = grid.n_dates * process.substeps, 1 if process.scheme == "qe" else 2
     growth = -float(mean_over(process.dividend, 0.0, grid.maturity)[0]) * grid.maturity - math.log(grid.discount[-1])
     forward = float(np.asarray(process.spot)[0]) * math.exp(growth)
     samples = []

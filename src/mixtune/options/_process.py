@@ -145,9 +145,9 @@ class Process(ABC):
         >>> from mixtune.options import Heston
         >>> heston = Heston(spot=100, v0=0.04, v_mean=0.04, v_speed=2, v_vol=0.3, rho=-0.7)
         >>> heston.for_grid(TimeGrid(maturity=5, dates=1)).substeps
-        84
-        >>> heston.for_grid(TimeGrid(maturity=5, dates=60)).substeps
-        2
+        21
+        >>> heston.for_grid(TimeGrid(maturity=5, dates=10)).substeps
+        3
         """
         times = [time for time, _ in self.cash_dividends]
         cuts = [sum(begin + SAME_TIME < t < end - SAME_TIME for t in times) for begin, end in pairwise(grid.times)]

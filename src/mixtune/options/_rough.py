@@ -33,8 +33,8 @@ the same paths up to the error of that sum (about 1e-5 of the kernel with the de
 
 References: El Euch and Rosenbaum, *The characteristic function of rough Heston models* (2019); Abi Jaber and El Euch,
 *Multifactor approximation of rough volatility models* (2019); Abi Jaber and Attal, *Simulating integrated Volterra
-square-root processes and Volterra Heston models via Inverse Gaussian* (2025); Michael, Schucany and Haas (1976) for
-draws from the inverse Gaussian law; Weideman and Trefethen (2007) for the contour of the Mittag-Leffler function.
+square-root processes and Volterra Heston models via Inverse Gaussian* (2025); Weideman and Trefethen (2007) for the
+contour of the Mittag-Leffler function.
 """
 
 from __future__ import annotations
@@ -46,12 +46,11 @@ from typing import Self
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.special import ndtr
 
 from mixtune._array import Array, Floats, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._heston import VarianceProcess, VarianceState
+from mixtune.options._heston import LEAST_VARIANCE, VarianceProcess, VarianceState, first_passage_noise
 from mixtune.options._process import SAME_TIME, TOLERANCE, State, combine, mean_over
 from mixtune.options._settings import TimeGrid, numbers
 
@@ -65,8 +64,6 @@ SHORTEST_SHARE = 0.02
 KERNEL_RANGE = (1e-4, 30.0)
 #: Nodes of the contour integral: its error falls like 2.85^-nodes, and 32 reach rounding.
 CONTOUR_NODES = 32
-#: A step's variance is never taken below this share of the step's length, to keep divisions finite.
-LEAST_VARIANCE = 1e-14
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,20 +468,3 @@ def integrated_weights(
     own = v_vol * float(mittag_leffler(np.array([dt]), hurst + 0.5, hurst + 2.5, speed)[0]) / dt
     taken = np.where(speeds > 0, -np.expm1(-speeds * dt) / np.where(speeds > 0, speeds * dt, 1.0), 1.0)
     return IntegratedWeights(own, v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
-
-
-def first_passage_noise(level: Floats, own: float, normal: Floats, choice: Floats) -> Floats:
-    """Noise Z such that ``level + own Z`` is the first time at which a Brownian motion that is Z there reaches it.
-
-    The time has the inverse Gaussian law with mean ``level`` and variance ``own^2 level``. Michael, Schucany and Haas:
-    the square of a normal leaves two times, of which one is chosen. Written so that ``own = 0`` gives a normal.
-    """
-    square = normal * normal
-    square /= 2.0 * level
-    root = own * square
-    root += np.sqrt(square * (2.0 + own**2 * square))
-    room = 1.0 + own * root
-    low = ndtr(choice) * (1.0 + room) <= room
-    noise = level * root
-    noise[low] /= -room[low]
-    return noise
