@@ -60,6 +60,8 @@ BLOCK_STEPS, EULER_SUBSTEPS = 16, 10
 STEPS, MOST_STEPS = 16, 1000
 #: The kernel must be right from a fraction of a step on: a step's noise acts on the next one at all lags from zero.
 SHORTEST_SHARE = 0.02
+#: And somewhat beyond maturity, for sensitivities to the time that passes.
+LONGEST_SHARE = 1.1
 #: Lags that the exponentials fit where the dates are not known.
 KERNEL_RANGE = (1e-4, 30.0)
 #: Nodes of the contour integral: its error falls like 2.85^-nodes, and 32 reach rounding.
@@ -198,7 +200,8 @@ class RoughHeston(VarianceProcess):
             times = np.unique(np.concatenate([grid.times, [time for time, _ in self.cash_dividends]]))
             steps_here = np.diff(times[times <= grid.maturity])
             shortest = float(steps_here[steps_here > SAME_TIME].min()) / chosen.substeps
-            chosen = replace(chosen, kernel_range=(SHORTEST_SHARE * shortest, float(grid.maturity)))
+            longest = LONGEST_SHARE * grid.maturity
+            chosen = replace(chosen, kernel_range=(SHORTEST_SHARE * shortest, longest))
         return chosen
 
     def _steps(self, maturity: float) -> float:
