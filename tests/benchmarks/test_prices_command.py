@@ -88,7 +88,7 @@ def test_a_run_is_kept_and_continued(tmp_path, monkeypatch):
 
 def test_a_case_is_priced_with_bounds_and_delta():
     (case,) = [case for case in cases() if "volatility 0.4, 0.2, 0.3" in case.name]
-    result = run_case(case, paths=2000)
+    result = run_case(case, paths=1000, upper_paths=50, inner_paths=20)
     assert result.upper > result.price - 5 * result.standard_error
     assert result.exact_delta == pytest.approx(0.5889, abs=1e-4)  # of Black's formula with the integrated variance
     assert result.bias is None
