@@ -1,0 +1,437 @@
+"""The coordinator: it asks, and combines the answers. It is the focal member, whose rows stay with it as well.
+
+Nothing is kept between the exchanges but the messages themselves: given the study, the key and the files, the next
+request or the result follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune._files import Arrays
+from mixtune._messages import quoted
+from mixtune.data import UTF8, CsvFormat
+from mixtune.errors import DataError, MixtuneError
+from mixtune.federated._keys import Key, public_of
+from mixtune.federated._masks import best_exponent, join_shares, mask_of
+from mixtune.federated._messages import Message, read_message, write_message
+from mixtune.federated._policy import Policy, RefusedError
+from mixtune.federated._site import Telling
+from mixtune.federated._study import Study
+from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
+from mixtune.moments import Fit, Moments, Rows, leave_one_out, own_center, recentred
+from mixtune.weights import normalise, predictive_shares
+
+#: The sharing of predictive weights is doubled at most so often.
+DOUBLINGS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """What the members' answers amount to; ``FederatedRegressor`` makes a model of it and the focal rows.
+
+    Attributes
+    ----------
+    study : Study
+    names : tuple of str
+        The sources that take part.
+    moments : dict of str to Moments
+        Of each source at level 1; else empty.
+    weights, scores : dict of str to float
+        By member, the focal one first; at level 1 they are found by the model.
+    sharing : float or None
+        Of predictive weights at level 2.
+    total : Moments or None
+        At level 2: the weighted mean of the sources' moments.
+    head : array or None
+        At level 2: the weighted mean of the sources' local models.
+    missing : dict of str to str
+        Sources that take no part, and why.
+    exchanges : int
+        Requests and answers that were needed.
+    bytes_per_member : int
+        The most that one member received and sent.
+    """
+
+    study: Study
+    names: tuple[str, ...]
+    exchanges: int
+    missing: Mapping[str, str] = field(default_factory=dict)
+    moments: Mapping[str, Moments] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    sharing: float | None = None
+    total: Moments | None = None
+    head: Floats | None = None
+    bytes_per_member: int = 0
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """How the sums were made, in sentences for the report."""
+        study = self.study
+        kinds = {1: "sealed moments of each member", 2: "masked sums over all members", 3: "masked sums with noise"}
+        told = [
+            f"federated study {study.name!r}, fingerprint {study.fingerprint[:16]}: level {study.level}, from "
+            f"{kinds[study.level]} ({len(self.names)} members beside {study.focal!r}); rows never left the members",
+            f"{self.exchanges} exchanges of files, at most {self.bytes_per_member:,} bytes for a member",
+        ]
+        told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
+        return tuple(told)
+
+
+class Coordinator:
+    """The member that asks.
+
+    Parameters
+    ----------
+    study : Study
+    rows : table, path or Rows, optional
+        The focal rows; sums over them are sent to the members where weights depend on scores.
+    key : Key
+        The focal member's.
+    policy : Policy, optional
+        The focal member's rules for its own sums.
+    csv : CsvFormat
+        How a CSV file is written.
+
+    Examples
+    --------
+    See the page on federated studies.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        rows: Any = None,
+        key: Key | None = None,
+        *,
+        policy: Policy | None = None,
+        csv: CsvFormat = UTF8,
+    ) -> None:
+        study.check()
+        self.study, self.policy = study, policy or Policy()
+        if key is None or key.name != study.focal or study.card(study.focal) != key.card:
+            raise DataError(f'the coordinator needs the key of "{study.focal}", as the study pins it', code="wrong-key")
+        self.key = key
+        self.inputs: Rows | None = None if rows is None else study.read(rows, csv=csv)
+        #: Answers that were left out, and why.
+        self.rejected: dict[str, str] = {}
+        self._sent: list[Message] = []
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
+        """The next request, after the messages so far; the first one without any."""
+        known = self._sorted(messages)
+        if not known.requests:
+            made = self._first()
+        elif known.last.public["ask"] == "keys":
+            made = self._second(known)
+        elif known.last.public["ask"] == "sums" and self._dropped(known):
+            made = self._third(known)
+        else:
+            raise DataError("there is nothing left to ask; combine the answers", code="nothing-left")
+        self._sent.append(made)
+        return made
+
+    def _request(self, ask: str, step: int, to: Sequence[str], says: Sequence[str], spec: Any, arrays: Any) -> Message:
+        study = self.study
+        return write_message(
+            self.key,
+            # The coordinator reads its own requests again when it combines.
+            [study.card(name) for name in (*to, study.focal)],
+            kind="request",
+            study=study.fingerprint,
+            step=step,
+            says=says,
+            public={"ask": ask},
+            spec={"ask": ask, "map_hash": study.map_hash, **spec},
+            arrays=arrays,
+        )
+
+    def _first(self) -> Message:
+        study = self.study
+        if study.level == 1:
+            return self._request(
+                "moments", 1, study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
+            )
+        says, arrays = ["a question for keys and sizes"], {}
+        if study.level == 2 and study.fixed.weights == "predictive":
+            inputs = self._inputs()
+            self.policy.check_rows(inputs, study.n_features, study.encoder.names)
+            says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
+            arrays = moment_arrays(self._focal.moments)
+        return self._request("keys", 1, study.sources, says, {}, arrays)
+
+    def _second(self, known: _Known) -> Message:
+        study, told = self.study, self._read(known, known.last)
+        least = self.policy.least_sources
+        if len(told) < least:
+            raise DataError(
+                f"{len(told)} members answered, a masked sum needs {least}; wait for more", code="few-answers"
+            )
+        roster = [name for name in study.sources if name in told]
+        weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
+        sizes_found = [told[name][0].get("magnitudes", {}) for name in roster]
+        exponents = {
+            block: best_exponent(max(int(each[block]) for each in sizes_found), len(roster)) for block in BLOCKS[:-1]
+        }
+        spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
+        spec |= {
+            "weights": [weights[name] for name in roster],
+            "focal_weight": weights[study.focal],
+            "sharing": sharing,
+        }
+        keys = {part: np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature")}
+        arrays = {"mask_keys": keys["public"], "mask_signatures": keys["signature"]}
+        says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
+        return self._request("sums", 2, roster, says, spec, arrays)
+
+    def _third(self, known: _Known) -> Message:
+        second = known.last
+        spec, arrays = self._own(second)
+        dropped = self._dropped(known)
+        alive = [name for name in spec["roster"] if name not in dropped]
+        first = self._read(known, known.requests[0])
+        boxes = np.stack([first[name][1]["boxes"] for name in dropped])
+        told = {"second": spec, "second_digest": second.digest, "dropped": dropped}
+        says = [f"a question for shares of the masks of {', '.join(dropped)}, who dropped out"]
+        return self._request("shares", 3, alive, says, told, {**arrays, "boxes": boxes})
+
+    # --- combining ----------------------------------------------------------------------------------------------
+
+    def combine(self, messages: Iterable[Message | str | Path | bytes], *, require_all: bool = False) -> Combined:
+        """The sums behind the answers.
+
+        Parameters
+        ----------
+        messages
+            Answers, and the requests where this object did not make them itself.
+        require_all : bool
+            Refuse to go on without a member; by default those that are missing are named.
+        """
+        known = self._sorted(messages)
+        if not known.requests:
+            raise DataError("the request that was answered is not among the files; pass it, too")
+        asked = known.last.public["ask"]
+        if asked == "moments":
+            found = self._combine_moments(known)
+        elif asked in ("sums", "shares"):
+            found = self._combine_masked(known)
+        else:
+            raise DataError("the answers so far are the first of two exchanges; ask for the sums next")
+        if require_all and found.missing:
+            name, why = next(iter(found.missing.items()))
+            raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+        return found
+
+    def _combine_moments(self, known: _Known) -> Combined:
+        study, moments = self.study, {}
+        for name, (_, arrays) in self._read(known, known.last).items():
+            try:
+                moments[name] = moments_from(arrays, study.n_features, f'the sums of "{name}"')
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        if not moments:
+            raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
+        moments = {name: moments[name] for name in study.sources if name in moments}
+        return self._combined(known, tuple(moments), moments=moments)
+
+    def _combine_masked(self, known: _Known) -> Combined:
+        study = self.study
+        second = next(request for request in known.requests if request.public["ask"] == "sums")
+        spec, arrays = self._own(second)
+        told = Telling.read(study, spec, arrays)
+        answers = self._read(known, second)
+        count = sum(sizes(study.n_features).values())
+        for name in list(answers):
+            vector = answers[name][1].get("masked")
+            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+            if answers[name][0].get("transcript") != told.transcript.hex():
+                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+        alive = [name for name in told.roster if name in answers]
+        total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
+        if dropped := [name for name in told.roster if name not in answers]:
+            total = total + self._recovered(known, told, dropped, alive, count)
+        blocks = decode(total, told.exponents, study.n_features, len(alive))
+        shared = sum(told.weights[name] for name in alive)
+        gram = full_gram(blocks["gram"], study.n_features + 1) / shared
+        cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared
+        what = "the sums over all members (which of them is at fault, masks do not tell)"
+        check_sums(gram, cross, square, what)
+        rows = max(round(float(gram[-1, -1])), 1)
+        kept = {name: told.weights[name] for name in alive}
+        everyone = told.focal_weight + shared
+        weights = {study.focal: told.focal_weight / everyone, **{name: w / everyone for name, w in kept.items()}}
+        first = self._read(known, known.requests[0])
+        scores = {name: float(first[name][0]["score"]) for name in alive if "score" in first.get(name, ({}, {}))[0]}
+        made: dict[str, Any] = {"sharing": spec.get("sharing")}
+        made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
+        return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
+
+    def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
+        """What the masks of members that dropped out left in the sum, negated."""
+        study = self.study
+        third = next((request for request in known.requests if request.public["ask"] == "shares"), None)
+        if third is None or self._own(third)[0]["dropped"] != dropped:
+            raise DataError(
+                f"{quoted(dropped)} took part in the first exchange and did not answer the second; ask again, for the "
+                "shares of their masks",
+                code="dropped",
+                members=tuple(dropped),
+            )
+        answers = self._read(known, third)
+        total: Any = np.zeros(count, dtype=np.uint64)
+        for row, name in enumerate(dropped):
+            place = study.sources.index(name)
+            holders = study.graph.neighbours[place]
+            given = {study.sources.index(each): arrays["shares"][row] for each, (_, arrays) in answers.items()}
+            shares = {holder: given[holder].tobytes() for holder in holders if holder in given}
+            if len(shares) < study.threshold:
+                raise DataError(
+                    f'{len(shares)} members gave shares of the masks of "{name}", {study.threshold} are needed; wait '
+                    "for more, or start again without it",
+                    code="few-answers",
+                )
+            private = join_shares(dict(list(shares.items())[: study.threshold]))
+            if public_of(private) != told.public[name]:
+                raise DataError(f'the shares of the masks of "{name}" do not fit; a member sent a wrong one')
+            others = {study.sources.index(each): told.public[each] for each in alive}
+            others = {other: public for other, public in others.items() if other in holders}
+            total = total + mask_of(place, private, others, told.transcript, count)
+        return total
+
+    # --- what both need -----------------------------------------------------------------------------------------
+
+    def _inputs(self) -> Rows:
+        if self.inputs is None:
+            raise DataError(f'the rows of the focal member "{self.study.focal}" are needed here; pass them')
+        return self.inputs
+
+    @cached_property
+    def _focal(self) -> LocalSums:
+        return LocalSums.of(self.study.prepared(self._inputs()), self.study.fixed.ridge)
+
+    def _weigh(self, roster: Sequence[str], told: Mapping[str, Any]) -> tuple[dict[str, float], float | None]:
+        """Weights of the focal member and the roster by the rule of the study, and what sharing they are from.
+
+        Where the study leaves the sharing open, it starts at the leave-one-out error of the focal model, and doubles
+        until the weights hide each member: few members resemble the focal one, and a sum over them tells too much.
+        """
+        study = self.study
+        names = [study.focal, *roster]
+        if study.fixed.weights == "equal" or study.level == 3:
+            return dict.fromkeys(names, 1.0 / len(names)), None
+        scores = np.array([self._focal.score(self._focal.moments), *(float(told[name]["score"]) for name in roster)])
+        scores = np.where(np.isfinite(scores), scores, np.inf)
+        given = study.fixed.sharing
+        # So many that the sum still hides each of them when some drop out.
+        wanted = min(self.policy.least_sources + study.limits.drop_outs, len(roster))
+        policy = replace(self.policy, least_sources=wanted) if given is None else self.policy
+        sharing = (self._sharing() or 1.0) if given is None else given
+        for _ in range(DOUBLINGS):
+            weights = dict(zip(names, normalise(predictive_shares(scores, 0, sharing), 0).tolist()))
+            try:
+                policy.check_weights({name: weights[name] for name in roster})
+            except RefusedError:
+                if given is not None:
+                    raise
+                sharing *= 2
+            else:
+                return weights, sharing
+        raise DataError("no weights hide the members from each other; set weights to equal in the study")
+
+    def _sharing(self) -> float:
+        """The leave-one-out error of the focal model, as the estimator at fixed parameters takes it."""
+        local, rows = self._focal, self.study.prepared(self._inputs())
+        center = own_center(local.moments)
+        system = recentred(local.moments, center).system
+        fit = Fit(local.head[:, None], np.array([local.intercept]), system, center, self.study.fixed.ridge, 1.0)
+        error = leave_one_out(rows, fit).error
+        return error if np.isfinite(error) else float(np.var(rows.y))
+
+    def _own(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+        """What this coordinator wrote into a request."""
+        return request.open(self.key)
+
+    def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
+        """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
+        study, found = self.study, {message.digest: message for message in self._sent}
+        for source in messages:
+            message = (
+                source if isinstance(source, Message) else read_message(source, most_bytes=study.limits.message_bytes)
+            )
+            if message.header["study"] != study.fingerprint:
+                raise DataError(
+                    f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study"
+                )
+            message.check(study.card(message.sender))
+            found[message.digest] = message
+        requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
+        steps = [request.step for request in requests]
+        if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
+            raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
+        return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+
+    def _read(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """The answers to one request, by member; those that cannot be used are left out and named."""
+        found: dict[str, tuple[dict[str, Any], Arrays]] = {}
+        for answer in known.answers:
+            if answer.header["reply_to"] != request.digest or answer.sender not in request.header["recipients"]:
+                continue
+            try:
+                spec, arrays = answer.open(self.key)
+            except MixtuneError as error:
+                self.rejected[answer.sender] = str(error)
+                continue
+            if spec.get("map_hash") != self.study.map_hash:
+                self.rejected[answer.sender] = "it used another feature map than the study's"
+            elif answer.sender in found:
+                raise DataError(f'there are two answers of "{answer.sender}" to one request; pass one of them')
+            else:
+                found[answer.sender] = (spec, arrays)
+        return found
+
+    def _dropped(self, known: _Known) -> list[str]:
+        spec, _ = self._own(known.last)
+        answered = self._read(known, known.last)
+        return [name for name in spec["roster"] if name not in answered]
+
+    def _missing(self, names: Sequence[str]) -> dict[str, str]:
+        told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
+        return {name: why for name, why in told.items() if name not in names}
+
+    def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
+        traffic = dict.fromkeys(self.study.sources, 0)
+        for message in (*known.requests, *known.answers):
+            names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
+            for name in set(names_here) & set(traffic):
+                traffic[name] += message.size
+        return Combined(
+            self.study,
+            names,
+            len(known.requests),
+            self._missing(names),
+            bytes_per_member=max(traffic.values()),
+            **parts,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Requests by step, and answers."""
+
+    requests: tuple[Message, ...]
+    answers: tuple[Message, ...]
+
+    @property
+    def last(self) -> Message:
+        return self.requests[-1]

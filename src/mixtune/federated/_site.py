@@ -1,0 +1,339 @@
+"""A member: it checks a request, computes sums of its rows, and answers with a file. Its rows never leave.
+
+Every answer is the same again for the same request, up to the encryption around it: masks and noise are derived from
+the member's key and the request, so that asking twice tells nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixtune._files import Arrays
+from mixtune.data import UTF8, CsvFormat
+from mixtune.errors import DataError
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._masks import SHARE_BYTES, mask_of, split_secret
+from mixtune.federated._messages import Message, canonical, hashed, read_message, write_message
+from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
+from mixtune.federated._study import Study
+from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
+from mixtune.moments import Rows
+
+#: Bytes of a share sealed to one neighbour.
+BOX_BYTES = KEY_BYTES + SHARE_BYTES + 16
+#: What a coordinator may ask, by level and method.
+ASKED = {
+    (1, "fixed"): ("moments",),
+    (2, "fixed"): ("keys", "sums", "shares"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What an answer says: in words, and as sealed values and arrays."""
+
+    says: Sequence[str]
+    spec: Mapping[str, Any]
+    arrays: Mapping[str, Any]
+    epsilon: float = 0.0
+
+
+class Site:
+    """One member and its rows.
+
+    Parameters
+    ----------
+    study : Study
+    rows : table, path or Rows
+        As :meth:`Study.read` takes them.
+    key : Key
+        The member's own; its name says which member this is.
+    policy : Policy, optional
+    ledger : Ledger, optional
+        By default one in memory, which forgets when the program ends.
+    csv : CsvFormat
+        How a CSV file is written.
+
+    Examples
+    --------
+    See the page on federated studies.
+    """
+
+    _steps: ClassVar[dict[str, str]] = {"moments": "_moments", "keys": "_keys", "sums": "_sums", "shares": "_shares"}
+
+    def __init__(
+        self,
+        study: Study,
+        rows: Any,
+        key: Key,
+        policy: Policy | None = None,
+        *,
+        ledger: Ledger | None = None,
+        csv: CsvFormat = UTF8,
+    ) -> None:
+        self.study, self.key = study, key
+        self.policy, self.ledger = policy or Policy(), ledger or Ledger()
+        if study.card(key.name) != key.card:
+            raise DataError(
+                f'the key of "{key.name}" is not the one that study "{study.name}" pins; use the key that joined',
+                code="wrong-key",
+            )
+        self.inputs = study.read(rows, csv=csv)
+        self.data = data_hash(self.inputs)
+        self.rows: Rows = study.prepared(self.inputs)
+
+    @property
+    def place(self) -> int:
+        """The member's place among the sources."""
+        return self.study.sources.index(self.key.name)
+
+    def answer(self, request: Message | str | Path | bytes) -> Message:
+        """Answer a request, or refuse it with the reason. Nothing is told before everything is checked."""
+        study = self.study
+        if not isinstance(request, Message):
+            request = read_message(request, most_bytes=study.limits.message_bytes)
+        spec, arrays = self._open(request)
+        asked = spec["ask"]
+        self._check_release(request, asked)
+        self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
+        step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, self._steps[asked])
+        found = step(request, spec, arrays)
+        answer = write_message(
+            self.key,
+            [study.card(study.focal)],
+            kind="answer",
+            study=study.fingerprint,
+            step=request.step,
+            reply_to=request.digest,
+            says=found.says,
+            public={"answers": asked},
+            spec={**found.spec, "map_hash": study.map_hash},
+            arrays=found.arrays,
+        )
+        if answer.size > study.limits.message_bytes:
+            raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
+        self.ledger.record(
+            study=study.fingerprint, data=self.data, step=request.step, request=request.digest, epsilon=found.epsilon
+        )
+        return answer
+
+    def _open(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+        """What the request asks, if it comes from the coordinator and belongs to the study."""
+        study = self.study
+        study.check()
+        if request.kind != "request":
+            raise DataError("this message is an answer, not a request; pass the file that the coordinator sent")
+        if request.header["study"] != study.fingerprint:
+            raise RefusedError(
+                f"an answer for a study with the fingerprint {request.header['study'][:16]}",
+                f"the study that was agreed on has {study.fingerprint[:16]}",
+                code="other-study",
+            )
+        if request.sender != study.focal or self.key.name == study.focal:
+            raise RefusedError(
+                f'an answer of "{self.key.name}" to "{request.sender}"',
+                f'in this study "{study.focal}" asks and all others answer',
+                code="other-study",
+            )
+        request.check(study.card(study.focal))
+        spec, arrays = request.open(self.key)
+        allowed = ASKED.get((study.level, study.method), ())
+        if spec.get("ask") not in allowed or spec.get("map_hash") != study.map_hash:
+            raise RefusedError(
+                f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}",
+                f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}",
+                code="other-study",
+            )
+        return spec, arrays
+
+    def _check_release(self, request: Message, asked: str) -> None:
+        other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest)
+        if other is not None and self.policy.one_release:
+            raise RefusedError(
+                f"a second release of the same rows ({asked})",
+                f"on {other['time']} another request was answered; the difference of two sums tells who was left out",
+                code="second-release",
+            )
+
+    def _local(self) -> LocalSums:
+        return LocalSums.of(self.rows, self.study.fixed.ridge)
+
+    # --- level 1 ------------------------------------------------------------------------------------------------
+
+    def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """The moments, sealed to the coordinator."""
+        p = self.study.n_features
+        says = [f"sums of squares and products of {p} features, the constant and the target, and the number of rows"]
+        return Answer(says, {}, moment_arrays(self._local().moments))
+
+    # --- level 2 ------------------------------------------------------------------------------------------------
+
+    def _private(self, first: str) -> bytes:
+        """The private key of the masks of one study run."""
+        return self.key.secret(b"mask key", bytes.fromhex(first))
+
+    def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
+        study, first = self.study, request.digest
+        private = self._private(first)
+        public = public_of(private)
+        neighbours = study.graph.neighbours[self.place]
+        shares = split_secret(private, neighbours, study.threshold)
+        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
+        for row, place in enumerate(neighbours):
+            name = study.sources[place]
+            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
+            boxes[row] = np.frombuffer(box, dtype=np.uint8)
+        told: dict[str, Any] = {}
+        says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
+        local = self._local()
+        told["magnitudes"] = local.magnitudes
+        says += ["one number that says how well the local model predicts the focal member's rows"]
+        says += ["powers of two above the largest entries of the sums"]
+        if study.fixed.weights == "predictive":
+            told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
+        else:
+            del says[1]
+        signature = self.key.sign(key_text(study, first, self.key.name, public))
+        made = {"public": public, "signature": signature}
+        keys = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
+        return Answer(says, told, {**keys, "boxes": boxes})
+
+    def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """The weighted sums under masks."""
+        told = Telling.read(self.study, spec, arrays)
+        mine = told.check(self.key.name, self._private(told.first))
+        self.policy.check_weights(told.weights)
+        if not self.ledger.answered(data=self.data, request=told.first):
+            raise RefusedError(
+                "masked sums that follow from another request",
+                "these rows did not answer that request before; answer the first request first",
+                code="other-study",
+            )
+        count = sum(sizes(self.study.n_features).values())
+        weight, roster = told.weights[self.key.name], len(told.roster)
+        vector = encode(self._local().blocks, weight, told.exponents, roster)
+        vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+        says = [f"{count:,} numbers that are random without the masks of {len(mine)} other members"]
+        says += [f"the total over {roster} members is their weighted sum"]
+        return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector})
+
+    def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Shares of the keys of members that dropped out."""
+        study, told = self.study, Telling.read(self.study, spec["second"], arrays)
+        dropped = list(map(str, spec["dropped"]))
+        told.check(self.key.name, self._private(told.first))
+        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
+            raise RefusedError("shares of masks", "these rows took no part in that sum", code="other-study")
+        if not set(dropped) <= set(told.roster) or self.key.name in dropped:
+            raise RefusedError(f"shares of {dropped}", "these members took no part in the sum", code="other-study")
+        if len(dropped) > study.limits.drop_outs:
+            why = f"the study allows {study.limits.drop_outs} members to drop out"
+            raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
+        self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
+        found = np.zeros((len(dropped), SHARE_BYTES), dtype=np.uint8)
+        for row, name in enumerate(dropped):
+            holders = study.graph.neighbours[study.sources.index(name)]
+            if self.place in holders:
+                box = arrays["boxes"][row, holders.index(self.place)].tobytes()
+                context = share_context(study, told.first, name, self.key.name)
+                found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
+        says = [
+            f"shares that take the masks of {', '.join(dropped)} from the sum; {study.threshold} of them are needed"
+        ]
+        return Answer(says, {"dropped": dropped}, {"shares": found})
+
+
+@dataclass(frozen=True, eq=False)
+class Telling:
+    """What members are told before they send masked sums; its hash salts all masks.
+
+    Attributes
+    ----------
+    first : str
+        The digest of the first request.
+    roster : tuple of str
+        The members of the sum, in the order of the study.
+    weights : dict of str to float
+        Of the roster; ``focal_weight`` is that of the focal member.
+    exponents : dict of str to int
+    public, signatures : dict of str to bytes
+        Keys for the masks, signed by their owners.
+    """
+
+    study: Study
+    first: str
+    roster: tuple[str, ...]
+    weights: dict[str, float]
+    focal_weight: float
+    exponents: dict[str, int]
+    public: dict[str, bytes]
+    signatures: dict[str, bytes]
+
+    @classmethod
+    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Telling:
+        try:
+            roster = tuple(map(str, spec["roster"]))
+            weights = dict(zip(roster, map(float, spec["weights"]), strict=True))
+            exponents = {str(name): int(value) for name, value in spec["exponents"].items()}
+            keys, signed = np.asarray(arrays["mask_keys"]), np.asarray(arrays["mask_signatures"])
+            if keys.shape != (len(roster), KEY_BYTES) or signed.shape != (len(roster), SIGNATURE_BYTES):
+                raise ValueError("keys of the wrong shape")
+            public, signatures = ({n: row.tobytes() for n, row in zip(roster, part)} for part in (keys, signed))
+            first, focal = str(spec["first"]), float(spec["focal_weight"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"the request is incomplete ({error}); ask for it again") from error
+        order = [name for name in study.sources if name in weights]
+        if list(roster) != order:
+            raise RefusedError("a sum over other members than the study's", "all must be members", code="other-study")
+        if min(*weights.values(), focal) < 0 or abs(sum(weights.values()) + focal - 1) > 1e-9:
+            raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them", code="other-study")
+        return cls(study, first, roster, weights, focal, exponents, public, signatures)
+
+    @property
+    def transcript(self) -> bytes:
+        """The hash of all of it."""
+        words = {"first": self.first, "roster": self.roster, "exponents": self.exponents}
+        words["weights"] = [self.focal_weight.hex(), *(weight.hex() for weight in self.weights.values())]
+        keys = b"".join(self.public[name] for name in self.roster)
+        return hashed(b"mixtune/1 transcript", self.study.fingerprint.encode(), canonical(words), keys)
+
+    def check(self, name: str, private: bytes) -> dict[int, bytes]:
+        """The neighbours' keys by place, if they are signed by their owners and the member's own is the right one."""
+        study = self.study
+        if name not in self.roster or self.public[name] != public_of(private):
+            raise RefusedError(
+                "masked sums under another key than the one that was sent", "somebody swapped it", code="swapped-key"
+            )
+        place, found = study.sources.index(name), {}
+        for other in study.graph.neighbours[place]:
+            who = study.sources[other]
+            if who in self.roster:
+                text = key_text(study, self.first, who, self.public[who])
+                if not study.card(who).verifies(text, self.signatures[who]):
+                    raise RefusedError(
+                        f'masks with a key of "{who}" that this member did not sign',
+                        "it was swapped",
+                        code="swapped-key",
+                    )
+                found[other] = self.public[who]
+        if len(found) < 2:
+            why = "2 are the least that hide this member from each other"
+            raise RefusedError(f"masked sums with {len(found)} neighbours", why, code="few-sources")
+        return found
+
+
+def key_text(study: Study, first: str, name: str, public: bytes) -> bytes:
+    """What a member signs of its key for masks."""
+    return hashed(b"mixtune/1 mask key", study.fingerprint.encode(), first.encode(), name.encode(), public)
+
+
+def share_context(study: Study, first: str, owner: str, holder: str) -> bytes:
+    """What the share of a key is bound to."""
+    parts = (study.fingerprint, first, owner, holder)
+    return hashed(b"mixtune/1 share", *(part.encode() for part in parts))
