@@ -141,9 +141,9 @@ def test_graphs_are_symmetric_and_connected():
     graph = masks.Graph.of(300, b"seed")
     assert {len(each) for each in graph.neighbours} == {20}
     assert all(place in graph.neighbours[other] for place, own in enumerate(graph.neighbours) for other in own)
-    seen, edge = {0}, [0]
+    seen, edge = {0}, {0}
     while edge:
-        edge = [other for place in edge for other in graph.neighbours[place] if other not in seen]
+        edge = {other for place in edge for other in graph.neighbours[place]} - seen
         seen.update(edge)
     assert len(seen) == 300
     assert masks.Graph.of(300, b"other") != graph

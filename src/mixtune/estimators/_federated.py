@@ -9,6 +9,7 @@ The model keeps no sums of any member, so that its file can be handed on.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -25,6 +26,9 @@ from mixtune.federated import Combined
 from mixtune.moments import Rows, Scaling, augmented
 from mixtune.selection import Comparison, TransferGain, transfer_gain
 from mixtune.weights import DomainWeights
+
+#: Settings of the regret problem.
+HELD = ("transfer", "stability", "horizon")
 
 
 @dataclass(eq=False, repr=False)
@@ -136,13 +140,26 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
 def federated_fit(combined: Combined, rows: Rows) -> tuple[fits.Solved, DomainWeights]:
     """The fit at fixed parameters to prepared focal rows and combined sums."""
     study = combined.study
-    held = {name: getattr(study.fixed, name) for name in ("transfer", "stability", "horizon")}
+    held = {name: getattr(study.fixed, name) for name in HELD}
     if combined.total is None:
         given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge")}
         model = RegretOptimalRegressor(None, standardise=False, focal_name=study.focal, **given, **held)
         solved = model._solve_state(_state(study.focal, rows, combined), None)
         return solved, solved.attributes["weights_"]
     return _masked_fit(combined, rows, held)
+
+
+def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
+    """The same method on all rows in one place: what a federated model is compared with.
+
+    ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
+    """
+    study = combined.study
+    given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
+    if combined.sharing is not None:
+        given["sharing"] = combined.sharing
+    model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
+    return model.fit(focal.X, focal.y, sources={name: (rows.X, rows.y) for name, rows in sources.items()})
 
 
 def _masked_fit(combined: Combined, rows: Rows, held: dict[str, Any]) -> tuple[fits.Solved, DomainWeights]:

@@ -265,8 +265,8 @@ class Coordinator:
         shared = sum(told.weights[name] for name in alive)
         gram = full_gram(blocks["gram"], study.n_features + 1) / shared
         cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared
-        what = "the sums over all members (which of them is at fault, masks do not tell)"
-        check_sums(gram, cross, square, what)
+        remedy = "masks do not tell whose are wrong: start again, with fewer members or at level 1"
+        check_sums(gram, cross, square, "the sums over all members", remedy)
         rows = max(round(float(gram[-1, -1])), 1)
         kept = {name: told.weights[name] for name in alive}
         everyone = told.focal_weight + shared

@@ -27,7 +27,7 @@ _SEAL = b"mixtune/1 seal"
 
 
 #: Where the primitives live, below ``cryptography``.
-_PLACES = {
+PLACES = {
     "exceptions": ("InvalidSignature", "InvalidTag"),
     "hazmat.primitives.asymmetric.ed25519": ("Ed25519PrivateKey", "Ed25519PublicKey"),
     "hazmat.primitives.asymmetric.x25519": ("X25519PrivateKey", "X25519PublicKey"),
@@ -43,7 +43,7 @@ _PLACES = {
 def primitives() -> SimpleNamespace:
     """The primitives of ``cryptography`` that the protocol uses."""
     found = SimpleNamespace()
-    for place, names in _PLACES.items():
+    for place, names in PLACES.items():
         try:
             module = import_module(f"cryptography.{place}")
         except ImportError as error:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,15 @@ class Policy:
         check_whole("least_sources", self.least_sources, least=1)
         check_positive("largest_share", self.largest_share)
         check_nonnegative("largest_epsilon", self.largest_epsilon)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Policy:
+        """Read rules from a TOML file; those that are not in it have their defaults."""
+        try:
+            return cls(**tomllib.loads(Path(path).read_text(encoding="utf-8")))
+        except (OSError, UnicodeError, tomllib.TOMLDecodeError, TypeError) as error:
+            known = ", ".join(field.name for field in fields(cls))
+            raise DataError(f"the policy {path} cannot be read ({error}); it may set {known}") from error
 
     def check_rows(self, inputs: Rows, n_features: int, names: tuple[str, ...]) -> None:
         """Refuse sums over too few rows, or over cells of few people; ``inputs`` are rows before the feature map."""

@@ -308,6 +308,23 @@ class Study:
         if (today or datetime.date.today()) > self.expires:
             raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
 
+    def describe(self) -> list[str]:
+        """What was agreed on, in sentences."""
+        kinds = {1: "moments sealed to the coordinator", 2: "masked sums", 3: "masked sums with differential privacy"}
+        columns = quoted([column.name for column in self.encoder.columns], 20)
+        lines = [
+            f"fingerprint {self.fingerprint}: compare it with the other members over the telephone",
+            f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
+            f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features',
+            f"feature map {self.map_hash[:16]}; open until {self.expires}",
+            f"{len(self.members)} members: {quoted(self._names, 20)}",
+        ]
+        if self.level > 1 and self.members:
+            lines.append(f"masks hold unless {self.threshold} members collude with the coordinator")
+        if self.level == 3:
+            lines.append(f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row")
+        return lines
+
     def read(self, table: Any, *, csv: CsvFormat = UTF8) -> Rows:
         """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
 

@@ -95,25 +95,23 @@ def full_gram(upper: Floats, width: int) -> Floats:
     return gram + np.triu(gram, 1).T
 
 
-def check_sums(gram: Floats, cross: Floats, square: float, what: str) -> None:
+def check_sums(gram: Floats, cross: Floats, square: float, what: str, remedy: str = "leave it out") -> None:
     """Refuse what cannot be sums over rows ``[u, 1]`` and targets: the matrix of all products must be semidefinite."""
     arrays = [np.asarray(gram, dtype=np.float64), np.asarray(cross, dtype=np.float64), np.asarray(square, np.float64)]
     width = len(arrays[1])
     if arrays[0].shape != (width, width) or arrays[1].ndim != 1 or arrays[2].ndim != 0:
-        raise DataError(f"{what} are of the wrong shape; leave it out", code="bad-sums")
+        raise DataError(f"{what} are of the wrong shape; {remedy}", code="bad-sums")
     if not all(np.all(np.isfinite(part)) for part in arrays):
-        raise DataError(f"{what} hold NaN or infinity; leave it out", code="bad-sums")
+        raise DataError(f"{what} hold NaN or infinity; {remedy}", code="bad-sums")
     joint = np.block([[arrays[0], arrays[1][:, None]], [arrays[1][None], arrays[2].reshape(1, 1)]])
     largest, rows = float(np.max(np.abs(joint))), float(arrays[0][-1, -1])
     if np.max(np.abs(joint - joint.T)) > TOLERANCE * largest:
-        raise DataError(f"{what} are not symmetric; leave it out", code="bad-sums")
+        raise DataError(f"{what} are not symmetric; {remedy}", code="bad-sums")
     if rows <= 0 or float(np.min(np.linalg.eigvalsh(joint))) < -TOLERANCE * largest:
-        raise DataError(
-            f"{what} are not those of any rows: a sum of squares is negative; leave it out", code="bad-sums"
-        )
+        raise DataError(f"{what} are not those of any rows: a sum of squares is negative; {remedy}", code="bad-sums")
     if np.max(np.diagonal(arrays[0])) > rows * LARGEST_UNIT**2:
         raise DataError(
-            f"{what} are too large: features of {LARGEST_UNIT:g} standard units and more; leave it out", code="bad-sums"
+            f"{what} are too large: features of {LARGEST_UNIT:g} standard units and more; {remedy}", code="bad-sums"
         )
 
 
