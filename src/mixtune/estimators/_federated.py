@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,11 +21,19 @@ from mixtune._messages import Note
 from mixtune.errors import DataError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import LinearTransferRegressor, Settings
+from mixtune.estimators._cv import (
+    Candidate,
+    RegretOptimalRegressorCV,
+    candidates_of,
+    left_out_of,
+    posterior_of,
+    tuned_weights,
+)
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.federated import Combined
+from mixtune.federated import Combined, Study, remote_tasks
 from mixtune.moments import Rows, Scaling, augmented
-from mixtune.selection import Comparison, TransferGain, transfer_gain
+from mixtune.selection import Comparison, FeatureBlock, MapAverage, TransferGain, transfer_gain
 from mixtune.weights import DomainWeights
 
 #: Settings of the regret problem.
@@ -62,6 +71,8 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     compared_ : tuple of Comparison
         Leave-one-out errors of this model and of the focal rows alone.
     transfer_gain_ : TransferGain
+    candidates_ : tuple of Candidate
+        Of the self-tuned choice, largest share first.
     guarded_ : bool
         Whether the guard kept to the focal rows.
     made_ : tuple of str
@@ -74,13 +85,14 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_"),
+        *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_", "candidates_"),
     )
 
     weights_: DomainWeights
     effective_ridge_: float | None
     compared_: tuple[Comparison, ...]
     transfer_gain_: TransferGain
+    candidates_: tuple[Candidate, ...]
     guarded_: bool
     made_: tuple[str, ...]
     notes_: tuple[str, ...]
@@ -111,25 +123,27 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         focal = self._read_focal(X, y, None, reset=True)
         level = np.asarray(study.target_shift)
         width = study.n_features
-        scaling = Scaling(np.zeros(width), np.ones(width), level)
-        rows = scaling.apply(Rows(self._make_features()(focal.X), focal.y))
-        solved, weights = federated_fit(sources, rows)
-        alone = fits.pooled(_state(study.focal, rows), [0], float(study.fixed.ridge))
-        residuals = {"ours": solved.uncertainty, "focal only": alone.uncertainty}
-        left = {name: each.left_out.residuals[:, 0] for name, each in residuals.items()}
-        found = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
-        self.guarded_ = bool(self.guard and found["focal only"].ratio_low > 1)
+        rows = Rows(self._make_features()(focal.X), focal.y - level)
+        found = federated_fit(sources, rows)
+        weights, solved = found.weights, found.solved
+        left = {"ours": solved.uncertainty.left_out.residuals[:, 0], "focal only": found.alone}
+        compared = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
+        # The self-tuned choice has a guard of its own.
+        doubt = self.guard and study.method == "fixed"
+        self.guarded_ = bool(doubt and compared["focal only"].ratio_low > 1)
         self.notes_ = sources.made
         if self.guarded_:
-            worse = found["focal only"].ratio - 1
+            worse = compared["focal only"].ratio - 1
             told = "the sums of the members make predictions worse by {worse:.0%}; the model is of the focal rows alone"
             self.notes_ = (Note("guarded", told, worse=worse), *self.notes_)
-            solved, values = alone, np.eye(len(weights.names))[0]
+            solved, values = _focal_only(study, rows), np.eye(len(weights.names))[0]
             weights = dataclasses.replace(weights, values=values, rule="focal only")
-            found = fits.compared_of(dict.fromkeys(left, left["focal only"]), rows.weight, 0.0)
-        self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(found.values())
+            compared = fits.compared_of(dict.fromkeys(left, left["focal only"]), rows.weight, 0.0)
+        self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
-        self.transfer_gain_ = transfer_gain(found["focal only"], np.empty(0), rows.total)
+        self.candidates_ = solved.attributes.get("candidates_", ())
+        self.transfer_gain_ = transfer_gain(compared["focal only"], found.gains, rows.total)
+        scaling = Scaling(found.shift, np.ones(width), level + found.level)
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
         return self
 
@@ -137,16 +151,69 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         raise DataError("a federated model is made from what the members' answers amount to")
 
 
-def federated_fit(combined: Combined, rows: Rows) -> tuple[fits.Solved, DomainWeights]:
-    """The fit at fixed parameters to prepared focal rows and combined sums."""
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A fit to focal rows and combined sums.
+
+    Attributes
+    ----------
+    solved : Solved
+        For features minus ``shift`` and targets minus ``level``.
+    weights : DomainWeights
+    alone : array (n,)
+        Left-out residuals of the focal rows alone.
+    gains : array
+        What transfer gained in validation tasks, where there were any.
+    """
+
+    solved: fits.Solved
+    weights: DomainWeights
+    alone: Floats
+    gains: Floats
+    shift: Floats
+    level: Any
+
+
+def federated_fit(combined: Combined, rows: Rows) -> Found:
+    """The fit of a study's method to prepared focal rows and combined sums."""
     study = combined.study
+    if study.method == "tuned" and combined.total is None:
+        return _tuned(combined, rows)
     held = {name: getattr(study.fixed, name) for name in HELD}
     if combined.total is None:
         given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge")}
         model = RegretOptimalRegressor(None, standardise=False, focal_name=study.focal, **given, **held)
         solved = model._solve_state(_state(study.focal, rows, combined), None)
-        return solved, solved.attributes["weights_"]
-    return _masked_fit(combined, rows, held)
+        weights = solved.attributes["weights_"]
+    else:
+        solved, weights = _masked_fit(combined, rows, held)
+    alone = _focal_only(study, rows).uncertainty.left_out.residuals[:, 0]
+    return Found(solved, weights, alone, np.empty(0), np.zeros(rows.shape[1]), 0.0)
+
+
+def _focal_only(study: Study, rows: Rows) -> fits.Solved:
+    return fits.pooled(_state(study.focal, rows), [0], float(study.fixed.ridge))
+
+
+def _tuned(combined: Combined, rows: Rows) -> Found:
+    """The self-tuned choice from moments, with validation tasks that members did."""
+    remote, scaling = remote_tasks(combined.study, rows, combined.moments)
+    assert combined.plan is not None
+    choice = remote.choose(combined.plan, combined.tasks)
+    width, count = rows.shape[1], len(combined.names)
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
+    near = scaling.apply(rows)
+    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(posterior_of, [average]))
+    places = np.arange(count)
+    attributes = {
+        "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),
+        "candidates_": candidates_of(average, count + 1, places),
+    }
+    solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
+    names = (combined.study.focal, *combined.names)
+    values = tuned_weights([average], names, [remote.focal.total, *(s.total for s in remote.sources)], places)
+    weights = DomainWeights(values, names, 0, "cross-validated")
+    return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
 
 
 def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
@@ -155,11 +222,15 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
     ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
     """
     study = combined.study
+    pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
+    if study.method == "tuned" and study.level == 1:
+        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
+        return tuned.fit(focal.X, focal.y, sources=pairs)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing
     model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
-    return model.fit(focal.X, focal.y, sources={name: (rows.X, rows.y) for name, rows in sources.items()})
+    return model.fit(focal.X, focal.y, sources=pairs)
 
 
 def _masked_fit(combined: Combined, rows: Rows, held: dict[str, Any]) -> tuple[fits.Solved, DomainWeights]:

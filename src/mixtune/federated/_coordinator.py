@@ -15,20 +15,25 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune._files import Arrays
+from mixtune._files import Arrays, pack
 from mixtune._messages import quoted
+from mixtune._registry import arrays_below
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError, MixtuneError
 from mixtune.federated._keys import Key, public_of
 from mixtune.federated._masks import best_exponent, join_shares, mask_of
-from mixtune.federated._messages import Message, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
+from mixtune.federated._plays import play_context, read_tasks, remote_tasks
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._site import Telling
 from mixtune.federated._study import Study
 from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
-from mixtune.moments import Fit, Moments, Rows, leave_one_out, own_center, recentred
+from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
+from mixtune.selection import SETTINGS, Plan, RemoteTasks, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
+#: What is sent of candidates for a validation task.
+_SENT = ("heads", "quadratics")
 #: The sharing of predictive weights is doubled at most so often.
 DOUBLINGS = 60
 
@@ -48,6 +53,8 @@ class Combined:
         By member, the focal one first; at level 1 they are found by the model.
     sharing : float or None
         Of predictive weights at level 2.
+    plan, tasks
+        Of the self-tuned choice at level 1: what was drawn, and the validation tasks that members did.
     total : Moments or None
         At level 2: the weighted mean of the sources' moments.
     head : array or None
@@ -68,6 +75,8 @@ class Combined:
     weights: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
     sharing: float | None = None
+    plan: Plan | None = None
+    tasks: Sequence[SummedTask] = ()
     total: Moments | None = None
     head: Floats | None = None
     bytes_per_member: int = 0
@@ -124,6 +133,7 @@ class Coordinator:
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
+        self._made: Any = None
 
     # --- asking -------------------------------------------------------------------------------------------------
 
@@ -136,6 +146,8 @@ class Coordinator:
             made = self._second(known)
         elif known.last.public["ask"] == "sums" and self._dropped(known):
             made = self._third(known)
+        elif self.study.method == "tuned" and known.last.public["ask"] in ("moments", "ranks", "parts"):
+            made = self._next_play(known)
         else:
             raise DataError("there is nothing left to ask; combine the answers", code="nothing-left")
         self._sent.append(made)
@@ -205,6 +217,101 @@ class Coordinator:
         says = [f"a question for shares of the masks of {', '.join(dropped)}, who dropped out"]
         return self._request("shares", 3, alive, says, told, {**arrays, "boxes": boxes})
 
+    def _next_play(self, known: _Known) -> Message:
+        """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
+        remote, scaling = self._remote(known)
+        asked = str(known.last.public["ask"])
+        rows = round(remote.focal.total)
+        common = {"shift": scaling.shift, "level": scaling.target_shift}
+        if asked == "moments":
+            says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
+            return self._request("ranks", 2, self._names_of(known), says, {"rows": rows}, common)
+        plan = self._plan(known)
+        places = self._places(known, plan)
+        if not places:
+            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
+        spec: dict[str, Any] = {"rows": plan.rows, "size": remote.size, "spare": plan.spare}
+        if asked == "ranks":
+            says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
+            return self._request("parts", 3, list(places), says, spec, {**common, **_flat(self.study, places)})
+        boxes, names = {}, []
+        for name, parts in self._read_parts(known, places).items():
+            source = self._names_of(known).index(name)
+            found = [remote.candidates(source, part) for part in parts]
+            arrays = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
+            context = play_context(self.study, name, known.last.digest)
+            box = self.study.card(name).seal(pack({}, arrays, form=CONTENT_FORM), context)
+            boxes[f"box.{self.study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
+            names.append(name)
+        if not names:
+            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
+        says = ["candidates for each member's validation tasks, sealed to that member"]
+        spec |= {"parts": known.last.digest}
+        kept = {name: places[name] for name in names}
+        return self._request("plays", 4, names, says, spec, {**common, **_flat(self.study, kept), **boxes})
+
+    def _moments_of(self, known: _Known) -> dict[str, Moments]:
+        """The members' moments, in the order of the study; those that cannot be used are left out and named."""
+        found = {}
+        for name, (_, arrays) in self._read(known, known.requests[0]).items():
+            try:
+                found[name] = moments_from(arrays, self.study.n_features, f'the sums of "{name}"')
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        if not found:
+            raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
+        return {name: found[name] for name in self.study.sources if name in found}
+
+    def _names_of(self, known: _Known) -> list[str]:
+        return list(self._moments_of(known))
+
+    def _remote(self, known: _Known) -> tuple[RemoteTasks, Scaling]:
+        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
+        if self._made is None or self._made[0] != key:
+            focal = self.study.prepared(self._inputs())
+            self._made = key, remote_tasks(self.study, focal, self._moments_of(known))
+        return self._made[1]
+
+    def _plan(self, known: _Known) -> Plan:
+        """What is drawn, from the ranks of the members that take a validation task."""
+        request = next((each for each in known.requests if each.public["ask"] == "ranks"), None)
+        told = {} if request is None else self._read(known, request)
+        names = self._names_of(known)
+        ranks = {names.index(name): spec["rank"] for name, (spec, _) in told.items() if spec.get("plays") is True}
+        return self._remote(known)[0].plan(ranks)
+
+    def _places(self, known: _Known, plan: Plan) -> dict[str, list[Any]]:
+        """The rows of each member's tasks: as many as are learned from and tested on."""
+        names, found = self._names_of(known), dict[str, list[Any]]()
+        for source, places in plan.tasks:
+            found.setdefault(names[source], []).append(places[: plan.rows + SETTINGS.test_rows])
+        return found
+
+    def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
+        request = next(each for each in known.requests if each.public["ask"] == "parts")
+        found = {}
+        for name, (_, arrays) in self._read(known, request).items():
+            what, tasks = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
+            try:
+                parts = [arrays_below(arrays, task) for task in tasks]
+                found[name] = [moments_from(part, self.study.n_features, what) for part in parts]
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        return found
+
+    def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
+        """The validation tasks that came back, in the order of the plan."""
+        request = next((each for each in known.requests if each.public["ask"] == "plays"), None)
+        if request is None:
+            return []
+        remote, names, found = self._remote(known)[0], self._names_of(known), dict[str, list[SummedTask]]()
+        for name, (spec, arrays) in self._read(known, request).items():
+            try:
+                found[name] = read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        return [found[names[source]].pop(0) for source, _ in plan.tasks if found.get(names[source])]
+
     # --- combining ----------------------------------------------------------------------------------------------
 
     def combine(self, messages: Iterable[Message | str | Path | bytes], *, require_all: bool = False) -> Combined:
@@ -221,7 +328,7 @@ class Coordinator:
         if not known.requests:
             raise DataError("the request that was answered is not among the files; pass it, too")
         asked = known.last.public["ask"]
-        if asked == "moments":
+        if self.study.level == 1:
             found = self._combine_moments(known)
         elif asked in ("sums", "shares"):
             found = self._combine_masked(known)
@@ -233,16 +340,12 @@ class Coordinator:
         return found
 
     def _combine_moments(self, known: _Known) -> Combined:
-        study, moments = self.study, {}
-        for name, (_, arrays) in self._read(known, known.last).items():
-            try:
-                moments[name] = moments_from(arrays, study.n_features, f'the sums of "{name}"')
-            except MixtuneError as error:
-                self.rejected[name] = str(error)
-        if not moments:
-            raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
-        moments = {name: moments[name] for name in study.sources if name in moments}
-        return self._combined(known, tuple(moments), moments=moments)
+        moments = self._moments_of(known)
+        parts: dict[str, Any] = {"moments": moments}
+        if self.study.method == "tuned":
+            plan = self._plan(known)
+            parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
+        return self._combined(known, tuple(moments), **parts)
 
     def _combine_masked(self, known: _Known) -> Combined:
         study = self.study
@@ -423,6 +526,11 @@ class Coordinator:
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _flat(study: Study, places: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Rows of tasks as arrays named after the member's place in the study and the task."""
+    return {f"{study.sources.index(name)}.{t}": each for name, many in places.items() for t, each in enumerate(many)}
 
 
 @dataclass(frozen=True, eq=False)

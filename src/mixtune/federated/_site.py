@@ -13,22 +13,26 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._files import Arrays
+from mixtune._array import Integers
+from mixtune._files import Arrays, unpack
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, mask_of, split_secret
-from mixtune.federated._messages import Message, canonical, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, Message, canonical, hashed, read_message, write_message
+from mixtune.federated._plays import centred, check_leverages, check_parts, play_context, task_content
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
-from mixtune.moments import Rows
+from mixtune.moments import Rows, augmented
+from mixtune.selection import leverages_of, order_of, play, rank_of
 
 #: Bytes of a share sealed to one neighbour.
 BOX_BYTES = KEY_BYTES + SHARE_BYTES + 16
 #: What a coordinator may ask, by level and method.
 ASKED = {
     (1, "fixed"): ("moments",),
+    (1, "tuned"): ("moments", "ranks", "parts", "plays"),
     (2, "fixed"): ("keys", "sums", "shares"),
 }
 
@@ -64,7 +68,7 @@ class Site:
     See the page on federated studies.
     """
 
-    _steps: ClassVar[dict[str, str]] = {"moments": "_moments", "keys": "_keys", "sums": "_sums", "shares": "_shares"}
+    _steps: ClassVar[tuple[str, ...]] = ("moments", "ranks", "parts", "plays", "keys", "sums", "shares")
 
     def __init__(
         self,
@@ -101,7 +105,8 @@ class Site:
         asked = spec["ask"]
         self._check_release(request, asked)
         self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
-        step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, self._steps[asked])
+        assert asked in self._steps
+        step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)
         answer = write_message(
             self.key,
@@ -170,6 +175,58 @@ class Site:
         p = self.study.n_features
         says = [f"sums of squares and products of {p} features, the constant and the target, and the number of rows"]
         return Answer(says, {}, moment_arrays(self._local().moments))
+
+    def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """What orders the sources, and whether this one takes the focal role in validation."""
+        rows = centred(self.rows, arrays)
+        count = int(spec["rows"])
+        plays = self.study.n_features <= self.policy.features_per_row * count
+        says = ["the number of rows, and six sums over them that order the members"]
+        says += [] if plays else [f"this member takes no validation task: {count} rows are too few for its policy"]
+        return Answer(says, {"plays": plays, "rank": list(rank_of(rows))}, {})
+
+    def _orders(self, rows: Rows, arrays: Arrays) -> list[Integers]:
+        """The rows of this member's tasks, as places, after the policy let them pass."""
+        start, tasks = f"{self.place}.", []
+        for name in sorted(arrays):
+            if name.startswith(start):
+                places = np.asarray(arrays[name], dtype=np.int64)
+                if np.any((places < 0) | (places >= len(rows.y))):
+                    raise RefusedError("sums over rows that do not exist", "no task needs them", code="bad-rows")
+                tasks.append(order_of(rows, places))
+        return tasks
+
+    def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Moments of the rows that were drawn for validation."""
+        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        tasks = self._orders(rows, arrays)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        found: dict[str, Any] = {}
+        for place, order in enumerate(tasks):
+            part = rows.part(order[:count])
+            moments = augmented(Rows(part.X, part.y / size)).without_rows()
+            found |= {f"{place}.{name}": array for name, array in moment_arrays(moments).items()}
+        says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
+        return Answer(says, {"tasks": len(tasks)}, found)
+
+    def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Mean products of the candidates' residuals."""
+        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        tasks = self._orders(rows, arrays)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
+        context = play_context(self.study, self.key.name, str(spec["parts"]))
+        inner = self.key.open(box, "the candidates", context)
+        _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
+        own, found = Rows(rows.X, rows.y / size), []
+        for place, order in enumerate(tasks):
+            heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
+            check_leverages(leverages_of(own.X[order[:count]], quadratics), self.study.n_features + 1)
+            found.append(play(own, order, count, bool(spec["spare"]), heads, quadratics))
+        says = [
+            f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
+        ]
+        return Answer(says, *task_content(found))
 
     # --- level 2 ------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -18,7 +19,7 @@ from mixtune._array import Floats, Integers
 from mixtune.moments import Moments, Sample
 from mixtune.selection._choose import Choice, choose, draw_plan
 from mixtune.selection._families import Label
-from mixtune.selection._model_averaging import Validated, ValidationTask, relative_errors, stacked_weights
+from mixtune.selection._model_averaging import Task, Validated, ValidationTask, relative_errors, stacked_weights
 from mixtune.selection._settings import SETTINGS
 
 
@@ -85,9 +86,9 @@ class MapAverage(Validated):
 
     @cached_property
     def _map_tasks(self) -> list[ValidationTask]:
-        """The validation tasks that all maps have, with a candidate for each map."""
+        """The validation tasks that all maps have, with a candidate for each map; those with rows only."""
         common = min(len(choice.tasks) for choice in self.choices)
-        joined = [[choice.tasks[place] for choice in self.choices] for place in range(common)]
+        joined: Any = [[choice.tasks[place] for choice in self.choices] for place in range(common)]
         return [
             replace(
                 parts[0],
@@ -98,13 +99,13 @@ class MapAverage(Validated):
         ]
 
     @cached_property
-    def tasks(self) -> list[ValidationTask]:
+    def tasks(self) -> list[Task]:
         """Validation tasks with two candidates: the average over all maps, and that of their focal-only fits."""
         if len(self.choices) == 1:
             return list(self.choices[0].tasks)
-        found = []
+        found: list[Task] = []
         for place in range(len(self._map_tasks)):
-            parts = [choice.tasks[place] for choice in self.choices]
+            parts: Any = [choice.tasks[place] for choice in self.choices]
             residuals, left_out = ([getattr(part, name) for part in parts] for name in ("residuals", "left_out"))
             found.append(replace(parts[0], residuals=self.mixed(residuals), left_out=self.mixed(left_out)))
         return found
