@@ -129,7 +129,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         left = {"ours": solved.uncertainty.left_out.residuals[:, 0], "focal only": found.alone}
         compared = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
         # The self-tuned choice has a guard of its own.
-        doubt = self.guard and study.method == "fixed"
+        doubt = self.guard and study.method == "fixed" and study.level < 3
         self.guarded_ = bool(doubt and compared["focal only"].ratio_low > 1)
         self.notes_ = sources.made
         if self.guarded_:
@@ -177,7 +177,7 @@ class Found:
 def federated_fit(combined: Combined, rows: Rows) -> Found:
     """The fit of a study's method to prepared focal rows and combined sums."""
     study = combined.study
-    if study.method == "tuned" and combined.total is None:
+    if study.level == 3 or (study.method == "tuned" and combined.total is None):
         return _tuned(combined, rows)
     held = {name: getattr(study.fixed, name) for name in HELD}
     if combined.total is None:
@@ -198,9 +198,9 @@ def _focal_only(study: Study, rows: Rows) -> fits.Solved:
 def _tuned(combined: Combined, rows: Rows) -> Found:
     """The self-tuned choice from moments, with validation tasks that members did."""
     remote, scaling = remote_tasks(combined.study, rows, combined.moments)
-    assert combined.plan is not None
-    choice = remote.choose(combined.plan, combined.tasks)
-    width, count = rows.shape[1], len(combined.names)
+    plan = remote.plan({}) if combined.plan is None else combined.plan
+    choice = remote.choose(plan, combined.tasks)
+    width, count = rows.shape[1], len(combined.moments)
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
     near = scaling.apply(rows)
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(posterior_of, [average]))
@@ -210,7 +210,7 @@ def _tuned(combined: Combined, rows: Rows) -> Found:
         "candidates_": candidates_of(average, count + 1, places),
     }
     solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
-    names = (combined.study.focal, *combined.names)
+    names = (combined.study.focal, *combined.moments)
     values = tuned_weights([average], names, [remote.focal.total, *(s.total for s in remote.sources)], places)
     weights = DomainWeights(values, names, 0, "cross-validated")
     return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
@@ -226,6 +226,11 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
     if study.method == "tuned" and study.level == 1:
         tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
         return tuned.fit(focal.X, focal.y, sources=pairs)
+    if study.level == 3:
+        # Without clipping and noise, and so without privacy: the difference is what these cost.
+        total: Any = sum(augmented(study.prepared(each)).without_rows() for each in sources.values())
+        plain = dataclasses.replace(combined, moments=dict.fromkeys(combined.moments, total))
+        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing

@@ -25,15 +25,18 @@ from mixtune.federated._masks import best_exponent, join_shares, mask_of
 from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
 from mixtune.federated._plays import play_context, read_tasks, remote_tasks
 from mixtune.federated._policy import Policy, RefusedError
-from mixtune.federated._site import Telling
+from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
 from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
+from mixtune.federated._telling import Telling
 from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
 #: What is sent of candidates for a validation task.
 _SENT = ("heads", "quadratics")
+#: The name of all members together.
+MEMBERS = "all members"
 #: The sharing of predictive weights is doubled at most so often.
 DOUBLINGS = 60
 
@@ -48,7 +51,7 @@ class Combined:
     names : tuple of str
         The sources that take part.
     moments : dict of str to Moments
-        Of each source at level 1; else empty.
+        Of each source at level 1; of all members together, with noise, at level 3; else empty.
     weights, scores : dict of str to float
         By member, the focal one first; at level 1 they are found by the model.
     sharing : float or None
@@ -91,6 +94,10 @@ class Combined:
             f"{kinds[study.level]} ({len(self.names)} members beside {study.focal!r}); rows never left the members",
             f"{self.exchanges} exchanges of files, at most {self.bytes_per_member:,} bytes for a member",
         ]
+        if study.level == 3:
+            bounds = f"rows clipped to length {study.row_norm:.3g}, targets to {study.privacy.target_bound:g} scales"
+            privacy = f"epsilon {study.privacy.epsilon:g}, delta {study.privacy.delta:g}"
+            told.append(f"differentially private for each row of the members: {privacy} ({bounds})")
         told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
         return tuple(told)
 
@@ -191,10 +198,11 @@ class Coordinator:
             )
         roster = [name for name in study.sources if name in told]
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
-        sizes_found = [told[name][0].get("magnitudes", {}) for name in roster]
-        exponents = {
-            block: best_exponent(max(int(each[block]) for each in sizes_found), len(roster)) for block in BLOCKS[:-1]
-        }
+        exponents = {"private": private_exponent(len(roster))}
+        if study.level == 2:
+            sizes_found = [told[name][0]["magnitudes"] for name in roster]
+            largest = {block: max(int(each[block]) for each in sizes_found) for block in BLOCKS[:-1]}
+            exponents = {block: best_exponent(size, len(roster)) for block, size in largest.items()}
         spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
         spec |= {
             "weights": [weights[name] for name in roster],
@@ -353,7 +361,7 @@ class Coordinator:
         spec, arrays = self._own(second)
         told = Telling.read(study, spec, arrays)
         answers = self._read(known, second)
-        count = sum(sizes(study.n_features).values())
+        count = sum(sizes(study.n_features, study.level).values())
         for name in list(answers):
             vector = answers[name][1].get("masked")
             if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
@@ -364,7 +372,10 @@ class Coordinator:
         total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
         if dropped := [name for name in told.roster if name not in answers]:
             total = total + self._recovered(known, told, dropped, alive, count)
-        blocks = decode(total, told.exponents, study.n_features, len(alive))
+        blocks = decode(total, told.exponents, study.n_features, len(alive), study.level)
+        if study.level == 3:
+            moments = private_moments(study, blocks["private"], len(told.roster))
+            return self._combined(known, tuple(alive), moments={MEMBERS: moments})
         shared = sum(told.weights[name] for name in alive)
         gram = full_gram(blocks["gram"], study.n_features + 1) / shared
         cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared

@@ -17,13 +17,15 @@ from mixtune._array import Integers
 from mixtune._files import Arrays, unpack
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError
-from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._keys import KEY_BYTES, Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, mask_of, split_secret
-from mixtune.federated._messages import CONTENT_FORM, Message, canonical, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
 from mixtune.federated._plays import centred, check_leverages, check_parts, play_context, task_content
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
+from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
+from mixtune.federated._telling import Telling, key_text, share_context
 from mixtune.moments import Rows, augmented
 from mixtune.selection import leverages_of, order_of, play, rank_of
 
@@ -34,6 +36,8 @@ ASKED = {
     (1, "fixed"): ("moments",),
     (1, "tuned"): ("moments", "ranks", "parts", "plays"),
     (2, "fixed"): ("keys", "sums", "shares"),
+    (3, "fixed"): ("keys", "sums", "shares"),
+    (3, "tuned"): ("keys", "sums", "shares"),
 }
 
 
@@ -104,7 +108,8 @@ class Site:
         spec, arrays = self._open(request)
         asked = spec["ask"]
         self._check_release(request, asked)
-        self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
+        if study.level < 3:  # noise hides single rows, however few there are
+            self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
         assert asked in self._steps
         step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)
@@ -248,14 +253,13 @@ class Site:
             boxes[row] = np.frombuffer(box, dtype=np.uint8)
         told: dict[str, Any] = {}
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
-        local = self._local()
-        told["magnitudes"] = local.magnitudes
-        says += ["one number that says how well the local model predicts the focal member's rows"]
-        says += ["powers of two above the largest entries of the sums"]
-        if study.fixed.weights == "predictive":
-            told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
-        else:
-            del says[1]
+        if study.level == 2:
+            local = self._local()
+            told["magnitudes"] = local.magnitudes
+            says += ["powers of two above the largest entries of the sums"]
+            if study.fixed.weights == "predictive":
+                told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
+                says += ["one number that says how well the local model predicts the focal member's rows"]
         signature = self.key.sign(key_text(study, first, self.key.name, public))
         made = {"public": public, "signature": signature}
         keys = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
@@ -272,13 +276,34 @@ class Site:
                 "these rows did not answer that request before; answer the first request first",
                 code="other-study",
             )
-        count = sum(sizes(self.study.n_features).values())
-        weight, roster = told.weights[self.key.name], len(told.roster)
-        vector = encode(self._local().blocks, weight, told.exponents, roster)
-        vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+        count = sum(sizes(self.study.n_features, self.study.level).values())
+        roster, epsilon = len(told.roster), 0.0
         says = [f"{count:,} numbers that are random without the masks of {len(mine)} other members"]
         says += [f"the total over {roster} members is their weighted sum"]
-        return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector})
+        if self.study.level == 3:
+            epsilon = self._spend(request)
+            vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
+            delta = self.study.privacy.delta
+            says += [f"noise makes the total differentially private: epsilon {epsilon:g}, delta {delta:g} for each row"]
+        else:
+            weight = told.weights[self.key.name]
+            vector = encode(self._local().blocks, weight, told.exponents, roster)
+        vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+        return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
+
+    def _spend(self, request: Message) -> float:
+        """The epsilon of this release, if the member's budget has it; an answer with noise is given only once."""
+        epsilon = self.study.privacy.epsilon
+        if self.ledger.answered(data=self.data, request=request.digest):
+            raise RefusedError(
+                "the same sums with other noise",
+                "noise averages out: send the first answer again",
+                code="second-release",
+            )
+        left = self.policy.largest_epsilon - self.ledger.spent(self.data)
+        if epsilon > left:
+            raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
+        return epsilon
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
@@ -304,93 +329,3 @@ class Site:
             f"shares that take the masks of {', '.join(dropped)} from the sum; {study.threshold} of them are needed"
         ]
         return Answer(says, {"dropped": dropped}, {"shares": found})
-
-
-@dataclass(frozen=True, eq=False)
-class Telling:
-    """What members are told before they send masked sums; its hash salts all masks.
-
-    Attributes
-    ----------
-    first : str
-        The digest of the first request.
-    roster : tuple of str
-        The members of the sum, in the order of the study.
-    weights : dict of str to float
-        Of the roster; ``focal_weight`` is that of the focal member.
-    exponents : dict of str to int
-    public, signatures : dict of str to bytes
-        Keys for the masks, signed by their owners.
-    """
-
-    study: Study
-    first: str
-    roster: tuple[str, ...]
-    weights: dict[str, float]
-    focal_weight: float
-    exponents: dict[str, int]
-    public: dict[str, bytes]
-    signatures: dict[str, bytes]
-
-    @classmethod
-    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Telling:
-        try:
-            roster = tuple(map(str, spec["roster"]))
-            weights = dict(zip(roster, map(float, spec["weights"]), strict=True))
-            exponents = {str(name): int(value) for name, value in spec["exponents"].items()}
-            keys, signed = np.asarray(arrays["mask_keys"]), np.asarray(arrays["mask_signatures"])
-            if keys.shape != (len(roster), KEY_BYTES) or signed.shape != (len(roster), SIGNATURE_BYTES):
-                raise ValueError("keys of the wrong shape")
-            public, signatures = ({n: row.tobytes() for n, row in zip(roster, part)} for part in (keys, signed))
-            first, focal = str(spec["first"]), float(spec["focal_weight"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise DataError(f"the request is incomplete ({error}); ask for it again") from error
-        order = [name for name in study.sources if name in weights]
-        if list(roster) != order:
-            raise RefusedError("a sum over other members than the study's", "all must be members", code="other-study")
-        if min(*weights.values(), focal) < 0 or abs(sum(weights.values()) + focal - 1) > 1e-9:
-            raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them", code="other-study")
-        return cls(study, first, roster, weights, focal, exponents, public, signatures)
-
-    @property
-    def transcript(self) -> bytes:
-        """The hash of all of it."""
-        words = {"first": self.first, "roster": self.roster, "exponents": self.exponents}
-        words["weights"] = [self.focal_weight.hex(), *(weight.hex() for weight in self.weights.values())]
-        keys = b"".join(self.public[name] for name in self.roster)
-        return hashed(b"mixtune/1 transcript", self.study.fingerprint.encode(), canonical(words), keys)
-
-    def check(self, name: str, private: bytes) -> dict[int, bytes]:
-        """The neighbours' keys by place, if they are signed by their owners and the member's own is the right one."""
-        study = self.study
-        if name not in self.roster or self.public[name] != public_of(private):
-            raise RefusedError(
-                "masked sums under another key than the one that was sent", "somebody swapped it", code="swapped-key"
-            )
-        place, found = study.sources.index(name), {}
-        for other in study.graph.neighbours[place]:
-            who = study.sources[other]
-            if who in self.roster:
-                text = key_text(study, self.first, who, self.public[who])
-                if not study.card(who).verifies(text, self.signatures[who]):
-                    raise RefusedError(
-                        f'masks with a key of "{who}" that this member did not sign',
-                        "it was swapped",
-                        code="swapped-key",
-                    )
-                found[other] = self.public[who]
-        if len(found) < 2:
-            why = "2 are the least that hide this member from each other"
-            raise RefusedError(f"masked sums with {len(found)} neighbours", why, code="few-sources")
-        return found
-
-
-def key_text(study: Study, first: str, name: str, public: bytes) -> bytes:
-    """What a member signs of its key for masks."""
-    return hashed(b"mixtune/1 mask key", study.fingerprint.encode(), first.encode(), name.encode(), public)
-
-
-def share_context(study: Study, first: str, owner: str, holder: str) -> bytes:
-    """What the share of a key is bound to."""
-    parts = (study.fingerprint, first, owner, holder)
-    return hashed(b"mixtune/1 share", *(part.encode() for part in parts))

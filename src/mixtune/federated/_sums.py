@@ -61,9 +61,11 @@ class LocalSums:
         return focal.loss(np.append(self.head, self.intercept)) / focal.count
 
 
-def sizes(n_features: int) -> dict[str, int]:
-    """How many numbers each block has."""
+def sizes(n_features: int, level: int = 2) -> dict[str, int]:
+    """How many numbers each block has; at level 3 all products are one."""
     p = n_features + 1
+    if level == 3:
+        return {"private": (p + 1) * (p + 2) // 2, "members": 1}
     return {"gram": p * (p + 1) // 2, "cross": p, "square": 1, "head": n_features, "members": 1}
 
 
@@ -73,7 +75,7 @@ def encode(blocks: Mapping[str, Floats], weight: float, exponents: Mapping[str, 
     return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
 
 
-def decode(total: Ring, exponents: Mapping[str, int], n_features: int, count: int) -> dict[str, Floats]:
+def decode(total: Ring, exponents: Mapping[str, int], n_features: int, count: int, level: int = 2) -> dict[str, Floats]:
     """The blocks of a sum over ``count`` members; an error where masks did not cancel."""
     if int(total[-1]) != count:
         raise DataError(
@@ -82,7 +84,7 @@ def decode(total: Ring, exponents: Mapping[str, int], n_features: int, count: in
             code="masks-left",
         )
     found, start = {}, 0
-    for name, size in list(sizes(n_features).items())[:-1]:
+    for name, size in list(sizes(n_features, level).items())[:-1]:
         found[name] = from_ring(total[start : start + size], int(exponents[name]))
         start += size
     return found

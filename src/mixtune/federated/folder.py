@@ -166,7 +166,8 @@ def start_members(
     # A server that has imported everything forks the members: each of them would take seconds to import it again.
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if hasattr(context, "set_forkserver_preload"):
-        context.set_forkserver_preload([__name__, *_PRELOADED])
+        private = Study.load(folder.path / "study.toml").level == 3
+        context.set_forkserver_preload([__name__, *_PRELOADED, *(["opendp.prelude"] if private else [])])
     found = []
     for place in range(min(processes, len(tables))):
         own = dict(list(tables.items())[place::processes])
