@@ -31,9 +31,21 @@ from mixtune.estimators._cv import (
 )
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.federated import Combined, Study, remote_tasks
-from mixtune.moments import Rows, Scaling, augmented
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, TransferGain, transfer_gain
+from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
+from mixtune.moments import Rows, Sample, Scaling, augmented, moved
+from mixtune.selection import (
+    Choice,
+    Comparison,
+    FeatureBlock,
+    MapAverage,
+    PooledStart,
+    SourceTerms,
+    TransferGain,
+    choose_summed,
+    merged_task,
+    summed_play,
+    transfer_gain,
+)
 from mixtune.weights import DomainWeights
 
 #: Settings of the regret problem.
@@ -177,7 +189,9 @@ class Found:
 def federated_fit(combined: Combined, rows: Rows) -> Found:
     """The fit of a study's method to prepared focal rows and combined sums."""
     study = combined.study
-    if study.level == 3 or (study.method == "tuned" and combined.total is None):
+    if study.method == "tuned" and combined.summed is not None:
+        return _summed(combined, rows)
+    if study.level == 3 or study.method == "tuned":
         return _tuned(combined, rows)
     held = {name: getattr(study.fixed, name) for name in HELD}
     if combined.total is None:
@@ -200,7 +214,23 @@ def _tuned(combined: Combined, rows: Rows) -> Found:
     remote, scaling = remote_tasks(combined.study, rows, combined.moments)
     plan = remote.plan({}) if combined.plan is None else combined.plan
     choice = remote.choose(plan, combined.tasks)
-    width, count = rows.shape[1], len(combined.moments)
+    totals = {name: source.total for name, source in zip(combined.moments, remote.sources)}
+    return _chosen(choice, rows, scaling, {combined.study.focal: remote.focal.total, **totals})
+
+
+def _summed(combined: Combined, rows: Rows) -> Found:
+    """The self-tuned choice from sums over all members."""
+    summed = combined.summed
+    assert summed is not None
+    scaling = summed.scaling
+    total = Sample(moved(summed.total, scaling.shift, scaling.scale, scaling.target_shift))
+    choice = choose_summed(Sample.of(scaling.apply(rows)), total, combined.terms, combined.tasks)
+    return _chosen(choice, rows, scaling, {combined.study.focal: rows.total, MEMBERS: total.total})
+
+
+def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, float]) -> Found:
+    """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
+    width, count = rows.shape[1], len(totals) - 1
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
     near = scaling.apply(rows)
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(posterior_of, [average]))
@@ -210,8 +240,8 @@ def _tuned(combined: Combined, rows: Rows) -> Found:
         "candidates_": candidates_of(average, count + 1, places),
     }
     solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
-    names = (combined.study.focal, *combined.moments)
-    values = tuned_weights([average], names, [remote.focal.total, *(s.total for s in remote.sources)], places)
+    names = tuple(totals)
+    values = tuned_weights([average], names, list(totals.values()), places)
     weights = DomainWeights(values, names, 0, "cross-validated")
     return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
 
@@ -223,6 +253,9 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
     """
     study = combined.study
     pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
+    if study.method == "tuned" and study.level == 2:
+        plain = dataclasses.replace(combined, **_pooled_sums(combined, focal, sources))
+        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
     if study.method == "tuned" and study.level == 1:
         tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
         return tuned.fit(focal.X, focal.y, sources=pairs)
@@ -236,6 +269,22 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
         given["sharing"] = combined.sharing
     model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
     return model.fit(focal.X, focal.y, sources=pairs)
+
+
+def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+    """What the self-tuned choice at level 2 needs, from all rows in one place."""
+    study = combined.study
+    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
+    total: Any = sum(augmented(rows).without_rows() for rows in prepared.values())
+    summed = Summed.of(study.prepared(focal), total)
+    near, own = summed.near, [summed.sample(rows) for rows in prepared.values()]
+    start = PooledStart.of(near)
+    terms = SourceTerms.of([start.posteriors(sample) for sample in own])
+    rows, seed = len(focal.y), study.features.seed
+    played = [summed_play(sample, near.moments, start, terms, rows, seed) for sample in own]
+    tasks = [task for task in played if task is not None]
+    merged = [merged_task(tasks)] if tasks and combined.tasks else []
+    return {"summed": summed, "terms": None if combined.terms is None else terms, "tasks": merged}
 
 
 def _masked_fit(combined: Combined, rows: Rows, held: dict[str, Any]) -> tuple[fits.Solved, DomainWeights]:

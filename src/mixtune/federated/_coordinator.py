@@ -23,14 +23,26 @@ from mixtune.errors import DataError, MixtuneError
 from mixtune.federated._keys import Key, public_of
 from mixtune.federated._masks import best_exponent, join_shares, mask_of
 from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
-from mixtune.federated._plays import play_context, read_tasks, remote_tasks
+from mixtune.federated._plays import (
+    TERM_BITS,
+    TRIAL_BITS,
+    Summed,
+    blank_terms,
+    blocks_of,
+    play_context,
+    read_tasks,
+    read_terms,
+    read_trials,
+    remote_tasks,
+    trial_blocks,
+)
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
 from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
-from mixtune.federated._telling import Telling
+from mixtune.federated._telling import Telling, later_transcript
 from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
-from mixtune.selection import SETTINGS, Plan, RemoteTasks, SummedTask
+from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
 #: What is sent of candidates for a validation task.
@@ -58,6 +70,8 @@ class Combined:
         Of predictive weights at level 2.
     plan, tasks
         Of the self-tuned choice at level 1: what was drawn, and the validation tasks that members did.
+    summed, terms
+        Of the self-tuned choice at level 2: the sum of the members' moments, and sums over their models.
     total : Moments or None
         At level 2: the weighted mean of the sources' moments.
     head : array or None
@@ -80,6 +94,8 @@ class Combined:
     sharing: float | None = None
     plan: Plan | None = None
     tasks: Sequence[SummedTask] = ()
+    summed: Summed | None = None
+    terms: SourceTerms | None = None
     total: Moments | None = None
     head: Floats | None = None
     bytes_per_member: int = 0
@@ -153,6 +169,8 @@ class Coordinator:
             made = self._second(known)
         elif known.last.public["ask"] == "sums" and self._dropped(known):
             made = self._third(known)
+        elif self.study.level == 2 and self.study.method == "tuned" and known.last.public["ask"] in ("sums", "terms"):
+            made = self._next_masked(known)
         elif self.study.method == "tuned" and known.last.public["ask"] in ("moments", "ranks", "parts"):
             made = self._next_play(known)
         else:
@@ -182,7 +200,7 @@ class Coordinator:
                 "moments", 1, study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
             )
         says, arrays = ["a question for keys and sizes"], {}
-        if study.level == 2 and study.fixed.weights == "predictive":
+        if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
             says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
@@ -258,6 +276,57 @@ class Coordinator:
         kept = {name: places[name] for name in names}
         return self._request("plays", 4, names, says, spec, {**common, **_flat(self.study, kept), **boxes})
 
+    def _next_masked(self, known: _Known) -> Message:
+        """The next request of the self-tuned choice at level 2: terms, then trials, of all that sent masked sums.
+
+        Who is missing here cannot be recovered: its key would open the masks of its earlier sums as well.
+        """
+        second = _asked(known, "sums")
+        if known.last.public["ask"] == "terms" and self._later(known, "terms") is None:
+            raise DataError("a member did not answer; combine the answers without the last step", code="nothing-left")
+        spec, arrays = self._own(second)
+        told, extra = self._summed(known).content()
+        told |= {"second": spec, "second_digest": second.digest, "rows": len(self._inputs().y)}
+        held = {**{name: arrays[name] for name in ("mask_keys", "mask_signatures")}, **extra}
+        if known.last.public["ask"] == "sums":
+            says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
+            return self._request("terms", 3, spec["roster"], says, told, held)
+        blocks = self._later(known, "terms") or {}
+        held |= {f"terms.{name}": block for name, block in blocks.items()}
+        says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
+        return self._request("trials", 4, spec["roster"], says, told, held)
+
+    def _summed(self, known: _Known) -> Summed:
+        """The sum of the members' moments, from the masked sums."""
+        found = self._combine_masked(known)
+        assert found.total is not None
+        mean, count = found.total, len(found.names)
+        gram, cross = mean.gram * count, np.asarray(mean.cross) * count
+        total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
+        return Summed.of(self.study.prepared(self._inputs()), total)
+
+    def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
+        """The blocks of a further masked sum, if all members of the first one answered."""
+        request = _asked(known, asked)
+        if request is None:
+            return None
+        spec, arrays = self._own(request)
+        told = Telling.read(self.study, spec["second"], arrays)
+        answers, transcript = self._read(known, request), later_transcript(told, spec, arrays).hex()
+        if set(answers) != set(told.roster):
+            return None
+        shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
+        bits = TERM_BITS if asked == "terms" else TRIAL_BITS
+        count = sum(len(shapes[name]) for name in bits) + 1
+        for name, (words, sent) in answers.items():
+            vector = sent.get("masked")
+            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+            if words.get("transcript") != transcript:
+                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+        total: Any = np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
+        return blocks_of(total, shapes, bits, len(answers))
+
     def _moments_of(self, known: _Known) -> dict[str, Moments]:
         """The members' moments, in the order of the study; those that cannot be used are left out and named."""
         found = {}
@@ -282,7 +351,7 @@ class Coordinator:
 
     def _plan(self, known: _Known) -> Plan:
         """What is drawn, from the ranks of the members that take a validation task."""
-        request = next((each for each in known.requests if each.public["ask"] == "ranks"), None)
+        request = _asked(known, "ranks")
         told = {} if request is None else self._read(known, request)
         names = self._names_of(known)
         ranks = {names.index(name): spec["rank"] for name, (spec, _) in told.items() if spec.get("plays") is True}
@@ -296,7 +365,7 @@ class Coordinator:
         return found
 
     def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
-        request = next(each for each in known.requests if each.public["ask"] == "parts")
+        request = _asked(known, "parts")
         found = {}
         for name, (_, arrays) in self._read(known, request).items():
             what, tasks = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
@@ -309,7 +378,7 @@ class Coordinator:
 
     def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
         """The validation tasks that came back, in the order of the plan."""
-        request = next((each for each in known.requests if each.public["ask"] == "plays"), None)
+        request = _asked(known, "plays")
         if request is None:
             return []
         remote, names, found = self._remote(known)[0], self._names_of(known), dict[str, list[SummedTask]]()
@@ -338,8 +407,10 @@ class Coordinator:
         asked = known.last.public["ask"]
         if self.study.level == 1:
             found = self._combine_moments(known)
-        elif asked in ("sums", "shares"):
+        elif asked in ("sums", "shares", "terms", "trials"):
             found = self._combine_masked(known)
+            if self.study.method == "tuned" and self.study.level == 2:
+                found = self._with_terms(known, found)
         else:
             raise DataError("the answers so far are the first of two exchanges; ask for the sums next")
         if require_all and found.missing:
@@ -357,7 +428,7 @@ class Coordinator:
 
     def _combine_masked(self, known: _Known) -> Combined:
         study = self.study
-        second = next(request for request in known.requests if request.public["ask"] == "sums")
+        second = _asked(known, "sums")
         spec, arrays = self._own(second)
         told = Telling.read(study, spec, arrays)
         answers = self._read(known, second)
@@ -391,10 +462,19 @@ class Coordinator:
         made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
         return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
 
+    def _with_terms(self, known: _Known, found: Combined) -> Combined:
+        """The same with what further masked sums said of the members' models."""
+        terms, trials = self._later(known, "terms"), self._later(known, "trials")
+        summed = self._summed(known)
+        if terms is None:
+            return replace(found, summed=summed)
+        made = read_terms(terms, self.study.n_features + 1, len(found.names))
+        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else read_trials(trials))
+
     def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
         """What the masks of members that dropped out left in the sum, negated."""
         study = self.study
-        third = next((request for request in known.requests if request.public["ask"] == "shares"), None)
+        third = _asked(known, "shares")
         if third is None or self._own(third)[0]["dropped"] != dropped:
             raise DataError(
                 f"{quoted(dropped)} took part in the first exchange and did not answer the second; ask again, for the "
@@ -442,7 +522,7 @@ class Coordinator:
         """
         study = self.study
         names = [study.focal, *roster]
-        if study.fixed.weights == "equal" or study.level == 3:
+        if not study.scored:
             return dict.fromkeys(names, 1.0 / len(names)), None
         scores = np.array([self._focal.score(self._focal.moments), *(float(told[name]["score"]) for name in roster)])
         scores = np.where(np.isfinite(scores), scores, np.inf)
@@ -537,6 +617,11 @@ class Coordinator:
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _asked(known: _Known, asked: str) -> Any:
+    """The request of this kind, or None."""
+    return next((request for request in known.requests if request.public["ask"] == asked), None)
 
 
 def _flat(study: Study, places: Mapping[str, Sequence[Any]]) -> dict[str, Any]:

@@ -9,18 +9,31 @@ that of :class:`mixtune.RegretOptimalRegressorCV` on all rows in one place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mixtune._array import Floats, Integers
+from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
+from mixtune.federated._masks import Ring, best_exponent, from_ring, to_ring
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
+from mixtune.federated._sums import check_cancelled, full_gram, moment_arrays, moments_from
 from mixtune.moments import Moments, Rows, Sample, Scaling, augmented, moved, pooled_scale
-from mixtune.selection import SETTINGS, RemoteTasks, SummedTask
+from mixtune.selection import (
+    SETTINGS,
+    SIZES,
+    RemoteTasks,
+    SourceTerms,
+    SummedTask,
+    summed_labels,
+    target_scale,
+    task_of_sums,
+)
 
 _TASK_ARRAYS = ("squares", "clipped", "left", "finite")
 
@@ -100,3 +113,118 @@ def read_tasks(spec: Mapping[str, Any], arrays: Arrays, source: int, count: int,
 def play_context(study: Study, name: str, request: str) -> bytes:
     """What the candidates for one member's tasks are bound to."""
     return hashed(b"mixtune/1 candidates", study.fingerprint.encode(), name.encode(), request.encode())
+
+
+# --- level 2: only sums are known -------------------------------------------------------------------------------------
+
+#: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
+TERM_BITS = {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}
+TRIAL_BITS = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
+#: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
+_LARGEST_PRODUCT = 2.0**14
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What all members know of the sum of their moments: it, the common mean, and what targets are divided by."""
+
+    total: Moments
+    scaling: Scaling
+    size: float
+
+    @classmethod
+    def of(cls, focal: Rows, total: Moments) -> Summed:
+        """From prepared focal rows and the sum of the members' moments."""
+        mean, _, level = pooled_scale([augmented(focal), total])
+        scaling = Scaling(mean, np.ones_like(mean), level)
+        near = moved(total, mean, scaling.scale, level)
+        return cls(total, scaling, target_scale([Sample.of(scaling.apply(focal)), Sample(near)]))
+
+    @classmethod
+    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
+        """From a request."""
+        total = moments_from(arrays, study.n_features, "the sums over all members")
+        shift = np.asarray(arrays["shift"], dtype=np.float64)
+        scaling = Scaling(shift, np.ones_like(shift), np.asarray(arrays["level"], dtype=np.float64))
+        return cls(total, scaling, check_positive("size", spec["size"]))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """For a request."""
+        arrays = {**moment_arrays(self.total), "shift": self.scaling.shift, "level": self.scaling.target_shift}
+        return {"size": self.size}, arrays
+
+    @property
+    def near(self) -> Sample:
+        """The sum about the common mean, targets divided."""
+        scaling = self.scaling
+        return Sample(moved(self.total, scaling.shift, scaling.scale, scaling.target_shift)).divided(self.size)
+
+    def sample(self, rows: Rows) -> Sample:
+        """A member's prepared rows likewise."""
+        return Sample.of(self.scaling.apply(rows)).divided(self.size)
+
+
+def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
+    """Sums over posteriors as vectors."""
+    upper = np.triu_indices(terms.seconds.shape[1])
+    parts = {"heads": terms.heads.ravel(), "seconds": terms.seconds[:, *upper].ravel()}
+    return {**parts, "evidence": terms.evidence, "log_noise": np.array([terms.log_noise])}
+
+
+def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
+    """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
+    sizes = len(blocks["evidence"])
+    seconds = blocks["seconds"].reshape(sizes, -1)
+    matrices = np.stack([full_gram(each, width) for each in seconds])
+    noise = float(blocks["log_noise"][0])
+    return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
+
+
+def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
+    """A validation task as vectors; zeros for a member that has no rows to spare."""
+    count = len(summed_labels())
+    upper = np.triu_indices(count)
+    if task is None:
+        nothing = np.zeros(len(upper[0]))
+        return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
+    say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
+    relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
+    parts = {
+        name: say * np.clip(part, -limit, limit)[upper]
+        for name, part in (("squares", relative), ("clipped", task.clipped))
+    }
+    return {"say": np.array([say]), "plays": np.ones(1), **parts}
+
+
+def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
+    """The task that stands for those of all members, if there were any."""
+    say, plays = float(blocks["say"][0]), round(float(blocks["plays"][0]))
+    if plays < 1 or say <= 0:
+        return []
+    count = len(summed_labels())
+    squares, clipped = (full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
+    return [task_of_sums(squares, clipped, plays)]
+
+
+def ring_of(blocks: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> Ring:
+    """Blocks with public ranges as one vector of ring elements, with the member itself as the last one."""
+    parts = [to_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
+    return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
+
+
+def blocks_of(total: Ring, shapes: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> dict[str, Floats]:
+    """Blocks from the sum of such vectors; ``shapes`` are blocks of the same sizes."""
+    check_cancelled(total, members)
+    found, start = {}, 0
+    for name in bits:
+        stop = start + len(shapes[name])
+        found[name] = from_ring(total[start:stop], best_exponent(bits[name], members))
+        start = stop
+    return found
+
+
+def blank_terms(width: int) -> dict[str, Floats]:
+    """Blocks of the right sizes."""
+    sizes = len(SIZES)
+    nothing = SourceTerms(np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes), 0.0, 0)
+    return term_blocks(nothing)

@@ -14,20 +14,34 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._array import Integers
+from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError
 from mixtune.federated._keys import KEY_BYTES, Key, public_of
-from mixtune.federated._masks import SHARE_BYTES, mask_of, split_secret
+from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, split_secret
 from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
-from mixtune.federated._plays import centred, check_leverages, check_parts, play_context, task_content
+from mixtune.federated._plays import (
+    TERM_BITS,
+    TRIAL_BITS,
+    Summed,
+    centred,
+    check_leverages,
+    check_parts,
+    play_context,
+    read_terms,
+    ring_of,
+    task_content,
+    term_blocks,
+    trial_blocks,
+)
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
-from mixtune.federated._telling import Telling, key_text, share_context
+from mixtune.federated._telling import Telling, key_text, later_transcript, share_context
 from mixtune.moments import Rows, augmented
-from mixtune.selection import leverages_of, order_of, play, rank_of
+from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
 
 #: Bytes of a share sealed to one neighbour.
 BOX_BYTES = KEY_BYTES + SHARE_BYTES + 16
@@ -36,6 +50,7 @@ ASKED = {
     (1, "fixed"): ("moments",),
     (1, "tuned"): ("moments", "ranks", "parts", "plays"),
     (2, "fixed"): ("keys", "sums", "shares"),
+    (2, "tuned"): ("keys", "sums", "shares", "terms", "trials"),
     (3, "fixed"): ("keys", "sums", "shares"),
     (3, "tuned"): ("keys", "sums", "shares"),
 }
@@ -72,7 +87,17 @@ class Site:
     See the page on federated studies.
     """
 
-    _steps: ClassVar[tuple[str, ...]] = ("moments", "ranks", "parts", "plays", "keys", "sums", "shares")
+    _steps: ClassVar[tuple[str, ...]] = (
+        "moments",
+        "ranks",
+        "parts",
+        "plays",
+        "keys",
+        "sums",
+        "shares",
+        "terms",
+        "trials",
+    )
 
     def __init__(
         self,
@@ -257,7 +282,7 @@ class Site:
             local = self._local()
             told["magnitudes"] = local.magnitudes
             says += ["powers of two above the largest entries of the sums"]
-            if study.fixed.weights == "predictive":
+            if study.scored:
                 told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
                 says += ["one number that says how well the local model predicts the focal member's rows"]
         signature = self.key.sign(key_text(study, first, self.key.name, public))
@@ -304,6 +329,36 @@ class Site:
         if epsilon > left:
             raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
         return epsilon
+
+    def _masked(self, spec: dict[str, Any], arrays: Arrays, vector: Ring, says: str) -> Answer:
+        """A further vector of the members of an earlier sum, under masks of its own."""
+        told = Telling.read(self.study, spec["second"], arrays)
+        mine = told.check(self.key.name, self._private(told.first))
+        self.policy.check_weights(told.weights)
+        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
+            raise RefusedError("a further sum", "these rows took no part in the sum before it", code="other-study")
+        transcript = later_transcript(told, spec, arrays)
+        masked = vector + mask_of(self.place, self._private(told.first), mine, transcript, len(vector))
+        lines = [f"{len(vector):,} numbers that are random without the masks of {len(mine)} other members", says]
+        return Answer(lines, {"transcript": transcript.hex()}, {"masked": masked})
+
+    def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
+        summed, members = Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        says = "the total tells how much the members' models differ"
+        return self._masked(spec, arrays, ring_of(blocks, TERM_BITS, members), says)
+
+    def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
+        study, summed, members = self.study, Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in TERM_BITS}
+        terms = read_terms(blocks, study.n_features + 1, members)
+        own, near = summed.sample(self.rows), summed.near
+        start, rows = PooledStart.of(near), check_whole("rows", spec["rows"], least=1)
+        task = summed_play(own, near.moments, start, terms, rows, study.features.seed)
+        says = "the total tells how well candidates predict rows of members that were not used for them"
+        return self._masked(spec, arrays, ring_of(trial_blocks(task), TRIAL_BITS, members), says)
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""

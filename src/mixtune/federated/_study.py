@@ -248,6 +248,11 @@ class Study:
         return self.feature_map.n_features_out
 
     @property
+    def scored(self) -> bool:
+        """Whether members score their models on the focal member's sums, for weights."""
+        return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
+
+    @property
     def row_norm(self) -> float:
         """The bound on rows of features at level 3."""
         return self.privacy.row_norm or float(np.sqrt(self.n_features))

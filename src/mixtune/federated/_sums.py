@@ -77,17 +77,22 @@ def encode(blocks: Mapping[str, Floats], weight: float, exponents: Mapping[str, 
 
 def decode(total: Ring, exponents: Mapping[str, int], n_features: int, count: int, level: int = 2) -> dict[str, Floats]:
     """The blocks of a sum over ``count`` members; an error where masks did not cancel."""
+    check_cancelled(total, count)
+    found, start = {}, 0
+    for name, size in list(sizes(n_features, level).items())[:-1]:
+        found[name] = from_ring(total[start : start + size], int(exponents[name]))
+        start += size
+    return found
+
+
+def check_cancelled(total: Ring, count: int) -> None:
+    """An error where the masks of ``count`` members did not cancel."""
     if int(total[-1]) != count:
         raise DataError(
             f"the masked answers of {count} members do not add up: members were told different things, an answer was "
             "altered, or a member did not follow the protocol; start again with a new request",
             code="masks-left",
         )
-    found, start = {}, 0
-    for name, size in list(sizes(n_features, level).items())[:-1]:
-        found[name] = from_ring(total[start : start + size], int(exponents[name]))
-        start += size
-    return found
 
 
 def full_gram(upper: Floats, width: int) -> Floats:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._files import Arrays
+from mixtune._files import Arrays, array_digest
 from mixtune.errors import DataError
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, public_of
 from mixtune.federated._messages import canonical, hashed
@@ -93,6 +93,12 @@ class Telling:
             why = "2 are the least that hide this member from each other"
             raise RefusedError(f"masked sums with {len(found)} neighbours", why, code="few-sources")
         return found
+
+
+def later_transcript(told: Telling, spec: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """The hash of what members of an earlier sum are told before a further one."""
+    words = {name: value for name, value in spec.items() if name != "second"}
+    return hashed(b"mixtune/1 later", told.transcript, canonical(words), array_digest(arrays).encode())
 
 
 def key_text(study: Study, first: str, name: str, public: bytes) -> bytes:

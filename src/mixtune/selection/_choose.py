@@ -198,6 +198,7 @@ def choose(
     seed: int = 0,
     plan: Plan | None = None,
     tasks: Sequence[Task] | None = None,
+    pool: Pool | None = None,
 ) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
@@ -214,6 +215,8 @@ def choose(
         What was drawn, by :func:`draw_plan` from other features of the same rows.
     tasks : sequence of ValidationTask or SummedTask, optional
         Validation tasks that were done elsewhere, by :class:`RemoteTasks`; none are done here then.
+    pool : Pool, optional
+        Other candidates than those that the sources give, for targets divided by their standard deviation.
 
     Examples
     --------
@@ -229,7 +232,7 @@ def choose(
     """
     size = target_scale([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = Pool.of(sources)
+    pool = Pool.of(sources) if pool is None else pool
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     count, partly = len(focal.known.y), plan.judged is not None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,6 +30,7 @@ class ValidationTask:
     left_out: Floats
     alone: int
     negligible: float = SETTINGS.negligible_error
+    stands_for: ClassVar[int] = 1
 
     @property
     def errors(self) -> Floats:
@@ -81,6 +82,8 @@ class SummedTask:
         residuals of left-out rows, over the candidates for which all of them are finite.
     finite : array (C,) of bool
         Whether a candidate can do without each of its rows.
+    stands_for : int
+        Of how many sources these are the sums.
     """
 
     source: int
@@ -91,6 +94,7 @@ class SummedTask:
     finite: Booleans
     alone: int
     negligible: float = SETTINGS.negligible_error
+    stands_for: int = 1
 
     @classmethod
     def of(cls, task: ValidationTask) -> SummedTask:
@@ -148,7 +152,7 @@ def average_weights(
     share = prior
     trust = 4.0
     if tasks:
-        sources = len(validated_sources(tasks))
+        sources = len(validated_sources(tasks)) + sum(task.stands_for - 1 for task in tasks)
         pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
         told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
         share = stacked_weights(tasks, prior, pull, told=told)
