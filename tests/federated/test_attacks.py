@@ -199,7 +199,8 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
     for name in honest:
         for other in ("m4", "m5"):
             # The colluding members take their masks away.
-            mask = pair_mask(sites[other]._private(told.first), told.public[name], told.transcript, count)
+            private = sites[other]._private(told.first)
+            mask = pair_mask(private, told.public[other], told.public[name], told.transcript, count)
             vectors[name] = vectors[name] - mask
     for name in honest:
         assert stats.kstest(vectors[name] / 2.0**64, "uniform").pvalue > 1e-6
@@ -285,7 +286,7 @@ def test_totals_out_of_range(group, second):
     header = {key: honest.header[key] for key in ("kind", "study", "step", "says", "reply_to", "public")}
     for place in (0, 14):
         wrong = arrays["masked"].copy()
-        wrong[place] -= np.uint64(2**61)
+        wrong[place : place + 1] -= np.uint64(2**61)
         bad = write_message(group.keys["m1"], [group.study.card("m0")], **header, spec=spec, arrays={"masked": wrong})
         with pytest.raises(DataError, match=r"negative; masks|too large"):
             coordinator.combine([*answers, *vectors, bad])

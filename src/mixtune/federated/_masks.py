@@ -107,18 +107,18 @@ def magnitude(values: Floats) -> int:
     return int(np.frexp(size)[1]) if size > 0 else -1000
 
 
-def pair_mask(private: bytes, public: bytes, transcript: bytes, count: int) -> Ring:
-    """The mask (count,) of two members, from the private key of one and the public key of the other."""
-    both = b"".join(sorted([public, public_of(private)]))
+def pair_mask(private: bytes, own: bytes, public: bytes, transcript: bytes, count: int) -> Ring:
+    """The mask (count,) of two members, from both keys of one and the public key of the other."""
+    both = b"".join(sorted([public, own]))
     key = derive(agree(private, public), salt=transcript, info=b"mixtune/1 mask" + both)
     return np.frombuffer(keystream(key, 8 * count), dtype="<u8")
 
 
 def mask_of(place: int, private: bytes, others: Mapping[int, bytes], transcript: bytes, count: int) -> Ring:
     """The sum of a member's masks with ``others`` (public keys by place): those with earlier places are subtracted."""
-    total = np.zeros(count, dtype=np.uint64)
+    total, own = np.zeros(count, dtype=np.uint64), public_of(private)
     for other, public in others.items():
-        mask = pair_mask(private, public, transcript, count)
+        mask = pair_mask(private, own, public, transcript, count)
         if place < other:
             total += mask
         else:

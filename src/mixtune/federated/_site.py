@@ -119,6 +119,7 @@ class Site:
         self.inputs = study.read(rows, csv=csv)
         self.data = data_hash(self.inputs)
         self.rows: Rows = study.prepared(self.inputs)
+        self._passed: Policy | None = None
 
     @property
     def place(self) -> int:
@@ -133,8 +134,9 @@ class Site:
         spec, arrays = self._open(request)
         asked = spec["ask"]
         self._check_release(request, asked)
-        if study.level < 3:  # noise hides single rows, however few there are
+        if study.level < 3 and self._passed != self.policy:  # noise hides single rows, however few there are
             self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
+            self._passed = self.policy
         assert asked in self._steps
         step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)

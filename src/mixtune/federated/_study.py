@@ -266,7 +266,7 @@ class Study:
         """SHA-256 of the whole study."""
         return hashlib.sha256(canonical(self.to_dict())).hexdigest()
 
-    @property
+    @cached_property
     def sources(self) -> tuple[str, ...]:
         """All members but the focal one, in the order of the study."""
         return tuple(card.name for card in self.members if card.name != self.focal)
@@ -284,10 +284,13 @@ class Study:
 
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""
-        for card in self.members:
-            if card.name == name:
-                return card
+        if name in self._cards:
+            return self._cards[name]
         raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(self._names)}')
+
+    @cached_property
+    def _cards(self) -> dict[str, Card]:
+        return {card.name: card for card in self.members}
 
     @property
     def _names(self) -> list[str]:
