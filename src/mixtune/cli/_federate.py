@@ -236,7 +236,7 @@ def simulate(
     drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
-    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files",
+    transport: Annotated[str, typer.Option(metavar="files", help="What carries the messages.")] = "files",
     processes: Annotated[int, typer.Option(help="The most processes; members share them.", min=1)] = 8,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
     kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,

@@ -120,6 +120,7 @@ class Site:
         self.data = data_hash(self.inputs)
         self.rows: Rows = study.prepared(self.inputs)
         self._passed: Policy | None = None
+        self._summed: tuple[Rows, LocalSums] | None = None
 
     @property
     def place(self) -> int:
@@ -198,7 +199,10 @@ class Site:
             )
 
     def _local(self) -> LocalSums:
-        return LocalSums.of(self.rows, self.study.fixed.ridge)
+        """The sums of the rows, computed once."""
+        if self._summed is None or self._summed[0] is not self.rows:
+            self._summed = self.rows, LocalSums.of(self.rows, self.study.fixed.ridge)
+        return self._summed[1]
 
     # --- level 1 ------------------------------------------------------------------------------------------------
 
