@@ -364,3 +364,59 @@ def test_ledger_survives_and_is_written_before_the_answer(consortium, tmp_path, 
     with pytest.raises(DataError, match="restore it"):
         Ledger(path)
     assert read_message(one.content).digest == one.digest
+
+
+def resent(group, honest, spec=None, arrays=None, gone=()):
+    """A member's answer with other content, signed by the member itself."""
+    told, held = honest.open(group.keys["m0"])
+    told = {name: value for name, value in {**told, **(spec or {})}.items() if name not in gone}
+    held = {name: value for name, value in {**held, **(arrays or {})}.items() if name not in gone}
+    header = {key: honest.header[key] for key in ("kind", "study", "step", "says", "reply_to", "public")}
+    return write_message(group.keys[honest.sender], [group.study.card("m0")], **header, spec=told, arrays=held)
+
+
+def test_first_answers_that_cannot_be_used_are_left_out_and_named(consortium):
+    group = consortium(members=6)
+    first = group.coordinator().ask()
+    answers = {name: site.answer(first) for name, site in group.sites().items()}
+    sizes_told = answers["m1"].open(group.keys["m0"])[0]["magnitudes"]
+    cases = [
+        ("no keys", {"gone": ("public",)}),
+        ("no keys", {"arrays": {"boxes": np.zeros((1, 2), dtype=np.uint8)}}),
+        ("did not sign", {"arrays": {"public": np.zeros(32, dtype=np.uint8)}}),
+        ("no sizes", {"spec": {"magnitudes": {**sizes_told, "gram": "large"}}}),
+        ("no sizes", {"gone": ("magnitudes",)}),
+        ("no score", {"spec": {"score": "good"}}),
+        ("as large as", {"spec": {"magnitudes": {**sizes_told, "cross": 60}}}),
+    ]
+    for words, changes in cases:
+        coordinator = group.coordinator()
+        coordinator._sent.append(first)
+        others = [answer for name, answer in answers.items() if name != "m1"]
+        request = coordinator.ask([*others, resent(group, answers["m1"], **changes)])
+        assert request.open(group.keys["m0"])[0]["roster"] == ["m2", "m3", "m4", "m5"]
+        assert words in coordinator.rejected["m1"]
+
+
+def test_shares_and_ranks_of_the_wrong_shape(consortium, group, second):
+    sites, answers, request, coordinator = second
+    answered = [*answers, *(sites[name].answer(request) for name in ("m1", "m2", "m3", "m4"))]
+    third = coordinator.ask(answered)
+    shares = [sites[name].answer(third) for name in ("m1", "m2", "m3", "m4")]
+    short = [resent(group, each, arrays={"shares": np.zeros((1, 5), dtype=np.uint8)}) for each in shares]
+    with pytest.raises(DataError, match="2 members gave shares"):
+        coordinator.combine([*answered, *short[:2], *shares[2:]])
+    # Three shares are enough: one wrong one is passed over, two are not.
+    wrong = [resent(group, each, arrays={"shares": np.ones((1, 33), dtype=np.uint8)}) for each in shares]
+    assert list(coordinator.combine([*answered, wrong[0], *shares[1:]]).missing) == ["m5"]
+    with pytest.raises(DataError, match="members sent wrong ones"):
+        coordinator.combine([*answered, *wrong[:2], *shares[2:]])
+    tuned = consortium(level=1, members=5, method="tuned")
+    first = (asking := tuned.coordinator()).ask()
+    moments = [site.answer(first) for site in tuned.sites().values()]
+    ranks = asking.ask(moments)
+    told = [site.answer(ranks) for site in tuned.sites().values()]
+    for rank in ([1, 2], ["a"] * 7, [60, *[float(10**400 > 0)] * 5, None], [7.0] * 7):
+        asking.rejected.clear()
+        asking._plan(asking._sorted([*moments, *told[1:], resent(tuned, told[0], spec={"rank": rank})]))
+        assert "orders its rows" in asking.rejected["m1"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from mixtune._messages import quoted
 from mixtune._registry import arrays_below
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError, MixtuneError
-from mixtune.federated._keys import Key, public_of
-from mixtune.federated._masks import best_exponent, join_shares, mask_of
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of
 from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
 from mixtune.federated._plays import (
     TERM_BITS,
@@ -40,13 +41,19 @@ from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
 from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
-from mixtune.federated._telling import Telling, later_transcript
+from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript
 from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
 #: What is sent of candidates for a validation task.
 _SENT = ("heads", "quadratics")
+#: Powers of two by which sums of one member may exceed what is usual.
+LARGER = 20
+#: Sets of shares that are tried where some are wrong.
+MOST_TRIED = 1000
+#: Numbers that order sources.
+RANKS = 7
 #: The name of all members together.
 MEMBERS = "all members"
 #: The sharing of predictive weights is doubled at most so often.
@@ -208,7 +215,7 @@ class Coordinator:
         return self._request("keys", 1, study.sources, says, {}, arrays)
 
     def _second(self, known: _Known) -> Message:
-        study, told = self.study, self._read(known, known.last)
+        study, told = self.study, self._usable(known, known.last)
         least = self.policy.least_sources
         if len(told) < least:
             raise DataError(
@@ -231,6 +238,38 @@ class Coordinator:
         arrays = {"mask_keys": keys["public"], "mask_signatures": keys["signature"]}
         says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
         return self._request("sums", 2, roster, says, spec, arrays)
+
+    def _usable(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """First answers at levels 2 and 3 that can be used; the others are left out and named."""
+        study, found = self.study, {}
+        for name, (spec, arrays) in self._read(known, request).items():
+            degree = len(study.graph.neighbours[study.sources.index(name)])
+            shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": (degree, BOX_BYTES)}
+            sent = {part: arrays.get(part) for part in shapes}
+            if any(a is None or a.shape != shapes[part] or a.dtype != np.uint8 for part, a in sent.items()):
+                self.rejected[name] = "it sent no keys for masks"
+            elif not study.card(name).verifies(
+                key_text(study, request.digest, name, arrays["public"].tobytes()), arrays["signature"].tobytes()
+            ):
+                self.rejected[name] = "it did not sign its key for masks"
+            elif study.level == 2 and not _sized(spec.get("magnitudes")):
+                self.rejected[name] = "it sent no sizes of its sums"
+            elif study.scored and not isinstance(spec.get("score"), float | int):
+                self.rejected[name] = "it sent no score"
+            else:
+                found[name] = (spec, arrays)
+        return found if study.level == 3 else self._of_like_size(found)
+
+    def _of_like_size(self, told: dict[str, tuple[dict[str, Any], Arrays]]) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """Those whose sums are not so much larger than the others' that these would vanish in rounding."""
+        found = dict(told)
+        for block in BLOCKS[:-1]:
+            sizes_found = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
+            usual = float(np.median(list(sizes_found.values()))) if sizes_found else 0.0
+            for name, size in sizes_found.items():
+                if size > usual + LARGER and found.pop(name, None) is not None:
+                    self.rejected[name] = f"its sums are more than 2^{LARGER} times as large as those of the others"
+        return found
 
     def _third(self, known: _Known) -> Message:
         second = known.last
@@ -354,7 +393,14 @@ class Coordinator:
         request = _asked(known, "ranks")
         told = {} if request is None else self._read(known, request)
         names = self._names_of(known)
-        ranks = {names.index(name): spec["rank"] for name, (spec, _) in told.items() if spec.get("plays") is True}
+        ranks: dict[int, Any] = {}
+        for name, (spec, _) in told.items():
+            if spec.get("plays") is True and name in names:
+                rank = spec.get("rank")
+                if _is_rank(rank, self._moments_of(known)[name].count):
+                    ranks[names.index(name)] = rank
+                else:
+                    self.rejected[name] = "what orders its rows is not what was asked for"
         return self._remote(known)[0].plan(ranks)
 
     def _places(self, known: _Known, plan: Plan) -> dict[str, list[Any]]:
@@ -482,7 +528,8 @@ class Coordinator:
                 code="dropped",
                 members=tuple(dropped),
             )
-        answers = self._read(known, third)
+        shape = (len(dropped), SHARE_BYTES)
+        answers = {name: each for name, each in self._read(known, third).items() if _is_bytes(each[1], "shares", shape)}
         total: Any = np.zeros(count, dtype=np.uint64)
         for row, name in enumerate(dropped):
             place = study.sources.index(name)
@@ -495,9 +542,7 @@ class Coordinator:
                     "for more, or start again without it",
                     code="few-answers",
                 )
-            private = join_shares(dict(list(shares.items())[: study.threshold]))
-            if public_of(private) != told.public[name]:
-                raise DataError(f'the shares of the masks of "{name}" do not fit; a member sent a wrong one')
+            private = _private_key(shares, study.threshold, told.public[name], name)
             others = {study.sources.index(each): told.public[each] for each in alive}
             others = {other: public for other, public in others.items() if other in holders}
             total = total + mask_of(place, private, others, told.transcript, count)
@@ -617,6 +662,33 @@ class Coordinator:
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _private_key(shares: Mapping[int, bytes], threshold: int, public: bytes, name: str) -> bytes:
+    """The key that fits the public one; a few members may have sent wrong shares."""
+    for chosen in islice(combinations(shares, threshold), MOST_TRIED):
+        private = join_shares({holder: shares[holder] for holder in chosen})
+        if private is not None and public_of(private) == public:
+            return private
+    raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
+
+
+def _sized(magnitudes: Any) -> bool:
+    """Whether these are powers of two of all blocks."""
+    return isinstance(magnitudes, dict) and all(
+        type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in BLOCKS[:-1]
+    )
+
+
+def _is_rank(rank: Any, count: int) -> bool:
+    """Whether this is what orders sources, of so many rows."""
+    numbers = isinstance(rank, list) and len(rank) == RANKS and all(type(each) in (int, float) for each in rank)
+    return numbers and bool(np.all(np.isfinite(rank))) and rank[0] == count
+
+
+def _is_bytes(arrays: Arrays, name: str, shape: tuple[int, ...]) -> bool:
+    array = arrays.get(name)
+    return array is not None and array.shape == shape and array.dtype == np.uint8
 
 
 def _asked(known: _Known, asked: str) -> Any:

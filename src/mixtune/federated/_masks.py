@@ -147,8 +147,8 @@ def split_secret(secret: bytes, places: Sequence[int], threshold: int) -> dict[i
     return found
 
 
-def join_shares(shares: Mapping[int, bytes]) -> bytes:
-    """The secret behind at least ``threshold`` shares: the polynomial through them, at zero."""
+def join_shares(shares: Mapping[int, bytes]) -> bytes | None:
+    """The secret behind ``threshold`` shares: the polynomial through them, at zero; None where some cannot be right."""
     total = 0
     for place, share in shares.items():
         above = below = 1
@@ -157,6 +157,4 @@ def join_shares(shares: Mapping[int, bytes]) -> bytes:
                 above = above * (other + 1) % PRIME
                 below = below * (other - place) % PRIME
         total = (total + int.from_bytes(share, "big") * above * pow(below, -1, PRIME)) % PRIME
-    if total >= 2**256:
-        raise DataError("the shares do not belong together; a member sent a wrong one", code="bad-shares")
-    return total.to_bytes(KEY_BYTES, "big")
+    return total.to_bytes(KEY_BYTES, "big") if total < 2**256 else None

@@ -18,7 +18,7 @@ from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError
-from mixtune.federated._keys import KEY_BYTES, Key, public_of
+from mixtune.federated._keys import Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, split_secret
 from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
 from mixtune.federated._plays import (
@@ -39,12 +39,10 @@ from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
-from mixtune.federated._telling import Telling, key_text, later_transcript, share_context
+from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript, share_context
 from mixtune.moments import Rows, augmented
 from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
 
-#: Bytes of a share sealed to one neighbour.
-BOX_BYTES = KEY_BYTES + SHARE_BYTES + 16
 #: What a coordinator may ask, by level and method.
 ASKED = {
     (1, "fixed"): ("moments",),

@@ -10,10 +10,14 @@ import numpy as np
 
 from mixtune._files import Arrays, array_digest
 from mixtune.errors import DataError
-from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, public_of
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, public_of
+from mixtune.federated._masks import SHARE_BYTES
 from mixtune.federated._messages import canonical, hashed
 from mixtune.federated._policy import RefusedError
 from mixtune.federated._study import Study
+
+#: Bytes of a share sealed to one neighbour.
+BOX_BYTES = KEY_BYTES + SHARE_BYTES + TAG_BYTES
 
 
 @dataclass(frozen=True, eq=False)
