@@ -423,7 +423,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
 
     def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
         self._made_map, self._blocks, self._map_notes = found.made
-        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(found.prepared.inputs)
+        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
         found.solved.attributes["_inputs"] = dict(rows)
         self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
