@@ -30,19 +30,20 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
+    keep: reading.Keep = None,
     categories: reading.Categories = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "refuse",
+    missing: reading.Missing = "impute",
     max_levels: reading.MaxLevels = 30,
     target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = False,
-    encoding: reading.Encoding = "utf-8",
+    drop_missing_target: reading.DropMissingTarget = True,
+    encoding: reading.Encoding = None,
     separator: reading.Separator = None,
-    decimal: reading.Decimal = ".",
+    decimal: reading.Decimal = None,
     stream: reading.StreamFlag = False,
     sample_rows: reading.SampleRows = reading.ROWS,
     memory_limit: reading.MemoryLimit = reading.LIMIT,
@@ -53,8 +54,10 @@ def fit(
     """Learn to predict a column of one domain, with the help of the others.
 
     Nothing has to be set: how much each domain counts is chosen by
-    leave-one-out on the focal rows. Text columns become one column per level;
-    dates are refused. What was done without asking stands in the notes.
+    leave-one-out on the focal rows. The table is taken as it comes: missing
+    values are filled in, text becomes one column per level, dates become year,
+    month, weekday and days, rows without a target and columns that look like
+    identifiers are left out. The notes say what was done.
 
     Relations need not be linear: the prediction averages over the columns
     themselves, splines, random Fourier features, and columns learned from the
@@ -75,7 +78,7 @@ def fit(
 
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
 
-    mixtune fit data.csv --target y --domain site --focal berlin --ignore id --missing impute --json
+    mixtune fit data.xlsx --target y --domain site --focal berlin --ignore id,name --json
 
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
