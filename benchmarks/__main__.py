@@ -2,7 +2,8 @@
 
 Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
 cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer` is a
-command of its own: it compares methods on real data (see its --help).
+command of its own: it compares methods on real data (see its --help). So is `ablation`, which says what the constants
+of the choice are worth.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import benchmarks
 from benchmarks.results import check_machine, keep, machine
 from benchmarks.timing import Claim
 
-HELPERS = ("__main__", "timing", "results", "transfer")
+HELPERS = ("__main__", "timing", "results", "transfer", "ablation")
 
 
 def names() -> list[str]:
@@ -45,6 +46,10 @@ def main() -> int:
         from benchmarks.transfer.command import main as transfer
 
         transfer(sys.argv[2:])
+    if sys.argv[1:2] == ["ablation"]:
+        from benchmarks.ablation import main as ablation
+
+        return ablation(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
     parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")

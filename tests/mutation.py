@@ -18,6 +18,7 @@ import ast
 import copy
 import hashlib
 import json
+import math
 import os
 import random
 import shutil
@@ -102,7 +103,8 @@ def variants(node: ast.AST) -> Iterator[ast.AST]:
         yield changed.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         changed.value = not node.value if isinstance(node.value, bool) else node.value + 1
-        yield changed
+        if changed.value != node.value:  # 1e100 + 1 is 1e100
+            yield changed
     elif isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
         changed.value = ast.Constant(None)
         yield changed
@@ -138,9 +140,31 @@ def mutants_of(room: str, path: Path) -> Iterator[Mutant]:
 
 def files_to_run(room: str, path: str) -> list[str]:
     """What to run: the tests named like the file first, because they probably notice; then the rest of the room."""
-    likely = ROOT / "tests" / room / f"test_{Path(path).stem.strip('_')}.py"
-    first = [str(likely.relative_to(ROOT))] if likely.exists() else []
-    return [*first, f"tests/{room}", f"src/mixtune/{room}"]
+    words = set(Path(path).stem.split("_"))
+    tests = sorted((ROOT / "tests" / room).rglob("test_*.py"))
+    likely = sorted(tests, key=lambda test: -len(words & set(test.stem.split("_"))))
+    return [*(str(test.relative_to(ROOT)) for test in likely), f"src/mixtune/{room}"]
+
+
+#: Runs pytest in a fork of a process that has already imported what most tests need, which takes longer than the tests.
+SERVER = """
+import os, sys
+import numpy, pytest, scipy.stats, sklearn.linear_model
+try:
+    import torch
+except ImportError:
+    pass
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+os.dup2(1, 2)
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os._exit(pytest.main(line.split()))
+    print(child, file=answers, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
+"""
 
 
 class Workshop:
@@ -154,19 +178,20 @@ class Workshop:
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
             elif source.exists():
                 shutil.copy(source, folder / name)
+        given = {**os.environ, "PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.server = subprocess.Popen([sys.executable, "-c", SERVER], cwd=folder, env=given, **pipes)
 
-    def passes(self, tests: list[str], timeout: float | None = None) -> bool:
+    def passes(self, tests: list[str], timeout: float = math.inf) -> bool:
         """Whether the tests pass; those that run too long do not."""
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *dict.fromkeys(tests)]
-        given = {**os.environ, "PYTHONPATH": str(self.folder / "src"), "OMP_NUM_THREADS": "1"}
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        # A group of its own, so that processes started by tests end with it.
-        with subprocess.Popen(command, cwd=self.folder, env=given, start_new_session=True, **quiet) as process:
-            try:
-                return process.wait(timeout) == 0
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                return False
+        print("-x -q -p no:cacheprovider", *tests, file=self.server.stdin, flush=True)
+        # The tests are a group of their own, so that processes started by them end with them.
+        group = int(self.server.stdout.readline())
+        end = threading.Timer(min(timeout, threading.TIMEOUT_MAX), os.killpg, (group, signal.SIGKILL))
+        end.start()
+        status = int(self.server.stdout.readline())
+        end.cancel()
+        return status == 0
 
     def survives(self, mutant: Mutant, timeout: float) -> bool:
         """Whether no test notices the mutant; the file is as it was afterwards."""

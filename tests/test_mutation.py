@@ -24,7 +24,7 @@ def test_mutants_differ_in_one_place(tmp_path, monkeypatch):
         "    if not x and x <= 3 < 4:  # ä\n"
         '        raise ValueError("ü" * 2)\n'
         '    y = f"{x + 1}"; x += 1  # no mutant: for this test\n'
-        "    return -x**2, True\n"
+        "    return -x**2, True, 1e100\n"
     )
     found = [f"{mutant.before} -> {mutant.after}" for mutant in mutation.mutants_of("regret", path)]
     assert sorted(found) == sorted(
@@ -36,7 +36,7 @@ def test_mutants_differ_in_one_place(tmp_path, monkeypatch):
             "x <= 3 < 4 -> x <= 3 <= 4",
             "3 -> 4",
             "4 -> 5",
-            "return (-x ** 2, True) -> return None",
+            "return (-x ** 2, True, 1e+100) -> return None",
             "-x ** 2 -> x ** 2",
             "x ** 2 -> x * 2",
             "2 -> 3",

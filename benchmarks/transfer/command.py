@@ -110,7 +110,7 @@ def transfer(
     focal rows to test on. diamonds-ideal has two classes, which flip swaps;
     errors are log losses there, and the yardstick is a logistic regression.
 
-    Methods: mixtune (with its defaults), auto (with feature_map="auto"), focal
+    Methods: mixtune (with its defaults), linear (with feature_map=None), focal
     (a ridge on the focal rows alone, the yardstick), pooled, detected, stacked,
     histgradient; and where their packages are installed statsmodels, gpboost,
     sklego, skada, adapt-regular, adapt-balanced, adapt-augmented, lightgbm,

@@ -122,11 +122,11 @@ def stack(case: Case) -> tuple[Floats, Floats, NDArray[np.str_]]:
     return np.vstack([part.X for part in parts]), np.concatenate([part.y for part in parts]), names
 
 
-def _ours(case: Case, feature_map: Any = None) -> Model:
+def _ours(case: Case, **settings: Any) -> Model:
     if case.classes:
-        classifier = RegretOptimalClassifierCV(feature_map)
+        classifier = RegretOptimalClassifierCV(**settings)
         return Probability(classifier.fit(case.train.X, case.train.y, sources=case.mapping))
-    return RegretOptimalRegressorCV(feature_map).fit(case.train.X, case.train.y, sources=case.mapping)
+    return RegretOptimalRegressorCV(**settings).fit(case.train.X, case.train.y, sources=case.mapping)
 
 
 def _focal(case: Case) -> Model:
@@ -169,7 +169,7 @@ def _stacked(case: Case) -> Model:
 
 BUILT_IN = (
     Method(OURS, "mixtune, defaults", _ours, takes_classes=True),
-    Method("auto", 'mixtune, feature_map="auto"', partial(_ours, feature_map="auto"), takes_classes=True),
+    Method("linear", "mixtune, `feature_map=None`", partial(_ours, feature_map=None), takes_classes=True),
     Method(YARDSTICK, "focal ridge (yardstick)", _focal, takes_classes=True),
     Method("pooled", "pooled ridge", _pooled, takes_classes=True),
     Method("detected", "source detection, residual ridge", _detected),
@@ -183,7 +183,7 @@ def known_methods() -> tuple[Method, ...]:
     Examples
     --------
     >>> [method.name for method in known_methods()][:3]
-    ['mixtune', 'auto', 'focal']
+    ['mixtune', 'linear', 'focal']
     """
     from benchmarks.transfer.peers import PEERS  # which builds on this module
 

@@ -8,8 +8,6 @@ processor, which runs the same code as "cuda" and needs no such hardware. :func:
 code works with: None for NumPy, or PyTorch's own name of the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -114,7 +112,7 @@ def computed(*values: Any, most: int = MOST_FOCAL) -> tuple[Any, ...]:
 
 
 def check_unmasked(value: Any, what: str) -> None:
-    """Refuse masked values: np.asarray drops the mask of a masked array and lets the values under it through.
+    """Refuse what NumPy would misread: masked values, which lose their mask, records, and frames that are not computed.
 
     Examples
     --------
@@ -123,6 +121,10 @@ def check_unmasked(value: Any, what: str) -> None:
         ...
     mixtune.errors.DataError: y has 1 masked value; fill or drop these rows
     """
+    if getattr(getattr(value, "dtype", None), "names", None):
+        raise DataError(f"{what} is an array of records; pass a data frame, such as pandas.DataFrame(records)")
+    if hasattr(value, "collect") and hasattr(value, "collect_schema"):
+        raise DataError(f"{what} is a lazy frame, which holds no rows yet; pass what its collect() gives")
     rows = value if isinstance(value, list | tuple) else (value,)
     if count := sum(int(np.ma.getmaskarray(row).sum()) for row in rows if isinstance(row, np.ma.MaskedArray)):
         raise DataError(f"{what} has {counted((count, 'masked value'))}; fill or drop these rows")
@@ -180,6 +182,18 @@ def count_nonfinite(array: Array) -> int:
 def all_finite(array: Array) -> bool:
     xp = namespace(array)
     return bool(xp.all(xp.isfinite(array)))
+
+
+def slices(count: int, step: int) -> list[slice]:
+    """0..count in consecutive slices of at most ``step`` (at least one).
+
+    Examples
+    --------
+    >>> slices(5, 3)
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    step = max(1, step)
+    return [slice(begin, min(begin + step, count)) for begin in range(0, count, step)]
 
 
 def row_gram(rows: Array) -> Array:
@@ -289,30 +303,14 @@ def one_norm(matrix: Array) -> float:
 
 
 def reciprocal_condition(norm: float, factor: Array) -> float:
-    """Estimate of 1/cond of a matrix from its 1-norm and Cholesky factor, at a fraction of the factorisation's cost."""
+    """1/cond of a matrix from its 1-norm and Cholesky factor; with NumPy an estimate, at a fraction of their cost."""
     if is_numpy(factor):
         lower = factor.flags.f_contiguous
         rcond, _ = scipy.linalg.lapack.dpocon(factor if lower else factor.T, norm, uplo="L" if lower else "U")
         return float(rcond)
-    return 1.0 / (norm * _inverse_norm(factor))
-
-
-def _inverse_norm(factor: Array) -> float:
-    """Hager's estimate of the 1-norm of the inverse: a few solves that climb towards its largest column."""
-    xp = namespace(factor)
-    size = factor.shape[0]
-    x = xp.full((size, 1), 1.0 / size, dtype=factor.dtype, device=factor.device)
-    best = 0.0
-    for _ in range(4):
-        y = cholesky_solve(factor, x)
-        best = max(best, float(xp.sum(xp.abs(y))))
-        z = cholesky_solve(factor, xp.where(y >= 0, xp.ones_like(y), -xp.ones_like(y)))
-        steepest = int(xp.argmax(xp.abs(z)))
-        if float(xp.abs(z[steepest, 0])) <= float(xp.sum(z * x)):
-            break
-        x = xp.zeros_like(x)
-        x[steepest, 0] = 1.0
-    return best
+    # The whole inverse, elsewhere: only matrices that may be singular get here, and devices are fast.
+    identity = namespace(factor).eye(factor.shape[0], dtype=factor.dtype, device=factor.device)
+    return 1.0 / (norm * one_norm(cholesky_solve(factor, identity)))
 
 
 def torch_device(device: str) -> str | None:

@@ -1,7 +1,5 @@
 """Checks of settings that several rooms share; each names the setting, its range and what came instead."""
 
-from __future__ import annotations
-
 import math
 import operator
 import re

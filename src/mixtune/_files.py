@@ -5,8 +5,6 @@ description of the model (the spec), the version of the format, and a SHA-256 of
 safetensors can look inside, no byte can change unnoticed, and reading never runs anything that the file says.
 """
 
-from __future__ import annotations
-
 import glob
 import hashlib
 import json

@@ -120,8 +120,12 @@ def counted(*numbers: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in numbers)
 
 
+#: Names of more characters are cut off in lists.
+_LONGEST_NAME = 80
+
+
 def quoted(names: Sequence[str], limit: int = 5) -> str:
-    """List names in quotes, the first few of them.
+    """List names in quotes, the first few of them, each cut off where it is very long.
 
     Examples
     --------
@@ -129,7 +133,8 @@ def quoted(names: Sequence[str], limit: int = 5) -> str:
     '"a", "b" and 1 more'
     """
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(f'"{name}"' for name in names[:limit]) + more
+    shown = [name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..." for name in names[:limit]]
+    return ", ".join(f'"{name}"' for name in shown) + more
 
 
 def closest(name: str, known: Sequence[str]) -> str | None:

@@ -6,8 +6,6 @@ other object only where its class is registered. The walk through nested values,
 fit together, are here; a class only declares which parts it has.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -141,6 +139,44 @@ def building(what: str, *passed: type[Exception]) -> Iterator[None]:
             raise
         why = "it is nested too deeply" if isinstance(error, RecursionError) else repr(error)
         raise DataError(f"{what} cannot be built from the file: {why}") from error
+
+
+def check_array(
+    what: str, array: Any, shape: tuple[int, ...], *, kind: str = "f", least: float = -math.inf, limits: bool = True
+) -> None:
+    """Refuse an array of a file that does not have the shape, type and range that it has after a fit.
+
+    Parameters
+    ----------
+    what
+        Its name, for the error.
+    array, shape
+        What the file holds, and the shape that it must have.
+    kind
+        Of its type: "f" for floating-point and "i" for whole numbers, "b" for booleans.
+    least
+        The smallest number that it may hold. NaN is never allowed.
+    limits
+        Whether infinite numbers are refused.
+
+    Examples
+    --------
+    >>> check_array("coef_", np.zeros(3), (2,))
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the file holds "coef_" of shape (3,), the model needs (2,); save the model again
+    """
+    if not isinstance(array, np.ndarray | np.floating) or array.dtype.kind != kind:
+        found = f"of type {array.dtype}" if hasattr(array, "dtype") else f"as a {type(array).__name__}"
+        raise DataError(f'the file holds "{what}" {found}, which no fit gives; save the model again')
+    if array.shape != shape:
+        raise DataError(
+            f'the file holds "{what}" of shape {array.shape}, the model needs {shape}; save the model again'
+        )
+    if kind == "f" and not np.all(np.isfinite(array) if limits else ~np.isnan(array)):
+        raise DataError(f'the file holds "{what}" with numbers that are not finite; save the model again')
+    if kind != "b" and np.any(array < least):
+        raise DataError(f'the file holds "{what}" with numbers below {least:g}; save the model again')
 
 
 def arrays_below(arrays: Mapping[str, Any], part: Any) -> Arrays:

@@ -5,8 +5,6 @@ Every error derives from :class:`MixtuneError` and from the built-in exception a
 renders itself for Python (``str(error)``) or for the terminal (``error.render("terminal")``).
 """
 
-from __future__ import annotations
-
 import copyreg
 from typing import Any, ClassVar
 

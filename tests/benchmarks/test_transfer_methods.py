@@ -16,6 +16,7 @@ from sklearn.linear_model import RidgeCV
 
 from mixtune.data import Domains, make_domains
 from mixtune.errors import ParameterError
+from mixtune.estimators import RegretOptimalRegressorCV
 
 ALPHAS = np.logspace(-3, 4, 15)
 
@@ -39,6 +40,14 @@ def fit(name: str, made: Case):
 def relative(name: str, variant: str) -> float:
     (summary,) = summarise(run(problem(), variant=variant, seeds=[0, 1], methods=methods_named([name])))
     return summary.relative_rmse
+
+
+def test_mixtune_runs_with_its_defaults_and_linear_without_a_map():
+    made = case()
+    for name, settings in (("mixtune", {}), ("linear", {"feature_map": None})):
+        own = RegretOptimalRegressorCV(**settings).fit(made.train.X, made.train.y, sources=made.mapping)
+        np.testing.assert_array_equal(fit(name, made).predict(made.test.X), own.predict(made.test.X))
+    assert len(fit("mixtune", made).coef_) > len(fit("linear", made).coef_) == made.train.X.shape[1]
 
 
 def test_focal_and_pooled_are_ridges():
@@ -101,7 +110,7 @@ def test_names():
     assert {"focal", "pooled", "detected", "stacked"} <= {method.name for method in available_methods()}
     assert max(len(method.title) for method in known_methods()) <= 34
     assert [method.name for method in methods_named(["pooled", "focal", "pooled"])] == ["pooled", "focal"]
-    with pytest.raises(ParameterError, match="no method 'pool'; known: mixtune, auto, focal"):
+    with pytest.raises(ParameterError, match="no method 'pool'; known: mixtune, linear, focal"):
         methods_named(["pool"])
 
 

@@ -177,3 +177,20 @@ def test_names_that_look_like_settings_are_shown_as_they_are(tmp_path):
     assert 'column "decimal=a" has 40 different texts' in message
     message = refused("fit", file, "--target", "y", "--domain", "site", "--focal", "focal=x")
     assert 'has "focal=x" in column "site"' in message
+
+
+def test_a_target_of_5000_digits_is_not_to_be_ignored(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("site,x,y\n" + "".join(f"{'ab'[i % 2]},{i},{'9' * 5000 if i == 3 else i}\n" for i in range(20)))
+    message = refused("fit", path, "--target", "y", "--domain", "site", "--focal", "a")
+    assert "of 5,000 digits" in message
+    assert "--ignore" not in message
+    assert message.endswith("correct this number, or write fewer digits")
+
+
+def test_long_names_of_domains_are_cut_off(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("site,x,y\n" + "".join(f"{'a' * 3000 if i % 2 else 'b'},{i},{i % 5}\n" for i in range(20)))
+    message = refused("fit", path, "--target", "y", "--domain", "site", "--focal", "zz")
+    assert f'"{"a" * 77}..."' in message
+    assert len(message) < 300

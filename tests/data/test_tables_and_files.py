@@ -148,7 +148,7 @@ def test_bad_paths_and_options(tmp_path):
     with pytest.raises(DataError, match="is not a file"):
         Domains.from_files(tmp_path / "none.csv", target="y")
     with pytest.raises(DataError, match=r"must end in one of \.csv"):
-        Domains.from_files(tmp_path / "a.rtf", target="y")
+        Domains.from_files(tmp_path / "a.doc", target="y")
     with pytest.raises(DataError, match=r'is a folder; pass the files in it, such as sorted\(.*glob\("\*\.csv"\)\)'):
         Domains.from_files(tmp_path, target="y")
     for wrong in (pd.DataFrame({"x": [1]}), {"x": [1]}, pa.table({"x": [1]})):

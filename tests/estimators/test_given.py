@@ -7,7 +7,7 @@ import pytest
 from extras import extra
 from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressorCV
 from mixtune.errors import DataError
-from mixtune.estimators import LocalRegressor
+from mixtune.estimators import JointRegressor, LocalRegressor
 
 pd = extra("pandas")
 pl = extra("polars")
@@ -115,3 +115,15 @@ def test_numbers_beyond_all_bounds_are_refused():
         LocalRegressor().fit(numbers, [0, 1, 1], sources={"a": (np.ones((2, 1), dtype=object), [1, 2])})
     with pytest.raises(DataError, match="whole numbers beyond 64 bits"):
         LocalRegressor().fit(numbers, [0, 1, 1], sources={"a": ([[10**400], [1]], [1, 2])})
+
+
+@pytest.mark.parametrize("where", ["X", "y", "sources", "predict"])
+def test_records_and_lazy_frames_are_refused(where):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((10, 2)), rng.standard_normal(10)
+    records = np.rec.fromarrays([X[:, 0], X[:, 1]], names="a,b")
+    lazy = extra("polars").DataFrame({"a": X[:, 0], "b": X[:, 1]}).lazy()
+    for odd, remedy in ((records, "pass a data frame"), (lazy, r"pass what its collect\(\) gives")):
+        given = {"X": X, "y": y, "sources": X, "predict": X, where: odd}
+        with pytest.raises(DataError, match=remedy):
+            JointRegressor().fit(given["X"], given["y"], sources={"b": (given["sources"], y)}).predict(given["predict"])

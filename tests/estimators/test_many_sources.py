@@ -135,9 +135,9 @@ rng = np.random.default_rng(0)
 U = rng.standard_normal((count, rows, p))
 y = U @ rng.standard_normal(p) + rng.standard_normal((count, rows))
 sources = {{str(k): (U[k], y[k]) for k in range(1, count)}}
-{name}().fit(U[0][:30], y[0][:30], sources={{str(k): (U[k], y[k]) for k in range(1, 100)}})
+{name}(feature_map=None).fit(U[0][:30], y[0][:30], sources={{str(k): (U[k], y[k]) for k in range(1, 100)}})
 before = peak()
-model = {name}().fit(U[0][:30], y[0][:30], sources=sources)
+model = {name}(feature_map=None).fit(U[0][:30], y[0][:30], sources=sources)
 assert np.all(np.isfinite(model.coef_))
 print(json.dumps([(peak() - before) / 1024, U.nbytes / 2**20]))
 """

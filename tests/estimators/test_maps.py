@@ -47,6 +47,29 @@ def fitted():
     return auto().fit(X, y, sources=sources)
 
 
+def test_curves_cannot_be_exported_and_the_error_says_what_to_do(fitted, tmp_path):
+    fitted.save(tmp_path / "a.mixtune")
+    X, y, sources, _ = problem(n=30)
+    classes = {name: (U, v > np.median(v)) for name, (U, v) in sources.items()}
+    classifier = RegretOptimalClassifierCV().fit(X, y > np.median(y), sources=classes)
+    for model in (fitted, load(tmp_path / "a.mixtune"), classifier):
+        with pytest.raises(ParameterError, match=r"to_onnx cannot write the splines.*fit it with feature_map=None"):
+            model.to_onnx(tmp_path / "a.onnx")
+    assert not (tmp_path / "a.onnx").exists()
+
+
+@pytest.mark.parametrize("clamp", [True, False])
+def test_inputs_alone_are_exported_with_their_range(clamp):
+    """Without an intercept the only map is the inputs; far inputs are moved into the range, as predict does."""
+    evaluator = pytest.importorskip("onnx.reference").ReferenceEvaluator
+    X, y, sources, (far, _) = problem()
+    model = auto(fit_intercept=False, clamp=clamp).fit(X, y, sources=sources)
+    far = 100.0 * far
+    (found,) = evaluator(model.to_onnx()).run(None, {"features": far})
+    np.testing.assert_allclose(found, model.predict(far))
+    assert np.allclose(found, far @ model.coef_) == (not clamp)
+
+
 @pytest.mark.parametrize("flipped", [0, 3])
 def test_curves_are_found_and_lines_are_not_harmed(flipped):
     X, y, sources, test = problem(flipped=flipped)
@@ -200,6 +223,27 @@ def test_columns_are_learned_from_several_sources(count, names):
     assert len(model.maps_) == names
     assert ("learned" in {each.name for each in model.maps_}) == (count > 3)
     assert np.all(np.isfinite(model.predict(new)))
+
+
+def test_many_focal_rows_have_trees_of_their_own(tmp_path):
+    """Steps that no source knows are found; a row's column comes from trees that have not seen it."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((SETTINGS.own_rows, 3)), rng.standard_normal((500, 3))
+    steps = lambda U: 2.0 * (U[:, 0] * U[:, 1] > 0)  # noqa: E731
+    y = steps(X) + 0.2 * rng.standard_normal(len(X))
+    sources = {f"s{k}": (U := rng.standard_normal((60, 3)), U[:, 2]) for k in range(3)}
+    model = auto().fit(X, y, sources=sources)
+    fewer = auto().fit(X[:-1], y[:-1], sources=sources)
+    assert "boosted" not in {each.name for each in fewer.maps_}
+    assert error(model, (new, steps(new))) < 0.7 * error(fewer, (new, steps(new)))
+    column = model._comparable.mapped[0].X[:, -1]
+    inside = model.feature_map_.transform(X)[:, -1]
+    assert np.corrcoef(column, y)[0, 1] < np.corrcoef(inside, y)[0, 1] - 0.02
+    again = load(model.save(tmp_path / "a.mixtune"))
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    order = rng.permutation(len(X))
+    moved = auto().fit(X[order], y[order], sources=sources)
+    np.testing.assert_allclose(moved.predict(new), model.predict(new), rtol=0, atol=1e-7)
 
 
 def test_wide_tables_stay_linear_and_say_so():

@@ -750,12 +750,20 @@ def test_forged_attributes_that_predictions_need_are_refused(tmp_path, kind, nam
         load(write_model(tmp_path / "b.mixtune", spec, arrays))
 
 
-def test_forged_spreads_do_not_make_intervals(tmp_path):
+@pytest.mark.parametrize(
+    ("place", "forge", "said"),
+    [
+        ("_uncertainty.left_out.spreads", lambda a: a * np.nan, "not finite"),
+        ("_uncertainty.left_out.residuals", lambda a: a[:-1], "of shape"),
+        ("_scaling.scale", lambda a: 0 * a, "numbers below"),
+        ("coef_", lambda a: a.astype(int), "of type int64"),
+        ("weights_.values", lambda a: 2 * a, "do not add up to 1"),
+        ("candidates_.0.weights", lambda a: a[None], "of shape"),
+    ],
+)
+def test_forged_arrays_are_refused(tmp_path, place, forge, said):
     X, y, sources = make_transfer()
-    spec, arrays = read_model(
-        RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources).save(tmp_path / "a.mixtune")
-    )
-    arrays["model._uncertainty.left_out.spreads"][0] = np.nan
-    model = load(write_model(tmp_path / "b.mixtune", spec, arrays))
-    with pytest.raises(DataError, match="not positive numbers"):
-        model.predict_interval(X)
+    spec, arrays = read_model(RegretOptimalRegressorCV(None).fit(X, y, sources=sources).save(tmp_path / "a.mixtune"))
+    arrays[f"model.{place}"] = forge(arrays[f"model.{place}"])
+    with pytest.raises(DataError, match=said):
+        load(write_model(tmp_path / "b.mixtune", spec, arrays))

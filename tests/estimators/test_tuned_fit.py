@@ -5,7 +5,7 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.estimators._cv import candidates_of, path_of, posterior_of, solution_of
+from mixtune.estimators._cv import candidates_of, counted_part, path_of, posterior_of, solution_of
 from mixtune.selection import Prior
 from selection.tasks import changed, posterior_mean, sample_of
 
@@ -114,3 +114,18 @@ def test_the_posterior_spread_by_the_normal_equations(intercept, count):
     Z = np.column_stack([U, np.ones(6)]) if intercept else U
     expected = 1 + np.sum((Z @ covariance) * Z, axis=1)
     np.testing.assert_allclose(posterior_of(model._choices).spread(U), expected, rtol=1e-6)
+
+
+def test_sources_of_few_rows_have_little_weight(monkeypatch):
+    """Their part rises smoothly with their rows; predictions do not depend on it."""
+    rng = np.random.default_rng(0)
+    drawn = [(X := rng.standard_normal((n, 2)), X @ [1.0, -1.0] + rng.standard_normal(n)) for n in (12, 3, 9, 40)]
+    sources = dict(zip("abc", drawn[1:]))
+    here = RegretOptimalRegressorCV().fit(*drawn[0], sources=sources)
+    with monkeypatch.context() as patched:
+        patched.setattr("mixtune.estimators._cv.counted_part", np.ones_like)
+        plain = RegretOptimalRegressorCV().fit(*drawn[0], sources=sources)
+    ratio = here.weights_.values / plain.weights_.values
+    np.testing.assert_allclose(ratio[1:] / ratio[0], counted_part(np.array([3.0, 9.0, 40.0])))
+    np.testing.assert_array_equal(here.coef_, plain.coef_)
+    assert np.all(np.diff(counted_part(np.arange(1.0, 40.0, 0.1))) < 0.03)

@@ -15,12 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from streaming.dask_processes import dask_processes
+
+TESTS = str(Path(__file__).parents[1])
 
 SAVE = """
 import sys
@@ -32,16 +37,34 @@ while True:
     Path(sys.argv[2] + ".count").open("a").write(".")
 """
 
+GATHER = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {TESTS!r})
+from faults.kills import gather
+from mixtune.errors import MixtuneError
+data, kept, out, _, scheduler = sys.argv[1:]
+try:
+    gather(Path(data), Path(kept), Path(out), scheduler)
+except MixtuneError:
+    sys.exit(2)
+"""
+
 
 @dataclass(frozen=True)
 class Scenario:
-    """A command to be killed, and what must hold of its folder after each kill and at the end."""
+    """A command to be killed, and what must hold of its folder after each kill and at the end.
+
+    With ``workers``, the command computes on a Dask cluster: a scheduler and so many workers, each a process that may
+    be killed in its place.
+    """
 
     name: str
     command: list[str]
     check: Callable[[], None]
     finish: Callable[[], None]
     longest: float = 3.0
+    workers: int = 0
 
 
 def mixtune(*arguments: object) -> list[str]:
@@ -121,12 +144,11 @@ def fitting(folder: Path) -> Scenario:
     return Scenario("fit --stream", mixtune("fit", data, *options, "--out", model), check, finish, 4.0)
 
 
-def reproducing(folder: Path) -> Scenario:
+def reproducing(folder: Path, *engine: str, workers: int = 0) -> Scenario:
     """``reproduce``: finished runs are kept, and the resumed study is the undisturbed one to the bit."""
     runs, out = 6, folder / "results"
-    command = mixtune("reproduce", "figure1", "--runs", runs, "--jobs", 2, "--out")
-
-    run([*command, str(folder / "whole")])
+    command = mixtune("reproduce", "figure1", "--runs", runs)
+    run([*command, "--jobs", "2", "--out", str(folder / "whole")])
     expected = contents(folder / "whole")
     held = [0]
 
@@ -142,34 +164,115 @@ def reproducing(folder: Path) -> Scenario:
         held[0] = count
 
     def finish() -> None:
-        run([*command, str(out)])
+        # On a cluster of its own, where others computed on one that was there.
+        run([*command, *engine, "--jobs", "2", "--out", str(out)])
         assert contents(out) == expected
         for path in out.iterdir():
             path.unlink()
         held[0] = 0
 
-    return Scenario("reproduce", [*command, str(out)], check, finish, 6.0)
+    command += [*engine, "--out", str(out)]
+    return Scenario("reproduce" + " --engine dask" * bool(workers), command, check, finish, 6.0, workers)
 
 
-SCENARIOS = {"save": saving, "fit": fitting, "reproduce": reproducing}
+def reproducing_on_dask(folder: Path) -> Scenario:
+    """The same on a cluster, with the figures of a run without one."""
+    return reproducing(folder, "--engine", "dask", workers=2)
+
+
+def gather(data: Path, kept: Path, out: Path, scheduler: object) -> None:
+    """Sums over the files of a folder on a cluster; those of finished files are kept, and all go into one file."""
+    from mixtune import RandomFeatures
+    from mixtune._files import write_model
+    from mixtune.streaming import gather_moments
+
+    sources = {path.stem: (path, path.with_suffix(".y.npy")) for path in sorted(data.glob("?.npy"))}
+    phi = RandomFeatures(n_inputs=4, width=300, seed=0)
+    found = gather_moments(sources, scheduler=scheduler, folder=kept, feature_map=phi)
+    parts = {f"{name}.{part}": getattr(found[name], part) for name in found for part in ("gram", "cross", "square")}
+    write_model(out, {}, parts)
+
+
+def gathering(folder: Path) -> Scenario:
+    """``gather_moments`` with a folder: what is kept stays whole, and the resumed sums are the undisturbed ones."""
+    from distributed import Client
+
+    from mixtune._files import array_digest, read_model
+    from mixtune.streaming._dask import read_partial
+
+    rng, data, kept, out = np.random.default_rng(0), folder / "data", folder / "kept", folder / "sums"
+    data.mkdir()
+    for name in "abcdefghijkl":
+        np.save(data / f"{name}.npy", rng.standard_normal((8000, 4)))
+        np.save(data / f"{name}.y.npy", rng.standard_normal(8000))
+
+    def undisturbed(kept: Path, out: Path) -> str:
+        with Client(processes=False, dashboard_address=":0", n_workers=1, threads_per_worker=1) as client:
+            gather(data, kept, out, client)
+        return array_digest(read_model(out)[1])
+
+    expected = undisturbed(folder / "whole", folder / "expected")
+    held: set[str] = set()
+
+    def check() -> None:
+        found = {path.name for path in kept.glob("*.moments")}
+        assert found >= held, "kept sums were lost"
+        assert all(read_partial(kept / name) is not None for name in found), "kept sums are not whole"
+        held.update(found)
+        assert not out.exists() or array_digest(read_model(out)[1]) == expected
+
+    def finish() -> None:
+        assert undisturbed(kept, out) == expected
+        check()
+        assert held == {path.name for path in (folder / "whole").glob("*.moments")}
+        for path in [*kept.iterdir(), out]:
+            path.unlink()
+        held.clear()
+
+    command = [sys.executable, "-c", GATHER, str(data), str(kept), str(out)]
+    return Scenario("gather_moments", command, check, finish, 4.0, workers=2)
+
+
+SCENARIOS = {
+    "save": saving,
+    "fit": fitting,
+    "reproduce": reproducing,
+    "reproduce on dask": reproducing_on_dask,
+    "moments on dask": gathering,
+}
+
+
+@contextmanager
+def started(scenario: Scenario) -> Iterator[list[subprocess.Popen]]:
+    """The processes of a scenario: the command, then the scheduler and the workers of its cluster, if it has one."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    if not scenario.workers:
+        yield [subprocess.Popen(scenario.command, **quiet)]
+        return
+    with dask_processes(scenario.workers) as cluster:
+        process = subprocess.Popen([*scenario.command, "--scheduler", cluster.address], **quiet)
+        yield [process, cluster.scheduler, *cluster.workers]
 
 
 def attack(scenario: Scenario, kills: int, seed: int, *, every: int = 8, say: Callable[[str], None] = print) -> int:
     """Kill the command ``kills`` times at random moments; after every few kills let it finish. Returns the kills.
 
-    A command that ended before it was killed does not count.
+    A command that ended before it was killed does not count. On a cluster any of its processes may be killed instead:
+    without its scheduler the command must end by itself with an error, without one of its workers it must succeed.
     """
     chance = random.Random(seed)
     done = number = 0
     while done < kills:
-        process = subprocess.Popen(
-            scenario.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-        )
-        time.sleep(chance.uniform(0.3, scenario.longest))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            done += 1
-        process.wait(timeout=60)
+        with started(scenario) as processes:
+            command, victim = processes[0], chance.choice(processes)
+            time.sleep(chance.uniform(0.3, scenario.longest))
+            if command.poll() is None:
+                os.killpg(victim.pid, signal.SIGKILL)
+                done += 1
+                ended = {0: -signal.SIGKILL, 1: 2}.get(processes.index(victim), 0)
+            else:
+                ended = 0
+            assert command.wait(timeout=60) in (ended, 0), f"ended with code {command.returncode}"
         time.sleep(0.05)
         scenario.check()
         number += 1
@@ -183,11 +286,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=150, help="in all, divided among the scenarios")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scenarios", nargs="*", choices=list(SCENARIOS), default=list(SCENARIOS))
     given = parser.parse_args()
-    each, total = -(-given.kills // len(SCENARIOS)), 0
-    for name, make in SCENARIOS.items():
+    each, total = -(-given.kills // len(given.scenarios)), 0
+    for name in given.scenarios:
         with tempfile.TemporaryDirectory() as folder:
-            total += attack(make(Path(folder)), each, given.seed, say=lambda text: print(f"\r{text}   ", end=""))
+            total += attack(
+                SCENARIOS[name](Path(folder)), each, given.seed, say=lambda text: print(f"\r{text}   ", end="")
+            )
         print(f"\r{name}: nothing lost")
     print(f"{total} kills, 0 losses")
     return 0

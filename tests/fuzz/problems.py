@@ -66,7 +66,7 @@ class Problem:
         return replace(self, y=tuple(np.where(y > middle, "yes", "no") for y in self.y))
 
 
-def draw(seed, *, rows, width, sources, source_rows, noise=1.0, apart=0.3, weighted=False):
+def draw(seed, *, rows, width, sources, source_rows, noise=1.0, apart=0.3, weighted=None):
     """A regular problem: linear targets whose slopes differ a little between domains."""
     rng = np.random.default_rng(seed)
     slope = rng.standard_normal(width)
@@ -78,7 +78,8 @@ def draw(seed, *, rows, width, sources, source_rows, noise=1.0, apart=0.3, weigh
         + rng.standard_normal()
         for part in X
     )
-    weight = tuple(rng.integers(1, 4, len(part)).astype(float) if weighted else None for part in X)
+    sizes = {"whole": lambda n: rng.integers(1, 4, n).astype(float), "parts": lambda n: rng.uniform(0.01, 1.0, n)}
+    weight = tuple(sizes[weighted](len(part)) if weighted else None for part in X)
     return Problem(X, y, weight, rng.standard_normal((6, width)))
 
 
@@ -89,7 +90,7 @@ CHOICES = {
     "sources": [0, 1, 2, 3, 5, 9],
     "source_rows": [(1, 1), (1, 3), (2, 2), (5, 20), (30, 60)],
     "apart": [0.0, 0.3, 3.0],
-    "weighted": [False, True],
+    "weighted": [None, "whole", "parts"],
     "noise": [0.0, 0.1, 1.0],
 }
 problems = st.builds(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 import tempfile
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.problems import CLASSIFIERS, REGRESSORS, draw
-from mixtune._files import read_model, write_model
+from mixtune._files import array_digest, read_model, write_model
 from mixtune.data import read_training
 from mixtune.errors import MixtuneError
-from mixtune.estimators import load, read_info
+from mixtune.estimators import RegretOptimalRegressorCV, load, read_info
+from mixtune.report import model_facts
 
 CELLS = st.one_of(
     st.sampled_from(
@@ -112,7 +116,8 @@ def test_any_parquet_column(values):
 def saved(name: str) -> bytes:
     """A model file of each kind."""
     problem = draw(0, rows=12, width=3, sources=4, source_rows=(10, 20))
-    make = {**REGRESSORS, **CLASSIFIERS}[name]
+    made = {"made maps": lambda: RegretOptimalRegressorCV(feature_map="auto")}
+    make = {**REGRESSORS, **CLASSIFIERS, **made}[name]
     model = (problem.labels() if name in CLASSIFIERS else problem).fit(make)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mixtune"
@@ -189,3 +194,57 @@ def test_forged_model_files(name, data):
         except MixtuneError:  # infinite numbers cannot be written
             return
         read_back(path.read_bytes(), predict=False)
+
+
+#: What an array of a file may be replaced by.
+FORGERIES = {
+    "shorter": lambda array: array[:-1] if array.ndim and len(array) else np.zeros(3),
+    "longer": lambda array: np.concatenate([array, array]) if array.ndim else np.zeros(1),
+    "a number": lambda array: np.float64(0.5),
+    "one dimension more": lambda array: array[None],
+    "empty": lambda array: np.zeros(0),
+    **{
+        str(value): lambda array, value=value: np.full(array.shape, value)
+        for value in (np.nan, np.inf, 1e308, 5e-324, -3.0, 0.0, True, np.int8(127), 2**62, -7, np.uint64(2**64 - 1))
+    },
+}
+
+
+def sealed(spec, arrays):
+    """Put the right checksums into the spec of a feature map and of those inside it."""
+    settings = spec["settings"]
+    inner = {f"{place}.": part for place, part in enumerate(settings.get("maps", ()))}
+    inner |= {"inner.": settings["inner"]} if "inner" in settings else {}
+    for start, part in inner.items():
+        sealed(part, {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)})
+    spec["sha256"] = array_digest(arrays)
+
+
+@pytest.mark.parametrize("name", ["tuned", "fixed", "mean of locals", "tuned classifier", "made maps"])
+@given(data=st.data(), what=st.sampled_from(list(FORGERIES)))
+def test_forged_arrays(name, data, what):
+    """A sound file with one array replaced, under right checksums: a clear error, or finite results of every method."""
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of overflow, where a forged number is too large
+        path = Path(folder) / "model.mixtune"
+        path.write_bytes(saved(name))
+        spec, arrays = read_model(path)
+        kinds = {re.sub(r"\d+", "*", place): place for place in arrays}  # of many candidates, any one will do
+        place = data.draw(st.sampled_from(list(kinds.values())))
+        arrays[place] = FORGERIES[what](arrays[place])
+        below = "feature_map."
+        sealed(spec["feature_map"], {k.removeprefix(below): v for k, v in arrays.items() if k.startswith(below)})
+        write_model(path, spec, arrays)
+        try:
+            model = load(path)
+        except MixtuneError:
+            return
+        new = np.arange(9.0).reshape(3, 3) - 4
+        uses = [lambda: model.predict(new, return_std=True), lambda: model.predict_interval(new, coverage=0.5)]
+        if hasattr(model, "classes_"):
+            uses = [lambda: model.predict_proba(new), lambda: model.decision_function(new)]
+        for use in uses:
+            with suppress(MixtuneError):
+                assert np.all(np.isfinite(use()))
+        with suppress(MixtuneError):
+            model_facts(model)

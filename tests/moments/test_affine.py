@@ -73,3 +73,12 @@ def test_about_a_point_near_the_rows_small_spreads_beside_large_means_are_seen()
     assert parts[0]._gram is None
     blind = pooled_scale([Moments.from_rows(with_constant(U), Y)])[1]
     assert blind[0] == 1.0
+
+
+def test_about_a_point_near_the_rows_tiny_spreads_are_spreads():
+    """1e-8 of the mean is far above rounding, and a hundred times less than sums about zero could tell."""
+    rng = np.random.default_rng(4)
+    U = 0.5 + 1e-8 * rng.standard_normal((300, 1))
+    origin = Origin(U[:50].mean(axis=0), np.array(0.0))
+    _, spread, _ = pooled_scale([Moments.from_rows(with_constant(U - origin.features), np.arange(300.0))], origin)
+    assert spread[0] == pytest.approx(U.std(), rel=1e-6)

@@ -171,3 +171,101 @@ def test_domains_that_keep_many_rows_have_the_same_heads() -> None:
     kept = [Moments.from_rows(U, y, keep_rows=True) for U, y in rows]
     summed = [Moments.from_rows(U, y) for U, y in rows]
     np.testing.assert_allclose(local_heads(kept, [0.5] * 70), local_heads(summed, [0.5] * 70), rtol=1e-10, atol=1e-12)
+
+
+def test_features_or_targets_that_overflow_in_groups_are_named():
+    for U, y in ((np.full((4, 9), 1e200), np.zeros(4)), (np.zeros((4, 9)), np.full(4, 1e200))):
+        with pytest.raises(DataError, match="overflow float64"):
+            Moments.from_groups(U, y, [2, 2])
+
+
+@pytest.mark.parametrize(("p", "stacked"), [(96, True), (97, False)])
+def test_which_heads_are_solved_together(p, stacked):
+    rng = np.random.default_rng(0)
+    few, sums = Moments.from_rows(*make_rows(rng, 5, p, None)), Moments.from_rows(*make_rows(rng, p, p, None))
+    kept = Moments.from_rows(*make_rows(rng, p, p, None), keep_rows=True)
+    runs, summed, others = _datasets._by_size([few, sums, kept, few])
+    assert list(runs) == [[0, 3]]
+    assert (summed, others) == (([1], [2]) if stacked else ([], [1, 2]))
+
+
+@pytest.mark.parametrize(("count", "together"), [(63, False), (64, True)])
+def test_many_datasets_are_stacked(count, together, monkeypatch):
+    moments = [Moments.from_rows(np.eye(2), np.ones(2))] * count
+    if together:
+        monkeypatch.setattr(Moments, "head", None)
+    else:
+        monkeypatch.setattr(_datasets, "_ridge_solve", None)
+    np.testing.assert_allclose(local_heads(moments, [1.0] * count), np.full((count, 2), 0.5))
+
+
+def test_chunks_stay_within_memory(monkeypatch):
+    monkeypatch.setattr(_datasets, "CHUNK_BYTES", 100)
+    assert list(_datasets.chunks([5, 6, 7, 8, 9], 50)) == [[5, 6], [7, 8], [9]]
+    assert list(_datasets.chunks([5, 6], 1000)) == [[5], [6]]
+    assert list(_datasets.chunks([5, 6], 0)) == [[5, 6]]
+    assert list(_datasets.chunks([], 10)) == []
+
+
+def test_ridges_lost_in_rounding_are_not_trusted():
+    grams = np.stack([np.eye(2), 1e6 * np.ones((2, 2)), np.zeros((2, 2))])
+    rhs = np.ones((3, 2, 1))
+    for ridge, trusted in ((1.0, [True, True, True]), (1e-7, [True, False, True]), (0.0, [False] * 3)):
+        solved, safe = _datasets._ridge_solve(grams.copy(), rhs, np.full(3, ridge))
+        assert safe.tolist() == trusted
+        expected = np.linalg.solve(grams[safe] + ridge * np.eye(2), rhs[safe])
+        np.testing.assert_allclose(solved[safe], expected, rtol=1e-9)
+    # Rounding of sums that were subtracted counts too.
+    assert _datasets._ridge_solve(grams.copy(), rhs, np.full(3, 1e-3), np.array([1e12, 0.0, 0.0]))[1].tolist() == [
+        False,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("n", [3, 8, 29])
+def test_slabs_add_up(n):
+    U = np.random.default_rng(0).standard_normal((n, 4))
+    np.testing.assert_allclose(_datasets._slab_gram(U, 8), U.T @ U, rtol=1e-12)
+
+
+def test_one_dataset_of_weight_one_is_not_copied():
+    rng = np.random.default_rng(0)
+    one, other = (Moments.from_rows(*make_rows(rng, 20, 3, 2)) for _ in range(2))
+    alone = weighted_system([one, other], np.array([1.0, 0.0]))
+    assert alone.gram is one.gram
+    half = weighted_system([one, other], np.array([0.5, 0.0]))
+    np.testing.assert_allclose(half.gram, one.gram / 2)
+    np.testing.assert_allclose(half.cross, one.cross / 2)
+    np.testing.assert_allclose(half.square, one.square / 2)
+    with pytest.raises(ParameterError, match="all weights are zero"):
+        weighted_system([one, other], np.zeros(2))
+
+
+def test_groups_of_any_size_give_the_same_sum(monkeypatch):
+    rng = np.random.default_rng(0)
+    moments = [Moments.from_rows(*make_rows(rng, int(n), 30, None)) for n in rng.integers(1, 30, 70)]
+    summed = Moments.from_rows(*make_rows(rng, 50, 30, None))
+    weights = np.append(rng.dirichlet(np.ones(70)), 0.3)
+    expected = sum(w * m.gram for m, w in zip([*moments, summed], weights))
+    for entries, product in ((1, 1), (1, 10**6), (10**6, 10**6), (10**6, 1)):
+        monkeypatch.setattr(_datasets, "GROUP_ENTRIES", entries)
+        monkeypatch.setattr(_datasets, "SLAB_PRODUCT", product)
+        gram = weighted_system([*moments, summed], weights).gram
+        np.testing.assert_allclose(gram, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_chunks_are_as_large_as_what_is_stacked(monkeypatch):
+    """Gram matrices and what solves them; rows and their inner products."""
+    asked = []
+
+    def spy(places, bytes_each):
+        asked.append(bytes_each)
+        return honest(places, bytes_each)
+
+    honest = _datasets.chunks
+    monkeypatch.setattr(_datasets, "chunks", spy)
+    rng = np.random.default_rng(0)
+    moments = [Moments.from_rows(*make_rows(rng, n, 7, None)) for n in [3] * 40 + [9] * 40]
+    local_heads(moments, [1.0] * 80)
+    assert sorted(asked) == [8 * 3 * (7 + 3), 2 * 8 * 7 * 7]

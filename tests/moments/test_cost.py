@@ -1,5 +1,7 @@
 """The cost model: what is chosen for which sizes, within which memory, and what is refused."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,57 @@ def test_the_machine_is_asked():
 def test_refused_options(options):
     with pytest.raises(ParameterError, match=next(iter(options))):
         SolverOptions(**options)
+
+
+def test_what_each_way_takes():
+    """Products, factor and solve; three matrices while rows are multiplied, two where the Gram matrix is there."""
+    n, p, outputs = 500, 300, 2
+    primal, dual, walk = row_costs(n, p, outputs)
+    assert primal.flops == n * p**2 + p**3 / 3 + 2 * p**2 * outputs + 4 * n * p * outputs
+    assert dual.flops == n**2 * p + n**3 / 3 + 2 * n**2 * outputs + 4 * n * p * outputs
+    assert (primal.bytes, dual.bytes) == (3 * 8 * p**2, 3 * 8 * n**2)
+    assert (primal.work, primal.least_bytes) == (primal.flops, primal.bytes)
+    sketch, steps = 4 * 256 * (n * p + 2 * p * 256), 100 * 4 * outputs * (n * p + p * 256)
+    assert walk.flops == sketch + steps
+    assert walk.work == sketch + steps * (1 + 5 / outputs)
+    assert (walk.bytes, walk.least_bytes) == (8 * p * (4 * 256 + 8 * outputs), 8 * p * (4 * 16 + 8 * outputs))
+    factor, walk = gram_costs(p, outputs)
+    assert factor.flops == p**3 / 3 + 2 * p**2 * outputs
+    assert factor.bytes == 2 * 8 * p**2
+    assert walk == _cost.iterative_cost(p**2 // 2, p, outputs)
+    narrow = _cost.iterative_cost(1000, 10, 1, steps=7)
+    assert narrow.flops == 4 * 10 * (1000 + 2 * 10 * 10) + 7 * 4 * (1000 + 10 * 10)
+    assert narrow.least_bytes == narrow.bytes == 8 * 10 * (4 * 10 + 8)
+
+
+def test_defaults_and_memory(monkeypatch):
+    assert SolverOptions("auto", 1e-10, None) == AUTO
+    monkeypatch.setattr(_cost, "_host_memory", lambda: 1000)
+    assert _cost.machine_limit(LIKE) == 500
+    monkeypatch.undo()
+    memory = _cost._host_memory.__wrapped__
+    assert 2**28 < memory() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(_cost.Path, "is_file", lambda _: True)
+    monkeypatch.setattr(_cost.Path, "read_text", lambda _: "12345\n")
+    assert memory() == 12345
+    monkeypatch.setattr(_cost.Path, "read_text", lambda _: "max\n")
+    monkeypatch.setattr(_cost.os, "sysconf_names", {})
+    assert memory() == 8 * 10**9
+
+
+def test_small_problems_do_not_ask_the_machine(monkeypatch):
+    monkeypatch.setattr(_cost, "machine_limit", lambda _: pytest.fail("asked"))
+    assert chosen(row_costs(300, 200, 1)) == [PRIMAL]
+    assert chosen(row_costs(300, 200, 1), SolverOptions("direct", memory_limit="1 GB")) == [PRIMAL]
+    with pytest.raises(pytest.fail.Exception, match="asked"):
+        chosen(row_costs(20_000, 20_000, 1))
+
+
+def test_the_walk_must_promise_half_the_work():
+    cost = lambda method, work: _cost.Cost(method, work, 10, work, 10)  # noqa: E731
+    options = SolverOptions(memory_limit=100)
+    walk, factor = cost(WALK, 1e12), cost(PRIMAL, 2.1e12)
+    assert chosen((factor, walk), options) == [WALK, PRIMAL]
+    assert chosen((cost(PRIMAL, 2e12), walk), options) == [PRIMAL]
+    assert chosen((cost(DUAL, 5e12), factor, walk), options) == [WALK, PRIMAL]
+    assert chosen((factor, cost(WALK, 1e3)), options, shift=0.0) == [PRIMAL]

@@ -7,9 +7,11 @@ import pytest
 
 from mixtune.moments import (
     Fit,
+    LeaveOneOut,
     Moments,
     Rows,
     Sample,
+    _leave_one_out,
     augmented,
     leave_one_out,
     own_center,
@@ -156,3 +158,63 @@ def test_some_features_of_moments():
         found = moments.selected(np.array([2, 0]))
         np.testing.assert_allclose(found.gram, X[:n, [2, 0]].T @ X[:n, [2, 0]])
         np.testing.assert_allclose(found.cross, X[:n, [2, 0]].T @ Y[:n])
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 3), (7, 9)])
+def test_blocks_of_rows_make_no_difference(n, p, monkeypatch):
+    X, Y = draw(n, p)
+    head = fit_of(X, Y, None, 0.3)
+    fit = fit_of(X, Y, None, 2.0, prior=head.coef)
+    whole = leave_one_out(Rows(X, Y), fit, head)
+    monkeypatch.setattr(_leave_one_out, "BLOCK", 1)
+    blocks = leave_one_out(Rows(X, Y), fit, head)
+    np.testing.assert_allclose(blocks.residuals, whole.residuals, rtol=1e-9)
+    np.testing.assert_allclose(blocks.spreads, whole.spreads, rtol=1e-9)
+
+
+def test_an_infinite_ridge_is_the_limit_of_large_ones():
+    """The coefficients stay at those of the focal head, which loses the row; only the intercept is fitted."""
+    X, Y = draw(9, 3)
+    head = fit_of(X, Y, None, 0.3)
+    large, infinite = (
+        Fit(head.coef, fit.intercept, fit.system, fit.center, ridge, 1.0)
+        for fit in [fit_of(X, Y, None, 1e9, prior=head.coef)]
+        for ridge in (1e9, np.inf)
+    )
+    found, limit = leave_one_out(Rows(X, Y), infinite, head), leave_one_out(Rows(X, Y), large, head)
+    np.testing.assert_allclose(found.residuals, limit.residuals, rtol=1e-6)
+    np.testing.assert_allclose(found.spreads, limit.spreads, rtol=1e-6)
+    plain = leave_one_out(Rows(X, Y), infinite)
+    np.testing.assert_allclose(plain.residuals, (Y - infinite.predict(X)) / (1 - 1 / 9), rtol=1e-9)
+    np.testing.assert_allclose(posterior(infinite).spread(X[:2]), 1 + 1 / 9)
+
+
+def test_the_posterior_without_a_share_or_a_ridge():
+    X, Y = draw(5, 8)
+    nothing = posterior(fit_of(X, Y, None, 0.7, share=0.0))
+    np.testing.assert_array_equal(nothing.spread(X), 1.0)
+    U = X - X.mean(axis=0)
+    without = posterior(Fit(np.zeros((8, 2)), np.zeros(2), *_system_of(X, Y), 0.0, 0.5))
+    leverage = 1 / 5 + np.sum(U @ np.linalg.pinv(U.T @ U) * U, axis=1)
+    np.testing.assert_allclose(without.spread(X), 1 + 0.5 * leverage, rtol=1e-8)
+    off = np.linalg.svd(U)[2][-1]  # a direction that no row has
+    np.testing.assert_allclose(without.spread(X[:1] + 5 * off), 1 + 0.5 * leverage[:1], rtol=1e-8)
+
+
+def _system_of(X, Y):
+    moments = augmented(Rows(X, Y))
+    center = own_center(moments)
+    return recentred(moments, center).system, center
+
+
+def test_averages_count_rows_by_their_weight():
+    found = LeaveOneOut(np.zeros((2, 1)), np.array([[1.0], [3.0]]), np.array([1.0, 2.0]), np.array([3.0, 0.5]))
+    assert found.error == pytest.approx((3 * 1 + 0.5 * 9) / 3.5)
+    np.testing.assert_allclose(found.noise, [(3 * 1 + 0.5 * 9 / 2) / 3.5])
+    assert found.copies.tolist() == [3.0, 1.0]
+
+
+def test_rows_of_leverage_one_say_nothing():
+    found = _leave_one_out.left_out_residuals(np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.0, 1.0 - 5e-10]))
+    assert found.tolist() == [2.0, np.inf, np.inf]
+    assert np.isfinite(_leave_one_out.left_out_residuals(np.ones(1), np.array([1.0 - 2e-9]))[0])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from mixtune import Moments
+from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments import GramSystem, RowSystem, local_heads, weighted_system
+from mixtune.moments import GramSystem, Rows, RowSystem, _moments, local_heads, weighted_system
 from problems import make_rows
 
 shapes = st.tuples(st.integers(1, 25), st.integers(1, 15), st.sampled_from([None, 1, 3]), st.integers(0, 10**6))
@@ -301,3 +302,163 @@ def test_no_sum_of_squares_is_below_zero_after_subtraction():
     for _ in range(50):
         small, one, other = (Moments.from_rows(U, size * rng.standard_normal(6)) for size in (1e-9, 1e3, 1e3))
         assert (small + one + other - one - other).square >= 0
+
+
+@pytest.mark.parametrize("n", [3, 20])  # kept, and summed
+@pytest.mark.parametrize("keep", [True, False])
+def test_one_output_of_several(n, keep):
+    U, Y = make_rows(np.random.default_rng(0), n, 5, 3)
+    moments = Moments.from_rows(U, Y, keep_rows=keep)
+    for index in range(3):
+        one, expected = moments.output(index), Moments.from_rows(U, Y[:, index])
+        assert one.single_output
+        assert one.keeps_rows == moments.keeps_rows
+        np.testing.assert_allclose(one.cross, expected.cross, rtol=1e-12)
+        np.testing.assert_allclose(one.square, expected.square, rtol=1e-12)
+        np.testing.assert_allclose(one.head(0.5), expected.head(0.5), rtol=1e-9)
+
+
+def test_moments_that_do_not_go_together_are_named():
+    vector, single, double = (Moments.from_rows(*make_rows(np.random.default_rng(0), 9, 3, k)) for k in (None, 1, 2))
+    with pytest.raises(
+        DataError, match=r"moments 1 have targets of shape \(n, 1\), moments 0 of \(n,\); pass the same"
+    ):
+        vector + single
+    with pytest.raises(DataError, match=r"moments 2 have targets of shape \(n, 2\), moments 0 of \(n, 1\)"):
+        local_heads([single, single, double], [1.0] * 3)
+    with pytest.raises(DataError, match="moments 1 have 2 features, moments 0 have 3; use the same feature map"):
+        vector + Moments.from_rows(np.ones((4, 2)), np.ones(4))
+
+
+def test_sums_given_directly_are_checked_and_copied():
+    gram, cross = np.array([[2.0, 0.5], [0.5, 0.0]]), np.array([1.0, 0.0])
+    moments = Moments(3, gram, cross, 0.0)
+    gram[0, 0] = cross[0] = 9.0
+    assert (moments.gram[0, 0], moments.cross[0], moments.square) == (2.0, 1.0, 0.0)
+    assert (moments.single_output, moments._summed, moments.keeps_rows) == (True, 0.0, False)
+    assert Moments(0, np.zeros((2, 2)), np.zeros((2, 1)), [0.0]).n_outputs == 1
+    assert Moments(np.int64(4), gram, np.ones((2, 3)), np.ones(3)).n_outputs == 3
+    skewed = np.array([[1.0, 0.5 + 5e-10], [0.5, 1.0]])
+    assert Moments(1, skewed, cross, 1.0).count == 1  # rounding
+    for wrong, match in [
+        ((3, gram[0], cross, 1.0), r"gram \(p, p\)"),
+        ((3, gram[:, :1], cross, 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones(3), 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones((2, 1, 1)), 1.0), r"gram \(p, p\)"),
+        ((3, gram, np.ones((2, 2)), 1.0), "1 entries for 2 outputs"),
+        ((True, gram, cross, 1.0), "count must be"),
+        ((2.0, gram, cross, 1.0), "count must be"),
+        ((-1, gram, cross, 1.0), "count must be"),
+        ((3, gram * np.nan, cross, 1.0), "finite"),
+        ((3, gram, np.array([np.inf, 0.0]), 1.0), "finite"),
+        ((3, gram, cross, np.inf), "finite"),
+        ((3, -np.eye(2), cross, 1.0), "negative"),
+        ((3, gram, cross, -1.0), "negative"),
+        ((3, skewed + np.array([[0.0, 5e-9], [0.0, 0.0]]), cross, 1.0), "symmetric"),
+    ]:
+        with pytest.raises(DataError, match=match):
+            Moments(*wrong)
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 5), (9, 5)])
+def test_rows_are_copied_where_they_are_kept(n, p):
+    U, y = make_rows(np.random.default_rng(0), n, p, None)
+    moments, before = Moments.from_rows(U, y), U.T @ U
+    U[:] = y[:] = 0.0
+    np.testing.assert_allclose(moments.gram, before, rtol=1e-12)
+    assert moments.head(0.5).any()
+
+
+def test_all_rows_can_be_taken_away_again():
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), 9, 3, None))
+    nothing = moments - moments
+    assert (nothing.count, float(nothing.square)) == (0, 0.0)
+    with pytest.raises(TypeError, match="unsupported"):
+        1 + moments
+    assert sum([moments, moments]).count == 18
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_stored_moments_come_back(n):
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), n, 5, 2))
+    moments = moments if n < 5 else moments - Moments.from_rows(*make_rows(np.random.default_rng(0), 1, 5, 2))
+    writer = Writer()
+    tree = writer.write(moments, "moments")
+    assert any("gram" in name for name in writer.arrays) == (n > 5)
+    back = Reader(writer.arrays).read(tree)
+    assert (back.count, back.single_output, back._summed) == (moments.count, False, moments._summed)
+    assert back.keeps_rows == (n < 5)
+    np.testing.assert_array_equal(back.gram, moments.gram)
+    np.testing.assert_array_equal(back.cross, moments.cross)
+    tree["parts"] |= {"gram": None, "rows": None}
+    with pytest.raises(DataError, match="neither sums nor rows"):
+        Reader(writer.arrays).read(tree)
+
+
+@pytest.mark.parametrize("outputs", [None, 2])
+@pytest.mark.parametrize("n", [3, 9])
+def test_features_mapped_by_a_matrix(n, outputs):
+    rng = np.random.default_rng(0)
+    (U, Y), matrix = make_rows(rng, n, 5, outputs), rng.standard_normal((5, 4))
+    found, expected = Moments.from_rows(U, Y).mapped(matrix), Moments.from_rows(U @ matrix, Y)
+    same(found, expected)
+    assert found.single_output == (outputs is None)
+    assert found.keeps_rows == expected.keeps_rows
+    np.testing.assert_array_equal(found.gram, found.gram.T)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_moments_on_another_device_are_tensors_there(n):
+    torch = pytest.importorskip("torch")
+    moments = Moments.from_rows(*make_rows(np.random.default_rng(0), n, 5, 2))
+    there = moments.on_device("cpu")
+    assert all(isinstance(part, torch.Tensor) for part in (there.gram, there.cross, there.square))
+    assert there.keeps_rows == moments.keeps_rows
+    np.testing.assert_allclose(there.head(0.5).numpy(), moments.head(0.5), rtol=1e-9)
+    back = there.on_device(None)
+    assert isinstance(back.cross, np.ndarray)
+    np.testing.assert_allclose(back.gram, moments.gram, rtol=1e-12)
+
+
+def test_how_moments_print():
+    U, Y = make_rows(np.random.default_rng(0), 9, 5, 2)
+    assert repr(Moments.from_rows(U, Y)) == "Moments(count=9, n_features=5, n_outputs=2)"
+    assert repr(Moments.from_rows(U[:3], Y[:3])) == "Moments(count=3, n_features=5, n_outputs=2, rows kept)"
+    with pytest.raises(TypeError, match="unsupported"):
+        Moments.from_rows(U, Y) - 1
+
+
+def test_rows_with_other_features():
+    rows = Rows(np.ones((3, 2)), np.arange(3.0), np.array([1.0, 2.0, 3.0]))
+    found = rows.scaled(lambda X: 5 * X)
+    np.testing.assert_array_equal(found.X, 5.0)
+    assert found.y is rows.y
+    assert found.sample_weight is rows.sample_weight
+    assert (rows.shape, rows.total, Rows(rows.X, rows.y).total) == ((3, 2), 6.0, 3.0)
+
+
+@pytest.mark.parametrize("n", [3, 9])
+def test_targets_in_other_units(n):
+    U, Y = make_rows(np.random.default_rng(0), n, 5, 2)
+    found = Moments.from_rows(U, Y).divided(4.0)
+    same(found, Moments.from_rows(U, Y / 4))
+    assert found.keeps_rows == (n < 5)
+    np.testing.assert_allclose(found.head(0.5), Moments.from_rows(U, Y / 4).head(0.5), rtol=1e-9)
+    np.testing.assert_allclose(found.loss(np.ones((5, 2))), Moments.from_rows(U, Y / 4).loss(np.ones((5, 2))))
+
+
+def test_small_blocks_are_merged_before_they_outnumber_the_features_by_far(monkeypatch):
+    merged, honest = [], _moments._merged
+
+    def spy(moments):
+        merged.append(sum(m.count for m in moments if m.keeps_rows))
+        return honest(moments)
+
+    monkeypatch.setattr(_moments, "_merged", spy)
+    U, y = make_rows(np.random.default_rng(0), 60, 5, None)
+    same(Moments.from_blocks((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), Moments.from_rows(U, y))
+    assert len(merged) > 5
+    assert max(merged) <= 6
+    merged.clear()
+    kept = Moments.from_blocks(((U[i : i + 2], y[i : i + 2]) for i in range(0, 60, 2)), keep_rows=True)
+    assert (merged, kept.keeps_rows) == ([60], True)

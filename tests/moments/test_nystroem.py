@@ -1,9 +1,11 @@
 """The sketch: strong directions found, products used again, a preconditioner that is what it says."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
-from mixtune.moments._iterative import Sketch
+from mixtune.moments._iterative import Sketch, _expected_steps, _prepare
 
 
 @pytest.fixture
@@ -54,3 +56,45 @@ def test_matrices_of_low_rank_are_found_whole(rank):
     assert sketch.rank == rank
     np.testing.assert_allclose((sketch.vectors * sketch.values) @ sketch.vectors.T, half @ half.T, atol=1e-8)
     np.testing.assert_array_equal(Sketch(lambda theta: theta, np.zeros(3)).preconditioner(1.0)(np.eye(3)), np.eye(3))
+
+
+def test_expected_steps_follow_the_condition_number():
+    sketch = SimpleNamespace(largest=100.0, tail=3.0)
+    assert _expected_steps(sketch, 1.0, 1e-10) == pytest.approx(np.log(2e10))
+    assert _expected_steps(sketch, 0.0, 1e-10) == pytest.approx(0.5 * np.sqrt(1 + 3e10) * np.log(2e10))
+    assert _expected_steps(SimpleNamespace(largest=0.0, tail=0.0), 0.0, 1e-10) == 1.0
+
+
+class Counted:
+    """A sketch whose tail falls by a factor each time that it grows."""
+
+    def __init__(self, factor, complete_at=np.inf):
+        self.drawn, self.largest, self.tail, self.grown = 0, 1e6, 1e6, []
+        self._factor, self._complete_at = factor, complete_at
+
+    @property
+    def complete(self):
+        return self.drawn >= self._complete_at
+
+    def grow(self, columns):
+        self.grown.append(columns)
+        self.drawn, self.tail = columns, self.tail / self._factor
+
+
+@pytest.mark.parametrize(
+    ("factor", "complete_at", "most", "shift", "grown"),
+    [
+        (4.0, np.inf, 300, 1e-3, [32, 64, 128, 256, 300]),  # each doubling halves the steps
+        (1.1, np.inf, 300, 1e-3, [32, 64]),  # hardly any step was saved
+        (4.0, 100, 300, 1e-3, [32, 64, 128]),  # nothing else to find
+        (4.0, np.inf, 300, 1e6, [32]),  # too few steps to save any
+        (4.0, np.inf, 20, 1e-3, [20]),
+        (4.0, np.inf, 0, 1e-3, []),
+    ],
+)
+def test_the_sketch_grows_while_it_pays(factor, complete_at, most, shift, grown):
+    sketch = Counted(factor, complete_at)
+    _prepare(sketch, shift, 1e-10, 1, most)
+    assert sketch.grown == grown
+    _prepare(sketch, shift, 1e-10, 1, most)
+    assert sketch.grown[: len(grown)] == grown

@@ -69,6 +69,8 @@ def test_kept_rows_are_the_same_moments(n, outputs):
     kept, usual = Moments.from_rows(U, Y, keep_rows=True), Moments.from_rows(U, Y)
     assert kept.keeps_rows
     assert kept.parts[0][0] is U
+    assert kept.rows[0] is U  # one part is not copied
+    assert kept.rows[1].shape == (n, outputs or 1)
     assert kept._gram is None
     theta = np.ones((8,) if outputs is None else (8, outputs))
     for name in ("gram", "cross", "square"):
@@ -156,3 +158,23 @@ def test_kept_rows_are_checked(place):
         Moments.from_rows(U, y, keep_rows=True)
     with pytest.raises(DataError, match="overflow"):
         Moments.from_rows(np.full((3, 2), 1e200), np.ones(3), keep_rows=True)
+
+
+def test_blocks_suit_the_products_they_are_for():
+    U = np.empty((1, 64))
+    assert [_system._block_rows(U, columns) for columns in (1, 8, 9, 511, 512)] == [2048, 2048, 32768, 32768, 262144]
+    wide = np.empty((1, 10**6))
+    assert [_system._block_rows(wide, columns) for columns in (1, 600)] == [16, 256]
+
+
+def test_large_rows_stay_where_they_are(monkeypatch):
+    parts = [Part(np.ones((4, 3)), np.ones((4, 1))), Part(np.ones((2, 3)), np.ones((2, 1)), 0.25)]
+    monkeypatch.setattr(_system, "STACKED", 18)
+    stacked = _system.row_system(parts)
+    assert not stacked.blocked
+    np.testing.assert_array_equal(stacked.rows[:, 0], [1, 1, 1, 1, 0.5, 0.5])
+    np.testing.assert_array_equal(stacked.targets[:, 0], [1, 1, 1, 1, 0.5, 0.5])
+    monkeypatch.setattr(_system, "STACKED", 17)
+    assert _system.row_system(parts).blocked
+    assert (stacked.entries, stacked.shape) == (18, (6, 3))
+    assert _system.row_system(parts[:1]).entries == 12

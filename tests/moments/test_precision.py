@@ -6,7 +6,7 @@ from benchmarks.precision import narrow_errors
 
 from mixtune import Moments
 from mixtune.errors import DataError, ParameterError
-from mixtune.moments._precision import PRECISIONS, RUN, _slices, narrow_gram
+from mixtune.moments._precision import PRECISIONS, RUN, _slices, narrow_gram, rounding
 
 BOUNDS = {"float64": 1e-14, "float32": 5e-7, "split": 5e-14}
 
@@ -129,3 +129,16 @@ def test_cuda(precision):
     found = narrow_gram(torch.asarray(U, device="cuda"), precision=precision)
     assert torch.get_float32_matmul_precision() == before
     assert share(found.cpu(), U) <= {**BOUNDS, "tf32": 1e-3}[precision]
+
+
+def test_columns_of_zeros_and_single_rows_are_split_too():
+    U = features("normal", n=3)
+    U[:, 4] = 0.0
+    np.testing.assert_allclose(narrow_gram(U, precision="split"), U.T @ U, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("float32", 24), ("tf32", 12)])
+def test_how_strong_rounding_may_look(precision, bits):
+    gram = np.diag([3.0, 5.0, 2.0])
+    assert rounding(gram, precision) * 3 * np.finfo(float).eps == pytest.approx(5.0 * 2.0**-bits)
+    assert rounding(gram, "split") == rounding(gram, "float64") == 0.0

@@ -119,3 +119,98 @@ def test_of_equal_errors_the_largest_ridge_is_taken():
     assert best_ridge(ridges, np.array([1.0, 1.0 + 1e-6, 1.0])) == 2
     assert best_ridge(ridges, np.full(3, np.inf)) == 1
     assert best_ridge(ridges, np.array([0.5, np.inf, 1.0])) == 0
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (5, 9)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_generalised_cross_validation_by_the_hat_matrix(shape, intercept):
+    """Residuals and degrees of freedom of the fitted values themselves."""
+    sample = make_task(np.random.default_rng(5), *shape, intercept=intercept)
+    n, ridges = shape[0], np.array([0.1, 2.0, 50.0])
+    X, y = sample.rows.X, sample.rows.y
+    X, y = (X - X.mean(axis=0), y - y.mean()) if intercept else (X, y)
+    for regression in (sample.free, *both_forms(sample.free)):
+        errors, squares, freedom = regression.generalised_errors(ridges)
+        for k, ridge in enumerate(ridges):
+            hat = X @ np.linalg.solve(X.T @ X + ridge * np.eye(shape[1]), X.T)
+            left = n - np.trace(hat) - intercept
+            assert squares[k] == pytest.approx(np.sum((y - hat @ y) ** 2), rel=1e-8)
+            assert freedom[k] == pytest.approx(left, rel=1e-9)
+            assert errors[k] == pytest.approx(n * np.sum((y - hat @ y) ** 2) / left**2, rel=1e-8)
+
+
+def test_without_freedom_nothing_is_validated():
+    two = sample_of(np.array([[0.0], [1.0]]), [1.0, 2.0]).free
+    errors, _, freedom = two.generalised_errors(np.array([1e-13, 1.0]))
+    assert errors[0] == np.inf
+    assert np.isfinite(errors[1])
+    assert freedom[0] < 1e-9
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (5, 9)])
+def test_few_rows_with_the_same_sums(shape):
+    sample = make_task(np.random.default_rng(6), *shape)
+    for regression in (sample.free, sample.full):
+        design, targets, rest = regression.compressed
+        assert len(design) <= min(shape[0], regression.width)
+        np.testing.assert_allclose(design.T @ design, regression.gram, atol=1e-9)
+        np.testing.assert_allclose(design.T @ targets, regression.cross, atol=1e-9)
+        assert targets @ targets + rest == pytest.approx(regression.square, rel=1e-9)
+        least = np.linalg.lstsq(design, targets, rcond=None)[0]
+        loss = float(regression.mean_squares(least[None])[0]) * regression.total
+        assert rest == pytest.approx(loss - np.sum((targets - design @ least) ** 2), abs=1e-8)
+
+
+def test_mean_eigenvalues():
+    rng = np.random.default_rng(7)
+    for n, p in ((12, 3), (5, 9)):
+        sample = make_task(rng, n, p)
+        U = sample.rows.X - sample.rows.X.mean(axis=0)
+        for regression in (sample.free, *both_forms(sample.free)):
+            assert regression.mean_eigenvalue == pytest.approx(np.sum(U**2) / min(n, p), rel=1e-9)
+    flat = sample_of(np.full((6, 2), 1e3) + 1e-12 * rng.standard_normal((6, 2)), rng.standard_normal(6))
+    assert flat.free.mean_eigenvalue == 1.0  # rounding, not features
+
+
+def test_weights_above_one_count_as_rows():
+    heavy = sample_of(np.eye(3), [1.0, 2.0, 3.0], np.full(3, 4.0))
+    light = sample_of(np.eye(3), [1.0, 2.0, 3.0], np.full(3, 0.25))
+    assert (heavy.free.count, light.free.count) == (12.0, 3.0)
+    assert (heavy.total, light.total) == (12.0, 0.75)
+    assert (heavy.columns, sample_of(np.eye(3), [1.0, 2.0, 3.0]).free.width) == (4, 3)
+
+
+@pytest.mark.parametrize("shape", [(12, 3), (5, 9)])
+def test_the_rank_does_not_depend_on_units(shape):
+    sample = make_task(np.random.default_rng(8), *shape)
+    small = sample_of(1e-9 * sample.rows.X, sample.rows.y)
+    ridges = np.array([0.1, 2.0])
+    for plain, tiny in ((sample.free, small.free), *zip(both_forms(sample.free), both_forms(small.free))):
+        assert len(tiny.spectrum[0]) == len(plain.spectrum[0])
+        np.testing.assert_allclose(tiny.compressed[2], plain.compressed[2], rtol=1e-6, atol=1e-9)
+        found, expected = tiny.generalised_errors(1e-18 * ridges)[0], plain.generalised_errors(ridges)[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_features_that_are_all_zero_have_no_directions():
+    for shape in ((4, 2), (2, 4)):
+        nothing = sample_of(np.zeros(shape), np.arange(1.0, shape[0] + 1), intercept=False).free
+        assert nothing.compressed[2] + np.sum(nothing.compressed[1] ** 2) == pytest.approx(nothing.square)
+        errors, squares, freedom = nothing.generalised_errors(np.ones(1))
+        assert (squares[0], freedom[0]) == (nothing.square, shape[0])
+        assert errors[0] == pytest.approx(nothing.square / shape[0])
+
+
+def test_repeated_rows_and_columns_do_not_count_as_directions():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((3, 9))
+    wide = sample_of(np.vstack([X, X]), rng.standard_normal(6), intercept=False).free
+    assert wide.wide
+    assert len(wide.spectrum[0]) == 3
+    X = rng.standard_normal((12, 3))
+    tall = sample_of(np.column_stack([X, X[:, 0] + X[:, 1]]), rng.standard_normal(12), intercept=False).free
+    assert len(tall.compressed[0]) == 3
+    _, squares, freedom = tall.generalised_errors(np.array([1e-9]))
+    least = np.linalg.lstsq(X, tall.rows.y, rcond=None)[0]
+    assert squares[0] == pytest.approx(np.sum((tall.rows.y - X @ least) ** 2), rel=1e-6)
+    assert freedom[0] == pytest.approx(12 - 3, rel=1e-6)

@@ -71,6 +71,14 @@ def test_targets_whose_squares_vanish(size):
             pooled_scale([Moments.from_rows(augmented, targets)])
 
 
+@pytest.mark.parametrize("size", [1e153, 1e307])
+def test_targets_whose_squares_are_beyond_float64(size):
+    X, y = draw()
+    for center in (True, False):
+        with pytest.raises(DataError, match=r"targets of size .* divide them by a constant"):
+            pooled_scaling([Rows(X, y / np.abs(y).max() * size)], standardise=True, center=center)
+
+
 def test_small_targets_that_can_be_squared_are_right():
     X, y = draw()
     plain, small = (loo_ridge(X, y * size, [0.1, 1.0, 10.0]) for size in (1.0, 1e-135))

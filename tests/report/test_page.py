@@ -18,7 +18,7 @@ from mixtune.estimators import (
     StreamedSources,
     load,
 )
-from mixtune.report import read_facts, report_html, write_report
+from mixtune.report import give_verdict, read_facts, report_html, write_report
 from mixtune.report.verdict import HELP_MARGIN
 from mixtune.report.wording import clean, escape
 from mixtune.selection import TransferGain
@@ -178,23 +178,58 @@ def test_escaped_text_reads_back_as_it_was(text):
 @pytest.mark.parametrize(
     ("gain", "words"),
     [
-        ((0.14, 0.09, 0.18), "Transfer cut the error by 14% (95% interval 9 to 18%);"),
-        ((-0.05, -0.09, -0.02), "Transfer made the error 5% worse (95% interval 2 to 9%);"),
+        ((0.14, 0.09, 0.18), "Transfer clearly helps: the error is 14% lower (95% interval 9 to 18%);"),
+        ((-0.05, -0.09, -0.02), "Transfer clearly hurts: the error is 5% higher (95% interval 2 to 9%);"),
         (
             (0.02, -0.03, 0.07),
-            "No clear difference: with transfer the error is 2% lower (95% interval 3% higher to 7% lower);",
+            "20 focal rows cannot tell whether transfer helps: the error is 2% lower (95% interval 3% higher to",
         ),
         (
-            (-0.02, -0.07, 0.03),
-            "No clear difference: with transfer the error is 2% higher (95% interval 7% higher to 3% lower);",
+            (-0.03, -0.07, 0.01),
+            "Transfer probably hurts: the error is 3% higher (95% interval 7% higher to 1% lower);",
         ),
-        ((0.0, -0.02, 0.02), "No clear difference: with transfer the error is the same (95% interval 2% higher to 2%"),
+        ((0.03, -0.01, 0.07), "Transfer probably helps: the error is 3% lower (95% interval 1% higher to 7% lower);"),
+        (
+            (0.0, -0.02, 0.02),
+            "20 focal rows cannot tell whether transfer helps: the error is the same (95%",
+        ),
         ((0.0, -math.inf, 1.0), "Whether transfer helps cannot be judged"),
     ],
 )
 def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
     model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_plays=None)
     assert read(model, rows).texts["verdict"].startswith(words)
+
+
+def test_pooling_is_judged_with_the_same_grades(model, rows):
+    def said(ratio, low, high):
+        model.compared_ = tuple(
+            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "joint" else each
+            for each in model.compared_
+        )
+        return " ".join(give_verdict(read_facts(model, **rows)).evidence)
+
+    assert "Its error is clearly lower than that of one fit to all rows pooled, by 20%." in said(0.8, 0.7, 0.9)
+    assert "Its error is clearly higher than that of one fit to all rows pooled, by 20%." in said(1.2, 1.1, 1.3)
+    assert "Its error is probably lower than that of one fit to all rows pooled, by 10%." in said(0.9, 0.75, 1.05)
+    assert "Whether it is better than one fit to all rows pooled, 20 focal rows cannot tell." in said(0.99, 0.8, 1.2)
+
+
+def surely(removal, change):
+    """The removal with a change that is much larger than its uncertainty."""
+    return replace(removal, change=change, change_low=change - 1e-4, change_high=change + 1e-4)
+
+
+def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, rows):
+    effects = model.removal_effects()
+    model._removals = tuple(replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects)
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith("; the focal rows cannot tell which of 12 datasets helped on its own.")
+    assert "for 12 the focal rows cannot tell" in report_html(model, **rows)
+    assert "badge helped" not in report_html(model, **rows)
+    model._removals = (surely(effects[0], 0.02), *model._removals[1:])
+    page = read(model, rows)
+    assert page.texts["verdict"].endswith("; 1 of 12 datasets helped.")
 
 
 @pytest.mark.parametrize(
@@ -207,7 +242,7 @@ def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
     ],
 )
 def test_datasets_that_helped_are_counted(changes, words, model, rows):
-    model._removals = tuple(replace(r, change=c) for r, c in zip(model.removal_effects(), changes))
+    model._removals = tuple(surely(r, c) for r, c in zip(model.removal_effects(), changes))
     page = read(model, rows)
     assert page.texts["verdict"].endswith(words)
     assert page.texts["datasets"].count("helped") == sum(c > HELP_MARGIN for c in changes)
@@ -215,12 +250,12 @@ def test_datasets_that_helped_are_counted(changes, words, model, rows):
 
 
 def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
-    model._removals = tuple(replace(r, change=0.02) for r in model.removal_effects()[:4])
+    model._removals = tuple(surely(r, 0.02) for r in model.removal_effects()[:4])
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
     assert len(page.cells["error changes by"]) == 4
     assert "For the 8 datasets of little weight this was not computed" in page.texts["removal"]
-    model._removals = tuple(replace(r, change=0.0) for r in model._removals)
+    model._removals = tuple(surely(r, 0.0) for r in model._removals)
     assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 
 
@@ -284,7 +319,7 @@ def test_without_sources():
 
 def test_one_source():
     page = read(fit(rows := make_rows(1)), rows)
-    assert re.search("the one other dataset (helped|did not help)", page.texts["verdict"])
+    assert re.search("the one other dataset (helped|did not clearly help)", page.texts["verdict"])
 
 
 def test_two_hundred_sources_fold_away():
@@ -338,7 +373,11 @@ def test_few_rows_say_what_is_missing():
 
 def test_a_handful_of_rows_does_not_tell_which_datasets_helped():
     changes = re.compile('class="badge (helped|hurt)"')
-    told = [bool(changes.search(report_html(fit(rows), **rows))) for rows in (make_rows(6, 8), make_rows(6, 7))]
+    told = []
+    for rows in (make_rows(6, 8), make_rows(6, 7)):
+        model = fit(rows)
+        model._removals = tuple(surely(each, 0.02) for each in model.removal_effects())
+        told.append(bool(changes.search(report_html(model, **rows))))
     assert told == [True, False]
     few = read(fit(rows := make_rows(6, 7)), rows)
     assert "7 focal rows cannot tell which datasets helped" in "".join(few.texts.values())

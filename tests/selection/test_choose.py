@@ -267,6 +267,19 @@ def test_a_play_of_targets_that_do_not_vary_says_nothing():
     np.testing.assert_allclose(found, stacked_weights(plays, equal, 0.2), atol=1e-3)
 
 
+@pytest.mark.parametrize("count", [9, 10])
+def test_weights_of_rows_count_as_repeated_rows_in_stacking(count):
+    """Also where large residuals are cut off, which depends on their median."""
+    rng = np.random.default_rng(count)
+    residuals, times = rng.standard_t(2, (3, count)), rng.integers(1, 4, count)
+    residuals[:, 0] *= 30
+    weighted = ValidationTask(0, residuals, times.astype(float), residuals, 0)
+    repeated = np.repeat(residuals, times, axis=1)
+    rows = ValidationTask(0, repeated, np.ones(times.sum()), repeated, 0)
+    equal = np.full(3, 1 / 3)
+    np.testing.assert_allclose(stacked_weights([weighted], equal, 0.1), stacked_weights([rows], equal, 0.1), atol=1e-12)
+
+
 def test_more_columns_than_rows_are_judged_whole(monkeypatch):
     focal, _, _ = make_family(n=60, sizes=(), p=80)
     whole = choose(focal, [])
@@ -549,3 +562,17 @@ def test_the_more_sources_the_less_leave_one_out_moves_the_weights(monkeypatch, 
     found = average_weights(scores, prior, plays_of(0, count), 20.0, enough=24)
     expected = np.exp(-(scores - 1.0) / (trust / 20.0))
     np.testing.assert_allclose(found, expected / expected.sum())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_weights_settle_where_residuals_are_far_from_typical(seed):
+    """Steps that are too long for such residuals are shortened: more of them change nothing."""
+    rng = np.random.default_rng(seed)
+    sizes = 0.1 * 10.0 ** rng.uniform(0, 4, (2, 40, 1))
+    plays = [
+        ValidationTask(place, size * rng.choice([-1, 1], size.shape), np.ones(1), size, 0)
+        for place, size in enumerate(sizes)
+    ]
+    equal = np.full(40, 1 / 40)
+    found = [stacked_weights(plays, equal, 0.7, steps=steps) for steps in (300, 301, 2000)]
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=0, atol=1e-6)

@@ -16,7 +16,7 @@ from mixtune import (
     wasserstein_distance,
 )
 from mixtune.errors import DataError, ParameterError
-from mixtune.weights import GivenWeights
+from mixtune.weights import Diameter, GivenWeights, TransportDistance
 from mixtune.weights._rule import normalise, predictive_shares
 from mixtune.weights._wasserstein import softmin
 from problems import make_rows
@@ -75,6 +75,7 @@ def test_predictive_formula():
 def test_heads_better_than_the_focal_one_follow_the_formula_too():
     shares = predictive_shares(np.array([2.0, 1.0, 3.0, 4.0]), 0, 2.0)
     np.testing.assert_allclose(shares, [1.0, 1.5 * np.exp(-0.5), 0.5 * np.exp(0.5), 0.0], rtol=1e-14)
+    assert predictive_shares(np.array([2.0, 2.0, 1.0, 3.0]), 0, 0.0).tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_predictive_scores_are_means_over_rows_and_outputs():
@@ -112,7 +113,8 @@ def test_wasserstein_formula_and_what_it_reports():
     assert np.all(weights.values[:3] > 0.02)
     assert weights.values[3] == 0
     assert weights.admitted.tolist() == [True, True, True, False]
-    assert weights.scores[0] == 0
+    assert weights.distances[0] == TransportDistance(0.0, 0.0, 0.0, "exact", certified=True, rows=(15, 15))
+    assert weights.diameter == Diameter(1.0, exact=True)
     assert weights.as_dict().keys() == {"a", "b", "c", "d"}
     assert all(d.certified for d in weights.distances)
     floor = weights.sampling_floor.value
@@ -145,6 +147,21 @@ def test_a_domain_no_farther_than_the_floor_is_not_above_it():
     weights = WassersteinWeights(1.0, distance=lambda A, B: 0.25).weigh(domains=Domains.from_dict(clouds(), focal="a"))
     assert weights.sampling_floor.value == weights.distances[1].value == 0.25
     assert weights.above_floor.tolist() == [False] * 3
+
+
+def test_a_domain_at_the_threshold_is_admitted():
+    rule = WassersteinWeights(1.0, 0.25, distance=lambda A, B: 0.25 + 1e-9 * (len(B) == 20))
+    assert rule.weigh(domains=Domains.from_dict(clouds(), focal="a")).admitted.tolist() == [True, True, False]
+
+
+def test_defaults():
+    given_ = {"distance": "auto", "rescale": True, "on": "inputs", "seed": 0, "floor": True, "screen": False}
+    assert WassersteinWeights(2.0) == WassersteinWeights(2.0, np.inf, jobs=None, **given_)
+    with pytest.raises(TypeError, match="positional"):
+        WassersteinWeights(2.0, 1.0, "auto")
+    points = [np.arange(6.0).reshape(3, 2) + k for k in range(2)]
+    weights = WassersteinWeights(2.0, jobs=1).weigh_clouds(points, counts=[1, 1])
+    assert (weights.focal, weights.names, weights.counts.tolist()) == (0, ("0", "1"), [1, 1])
 
 
 def test_a_large_twin_outweighs_the_focal_domain():
@@ -221,6 +238,7 @@ def test_distance_by_function():
     weights = WassersteinWeights(1.0, distance=mean_gap).weigh(domains=Domains.from_dict(clouds(), focal="a"))
     assert weights.distances[1].method == "given"
     assert not weights.distances[1].certified
+    assert (weights.distances[1].lower, weights.distances[1].upper) == (0.0, np.inf)
     with pytest.raises(ParameterError, match="distance function"):
         WassersteinWeights(1.0, distance=lambda A, B: float("nan")).weigh(
             domains=Domains.from_dict(clouds(), focal="a")
@@ -233,6 +251,10 @@ def test_a_focal_domain_of_one_row_has_no_floor():
     weights = WassersteinWeights(1.0).weigh(domains=Domains.from_dict(data, focal="a"))
     assert weights.sampling_floor is None
     assert weights.above_floor.tolist() == [False, True, True]
+    data["a"] = (clouds()["a"][0][:2], clouds()["a"][1][:2])
+    domains = Domains.from_dict(data, focal="a")
+    assert WassersteinWeights(1.0).weigh(domains=domains).sampling_floor.rows == (1, 1)
+    assert WassersteinWeights(1.0, floor=False).weigh(domains=domains).sampling_floor is None
 
 
 def test_identical_points_everywhere():
@@ -275,6 +297,13 @@ def test_weights_print_on_one_line():
     weights = WassersteinWeights(1.0).weigh(domains=Domains.from_dict(clouds(), focal="a"))
     assert repr(weights).startswith("TransportWeights(wasserstein; ")
     assert len(repr(weights)) < 100
+    moments = [Moments.from_rows(np.ones((3, 2)), np.ones(3))] * 6
+    given_ = GivenWeights([0.05, 0.1, 0.15, 0.2, 0.225, 0.275]).weigh(moments=moments)
+    assert repr(given_) == "DomainWeights(given; 5: 0.275, 4: 0.225, 3: 0.2, 2: 0.15, 1: 0.1, ...)"
+    five = GivenWeights([0.2] * 5).weigh(moments=moments[:5])
+    assert repr(five) == "DomainWeights(given; 0: 0.2, 1: 0.2, 2: 0.2, 3: 0.2, 4: 0.2)"
+    with pytest.raises(ValueError, match="read-only"):
+        weights.values[0] = 1.0
 
 
 def test_what_is_missing_is_named():
@@ -284,7 +313,7 @@ def test_what_is_missing_is_named():
         PredictiveWeights(1.0).weigh(moments=moments)
     with pytest.raises(ParameterError, match="needs moments; pass"):
         PredictiveWeights(1.0).weigh(domains=domains, ridge=1.0)
-    with pytest.raises(ParameterError, match="needs domains"):
+    with pytest.raises(ParameterError, match="needs domains; pass"):
         WassersteinWeights(1.0).weigh(moments=moments)
     with pytest.raises(ParameterError, match="same number"):
         EqualWeights().weigh(moments=moments, domains=domains)
@@ -295,6 +324,11 @@ def test_what_is_missing_is_named():
     with pytest.raises(ParameterError, match="focal must be"):
         EqualWeights().weigh(moments=moments, focal=2)
     assert EqualWeights().weigh(domains=domains, focal="c").focal == 2
+    assert EqualWeights().weigh(domains=Domains.from_dict(clouds(), focal="b")).focal == 1
+    assert [EqualWeights().weigh(moments=moments, focal=k).focal for k in (None, 0, np.int64(1))] == [0, 0, 1]
+    for wrong in (True, -1, 0.0):
+        with pytest.raises(ParameterError, match="focal must be a domain's name or an index from 0 to 1"):
+            EqualWeights().weigh(moments=moments, focal=wrong)
 
 
 @pytest.mark.parametrize(

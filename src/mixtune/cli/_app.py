@@ -1,7 +1,5 @@
 """The command ``mixtune`` and its subcommands."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Mapping, Sequence

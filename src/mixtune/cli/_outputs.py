@@ -157,6 +157,15 @@ def comparison_table(title: str, error: str, against: str, rows: Sequence[Any]) 
     return made
 
 
+def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float]) -> Table:
+    """One row for each method, with its error in percent; the best is marked."""
+    made = table(title, "method", "error")
+    for name, shown in names.items():
+        style = "bold green" if errors[name] == min(errors.values()) else ""
+        made.add_row(safe(shown), f"{100 * errors[name]:.1f}%", style=style)
+    return made
+
+
 def facts_document(facts: Facts) -> dict[str, Any]:
     """The facts about a model, as commands print them in JSON; what is not known of a domain is left out."""
 

@@ -1,7 +1,5 @@
 """``mixtune reproduce``: the paper's tables and figures, resumable, with one command."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys

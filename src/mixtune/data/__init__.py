@@ -16,11 +16,12 @@ from mixtune.data._infer import constant_notes
 from mixtune.data._readers import STDIN, as_paths, file_label, read_file, read_table
 from mixtune.data._tables import Table, as_names, as_table, check_names, choose_inputs, is_table, known_frame, to_matrix
 from mixtune.data._training import TrainingTables, read_new, read_training
-from mixtune.data.real import load_ames, load_exam, load_sentiment
+from mixtune.data.real import load_ames, load_diamonds, load_exam, load_sentiment
 from mixtune.data.synthetic import SyntheticProblem, make_domains
 
 # For everyone, for the command line, and for the other packages of mixtune.
-__all__ = ["Domain", "Domains", "SyntheticProblem", "load_ames", "load_exam", "load_sentiment", "make_domains"]
+__all__ = ["Domain", "Domains", "SyntheticProblem", "load_ames", "load_diamonds", "load_exam"]
+__all__ += ["load_sentiment", "make_domains"]
 __all__ += ["DateColumn", "Encoded", "LevelColumn", "NumberColumn", "TableEncoder", "TargetColumn", "TrainingTables"]
 __all__ += ["constant_notes", "read_new", "read_training"]
 __all__ += ["STDIN", "UTF8", "CsvFormat", "Table", "as_names", "as_paths", "as_table", "check_names", "choose_inputs"]

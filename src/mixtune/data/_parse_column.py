@@ -5,8 +5,6 @@ There are two ways to parse. :func:`parse_numbers` takes numbers only; arrays an
 :class:`Fault` says what is wrong with a column and what to do about it, so that one error can name all such columns.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple, TypeAlias
 
@@ -356,4 +354,4 @@ def inexact(text: str) -> Fault:
     """The fault of whole numbers that floats cannot hold."""
     shown = text if len(text) <= 40 else f"{text[:20]}... of {len(text):,} digits"
     finding = f"holds whole numbers beyond 2^53 (such as {shown}), which floats cannot tell apart"
-    return Fault(finding, "leave out identifiers, or divide by a power of ten", skip=True)
+    return Fault(finding, "correct this number, or write fewer digits", skip=True)

@@ -4,8 +4,6 @@ pandas and polars frames, pyarrow tables and plain dicts of columns all become o
 either become one matrix of numbers, or are refused together: with their names, the rows concerned and what to do.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter
@@ -17,6 +15,7 @@ import pyarrow as pa
 import pyarrow.interchange
 import pyarrow.types as kinds
 
+from mixtune._array import check_unmasked
 from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.data._parse_column import Fault, parse_numbers, phrase
 from mixtune.errors import DataError, ParameterError
@@ -66,6 +65,7 @@ def known_frame(value: Any, where: str) -> Any:
     >>> known_frame({"x": [1, 2]}, "X").column_names
     ['x']
     """
+    check_unmasked(value, where)
     known = hasattr(value, "iloc") or isinstance(value, pa.Table) or type(value).__module__.startswith("polars")
     return as_table(value, where) if is_table(value) and not known else value
 
@@ -80,6 +80,7 @@ def as_table(value: Any, where: str) -> Table:
     """
     if isinstance(value, str | os.PathLike):
         raise DataError(f"{where} is given as {value!r}; pass a file to Domains.from_files, or read it first")
+    check_unmasked(value, where)
     if not is_table(value):
         raise DataError(f"{where} has no named columns; pass a data frame, a pyarrow table or a dict of columns")
     try:

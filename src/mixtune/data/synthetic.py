@@ -4,8 +4,6 @@ Every domain's targets come from a small tanh network with its own parameters. R
 the focal network's, unrelated ones none, so a method that shares well must tell them apart.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,6 +4,7 @@ from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
     Compared,
+    DomainColumnRegressor,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
@@ -22,5 +23,14 @@ from mixtune.streaming import StreamedSources
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FocalSplit", "JointRegressor", "JointSubsetRegressor"]
 __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "RegretOptimalClassifier", "RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
-__all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "read_info", "rivals"]
+__all__ += [
+    "DomainColumnRegressor",
+    "StreamedSources",
+    "as_sources",
+    "compare_held_out",
+    "compare_nested",
+    "load",
+    "read_info",
+    "rivals",
+]
 __all__ += ["savable", "split_sample_domain", "split_stream", "split_table"]

@@ -5,8 +5,6 @@ search therefore split the focal rows only, and pass the sources on unchanged. A
 standardised rows) or ``_solve_state`` (from moments).
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -117,11 +115,12 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         array (n,) or (n, D), or two of them
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
+        predictions = linear_scores(features, self)
         if not return_std:
             return predictions
-        std = self._uncertainty.std(self._scaling.features(features))
-        return predictions, std.reshape(predictions.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            std = self._uncertainty.std(self._scaling.features(features))
+        return predictions, check_computed(std.reshape(predictions.shape), "standard deviations")
 
     def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal.
@@ -137,9 +136,11 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         lower, upper : arrays (n,) or (n, D)
         """
         features = self._features(X)
-        predictions = features @ self.coef_ + self.intercept_
-        half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
-        return predictions - half, predictions + half
+        predictions = linear_scores(features, self)
+        with np.errstate(over="ignore", invalid="ignore"):
+            half = self._uncertainty.half_width(self._scaling.features(features), coverage).reshape(predictions.shape)
+            ends = predictions - half, predictions + half
+        return check_computed(ends[0], "intervals"), check_computed(ends[1], "intervals")
 
     def to_onnx(
         self,
@@ -151,6 +152,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         opset: int = DEFAULT_OPSET,
     ) -> bytes:
         """Export the linear head to ONNX: from features, as ``feature_map`` makes them, to predictions.
+
+        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
+        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        inputs are the only map; fit them with ``feature_map=None``.
 
         Parameters
         ----------
@@ -177,7 +182,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         array([7.])
         """
         check_is_fitted(self, "coef_")
-        low, high = self._feature_range()
+        low, high = self._exported_range()
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name}
         graph = linear_to_onnx(self.coef_, self.intercept_, low=low, high=high, dtype=dtype, opset=opset, **names)
         return write_bytes(path, graph)
@@ -205,6 +210,10 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         if wrong := [name for name, kind in kinds.items() if not isinstance(values.get(name), kind)]:
             raise DataError(f"the file holds no {wrong[0]!r} as a fit makes it; save the model again")
         super()._set_stored(values)
+
+    def _exported_range(self) -> tuple[Any, Any]:
+        """The range that an exported graph moves its inputs into."""
+        return self._feature_range()
 
     def _feature_range(self) -> tuple[Any, Any]:
         """Lower and upper limits (p,) that features are clipped to before predicting; None for no clipping."""
@@ -300,6 +309,31 @@ class MomentRegressor(LinearTransferRegressor):
             prepared = fits.sampled_rows(state, scaling, focal, sources, features)
             rows = fits.domains_of(prepared, standardise=self.standardise)
         self._store(self._solve_state(state, rows), state.names, scaling)
+
+
+def linear_scores(features: Floats, model: Any) -> Floats:
+    """``features @ coef_ + intercept_``, refused where it is beyond float64."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return check_computed(features @ model.coef_ + model.intercept_, "predictions")
+
+
+def check_computed(values: Floats, what: str) -> Floats:
+    """Raise where numbers that were computed for new rows are not finite; return them otherwise.
+
+    Examples
+    --------
+    >>> check_computed(np.array([1.0, np.inf]), "predictions")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the predictions of 1 of 2 rows are beyond float64, first of row 1; check X or change units
+    """
+    wrong = np.flatnonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+    if len(wrong):
+        raise DataError(
+            f"the {what} of {len(wrong)} of {len(values)} rows are beyond float64, first of row {wrong[0]}; check X or "
+            "change units"
+        )
+    return values
 
 
 def check_both(X: Any, y: Any) -> None:

@@ -5,28 +5,26 @@ or on held-out rows. Sources take part in every fit and are never tested on. The
 are correlated, so the interval of their ratio comes from the paired losses of the rows (delta method).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import stdtrit
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import KFold
 
-from mixtune._array import Floats
+from mixtune._array import Floats, Integers
 from mixtune._checks import check_nonnegative
 from mixtune._messages import counted, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
 from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
-from mixtune.estimators._inputs import Sources
+from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._saving import savable
 
 #: Candidates of ``ridge="loo"``, for standardised features.
@@ -172,6 +170,62 @@ class MeanOfLocalsRegressor(_Baseline):
 
     def _at(self, state: State, ridge: float) -> Solved:
         return mean_of_locals(state, ridge, self.device)
+
+
+class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """All rows pooled, with the domain as a further column, in a regressor of scikit-learn.
+
+    Parameters
+    ----------
+    kind : {"boosting", "ridge"}
+        Histogram gradient boosting with the domain as a category, or ridge regression with a column of zeros and ones
+        for each domain.
+    seed : int
+        Of the boosting.
+
+    Examples
+    --------
+    >>> X = np.arange(40.0)[:, None]
+    >>> model = DomainColumnRegressor("ridge").fit(X, X[:, 0], sources={"b": (X, X[:, 0] + 100.0)})
+    >>> bool(abs(model.predict([[20.0]])[0] - 20.0) < 1.0)
+    True
+    """
+
+    def __init__(self, kind: str = "boosting", seed: int = 0) -> None:
+        self.kind = kind
+        self.seed = seed
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Fit to the focal rows and the rows of all sources."""
+        if self.kind not in ("boosting", "ridge"):
+            raise ParameterError(f"kind={self.kind!r} is unknown; choose boosting or ridge")
+        focal = trim(read_focal(self, X, y, sample_weight, reset=True)[1])
+        parts = [focal, *read_sources(as_sources(sources), focal, None, "focal").values()]
+        place = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
+        rows, y, weight = (np.concatenate(each) for each in zip(*((part.X, part.y, part.weight) for part in parts)))
+        self.domains_, self.shift_, self.scale_ = len(parts), rows.mean(axis=0), rows.std(axis=0)
+        self.scale_[self.scale_ == 0] = 1.0
+        self.model_ = self._model().fit(self._inputs(rows, place), y, weight)
+        return self
+
+    def predict(self, X: Any) -> Floats:
+        """Predictions for rows of the focal domain."""
+        rows = check_new(self, X)
+        return np.asarray(self.model_.predict(self._inputs(rows, np.zeros(len(rows), dtype=np.int64))))
+
+    def _model(self) -> Any:
+        if self.kind == "ridge":
+            from sklearn.linear_model import RidgeCV
+
+            return RidgeCV(RIDGES)
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
+        return HistGradientBoostingRegressor(categorical_features=[len(self.shift_)], random_state=self.seed)
+
+    def _inputs(self, X: Floats, place: Integers) -> Floats:
+        if self.kind == "boosting":
+            return np.column_stack([X, place])
+        return np.hstack([(X - self.shift_) / self.scale_, place[:, None] == np.arange(self.domains_)])
 
 
 @dataclass(frozen=True)

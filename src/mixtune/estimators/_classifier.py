@@ -1,7 +1,5 @@
 """Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Array, Floats, torch_device
+from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names
+from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
@@ -122,7 +121,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     def decision_function(self, X: Any) -> Floats:
         """Scores: of the second class (n,) where there are two, else of every class (n, K); larger is likelier."""
         check_is_fitted(self, "regressor_")
-        return self.regressor_._map_rows(check_new(self, X)) @ self.coef_ + self.intercept_
+        return linear_scores(self.regressor_._map_rows(check_new(self, X)), self)
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""
@@ -145,6 +144,10 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     ) -> bytes:
         """Export the head to ONNX: from features, as ``feature_map`` makes them, to probabilities and classes.
 
+        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
+        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        inputs are the only map; fit them with ``feature_map=None``.
+
         Parameters
         ----------
         path : str or Path, optional
@@ -162,7 +165,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
             The ONNX model. Its labels are text or whole numbers; booleans come as 0 and 1.
         """
         check_is_fitted(self, "regressor_")
-        low, high = self.regressor_._feature_range()
+        low, high = self.regressor_._exported_range()
         head: dict[str, Any] = {"low": low, "high": high, "classes": self.classes_, "sharpness": self.sharpness_}
         names: dict[str, Any] = {"input_name": input_name, "output_name": output_name, "label_name": label_name}
         graph = linear_to_onnx(self.coef_, self.intercept_, dtype=dtype, opset=opset, **head, **names)
@@ -239,6 +242,14 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         """Left-out focal rows, with what else tells how sure scores may be; here nothing."""
         return scores, places, weight
 
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        super()._set_stored(values)
+        classes, scores = self.classes_, np.shape(self.coef_)[1:] or (2,)
+        if classes.shape != scores or len(np.unique(classes)) != len(classes) or not 0 < self.sharpness_ < np.inf:
+            raise DataError("the classes of the file are not those of its scores; save the model again")
+        if classes.dtype.kind == "f":
+            check_array("classes_", classes, scores)
+
     @staticmethod
     def _all_scores(scores: Floats) -> Floats:
         return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
@@ -294,7 +305,7 @@ class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
     """
 
     def _make_regressor(self) -> LinearTransferRegressor:
-        return RegretOptimalRegressorCV(**self.get_params(deep=False))
+        return RegretOptimalRegressorCV(**self.get_params(deep=False), target_scale="identity")
 
     def _with_validation(self, scores: Floats, places: Array, weight: Floats) -> tuple[Floats, Array, Floats]:
         """With the tests of cross-domain validation, each of which counts as a few focal rows.

@@ -19,7 +19,7 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note
 from mixtune._registry import storable
-from mixtune.errors import ParameterError
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import (
     LinearTransferRegressor,
     Settings,
@@ -42,10 +42,13 @@ from mixtune.estimators._fits import (
     like_targets,
     local_heads,
     prepare,
+    sample_note,
 )
-from mixtune.estimators._inputs import as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
+from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -56,6 +59,7 @@ from mixtune.selection import (
     Sample,
     TransferGain,
     choose_maps,
+    compare,
     joint_left_out,
     mean_left_out,
     sample_sources,
@@ -75,8 +79,12 @@ MARGIN = (0.25, 20.0)
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
-#: Sources of at most so many rows say little: their weight counts as n/(n + 10).
-TINY_SOURCE, NOISE_ROWS = 2.0, 10.0
+TARGET_SCALES = (AUTO, "identity", "log")
+#: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
+LOG_SPAN = 10.0
+#: Sources of few rows say little: up to the first number of rows their weight counts as n/(n + 10), from the second on
+#: in full, and smoothly in between.
+TINY_SOURCE, SMALL_SOURCE, NOISE_ROWS = 2.0, 10.0, 10.0
 #: Most sources whose removal is worked out: the heaviest.
 MOST_REMOVALS = 100
 #: Candidates with a smaller share are left out of the list.
@@ -160,12 +168,16 @@ class Removal:
         Relative change of its root; positive means that the source helps.
     shift : float
         Root mean square change of the predictions of the focal rows.
+    change_low, change_high : float or None
+        The 95% interval of the change over the focal rows; None in models that were saved before there was one.
     """
 
     name: str
     loo_error: float
     change: float
     shift: float
+    change_low: float | None = None
+    change_high: float | None = None
 
 
 storable(Comparison)
@@ -182,8 +194,16 @@ class TunedSettings(Settings):
     seed: int = 0
 
 
+@dataclass(eq=False, repr=False)
+class TunedRegressorSettings(TunedSettings):
+    """Parameters of the regressor that tunes itself."""
+
+    _: KW_ONLY
+    target_scale: str = AUTO
+
+
 @savable
-class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
@@ -196,14 +216,19 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default maps are made from the rows and averaged over: the inputs themselves, splines of every column,
-        random Fourier features, and columns learned from the sources (:attr:`maps_`). None takes the inputs as they
-        are, so that the model is linear in them; a given map is used as it is.
+        phi. By default maps are made from the rows and averaged over: the inputs themselves, random Fourier features,
+        and splines of every column with two columns learned from the sources; from 400 focal rows on also boosted trees
+        of these (:attr:`maps_`). None takes the inputs as they are, so that the model is linear in them; a given map is
+        used as it is.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
         With sources, clip features that lie far outside the range of all training rows (by more than a quarter of the
         range, with a wider margin for few rows) before predicting, so that an extreme input has a bounded effect.
+    target_scale : {"auto", "identity", "log"}
+        The scale that the model is linear on. "auto" tries logarithms where ``feature_map`` is "auto" too and the
+        targets are positive and span a factor of ten or more (5% to 95% quantile), and takes the scale on which
+        left-out rows and cross-domain validation are likelier. Predictions are of the mean on the targets' scale.
     focal_name : str
         The name of the focal domain.
     seed : int
@@ -216,14 +241,19 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     Attributes
     ----------
     coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
-        Averages over the candidates.
+        Averages over the candidates; of the features of ``feature_map_``, which are the columns with
+        ``feature_map=None``.
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
         degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
-        mean, negative contributions counted as zero, and a source of n <= 2 rows as n/(n + 10) of its part. ``scores``
-        are the mean squared errors of the domains' own models on the focal rows.
+        mean, negative contributions counted as zero, and a source of n < 10 rows as less than its part (n/(n + 10)
+        of it for one or two rows, rising smoothly). ``scores`` are the mean squared errors of the domains' own models
+        on the focal rows.
     effective_ridge_ : float
         The average effective ridge (of its logarithm), on standardised features.
+    target_scale_ : {"identity", "log"}
+        The scale of the fit. With "log", ``coef_``, ``heads_``, ``candidates_``, ``removal_effects`` and ``solution_``
+        are about logarithms; errors in ``loo_error_``, ``compared_`` and ``weights_`` are about the targets.
     feature_map_ : FeatureMap or None
         The map of the fit, whose features ``coef_`` belongs to.
     maps_ : tuple of MapShare
@@ -238,7 +268,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     loo_error_ : float
         Leave-one-out mean squared error on the focal rows, with shares and weights held fixed.
     compared_ : tuple of Comparison
-        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors.
+        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors. The
+        first two have the map that suits the focal rows best, of those without columns learned from the sources.
     transfer_gain_ : TransferGain
         The relative reduction of the error against the focal rows alone, from cross-domain validation and
         leave-one-out together.
@@ -266,7 +297,7 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
-        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high"),
+        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
     )
 
     weights_: DomainWeights
@@ -279,6 +310,8 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     notes_: tuple[str, ...]
     _solution: RegretSolution | None
     maps_: tuple[MapShare, ...]
+    #: The way back to the targets; None where the model is about the targets themselves. Not in files of version 0.1.
+    _log_scale: ClassVar[Any] = None
     _made_map: Any
     _blocks: tuple[FeatureBlock, ...] | None
     _map_notes: tuple[str, ...]
@@ -348,8 +381,83 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return dict(self._inputs)
 
     def _refit(self, rows: dict[str, Rows]) -> Self:
-        self._learn_prepared(self._prepare_rows(rows))
+        self._learn_rows(rows)
         return self
+
+    def _learn(self, focal: Rows, sources: Any) -> None:
+        others = read_sources(sources, focal, column_names(self), self.focal_name)
+        self._learn_rows({self.focal_name: focal, **others}, sample_note(sources))
+
+    def _learn_rows(self, rows: dict[str, Rows], notes: tuple[str, ...] = ()) -> None:
+        """Learn on the scale of the targets, of their logarithms, or both, and keep the better."""
+        tried = is_auto(self.target_scale) and is_auto(self.feature_map)
+        span = log_span(rows) if tried or self.target_scale == "log" else 0.0
+        if self.target_scale == "log" and not span:
+            raise DataError('target_scale="log" needs a single target that is positive in every row')
+        tried &= span >= LOG_SPAN
+        if self.target_scale == "log" or tried:
+            logs = self._fitted(logged(rows), log=True)
+            plain = self._fitted(rows) if tried else None
+            if plain is None or self._prefers_logs(plain, logs, rows[next(iter(rows))]):
+                notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
+                self._keep(logs, notes, rows)
+                return
+            notes += ("targets are positive, but the log scale suits them less: predictions may be negative",)
+            self._keep(plain, notes, rows)
+            return
+        self._keep(self._fitted(rows), notes, rows)
+
+    def _fitted(self, rows: dict[str, Rows], *, log: bool = False) -> _Fitted:
+        prepared = self._prepare_rows(rows)
+        made = self._made_map, self._blocks, self._map_notes
+        solved = tuned_fit(
+            prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp and made[1] is None, log=log
+        )
+        return _Fitted(prepared, solved, made, log)
+
+    @staticmethod
+    def _prefers_logs(plain: _Fitted, logs: _Fitted, focal: Rows) -> bool:
+        levels = [float(np.reshape(each.prepared.scaling.target_shift, -1)[0]) for each in (plain, logs)]
+        averages = [each.solved.attributes["_choices"][0] for each in (plain, logs)]
+        return log_is_better(averages[0], averages[1], focal.targets[:, 0], (levels[0], levels[1]))
+
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
+        self._made_map, self._blocks, self._map_notes = found.made
+        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(found.prepared.inputs)
+        found.solved.attributes["_inputs"] = dict(rows)
+        self._store(found.solved, found.prepared.names, found.prepared.scaling)
+
+    @property
+    def target_scale_(self) -> str:
+        """The scale of the fit: "identity" or "log"."""
+        check_is_fitted(self, "coef_")
+        return "identity" if self._log_scale is None else "log"
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predictions of the mean for rows of the focal domain, and standard deviations if asked for."""
+        if self._log_scale is None:
+            return super().predict(X, return_std)
+        if not return_std:
+            return self._log_scale.predictions(super().predict(X))
+        logs, std = super().predict(X, return_std=True)
+        return self._log_scale.predictions(logs), self._log_scale.std(logs, std)
+
+    def predict_interval(self, X: Any, *, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """Intervals that cover new focal targets with about the given probability, by leave-one-out conformal."""
+        low, high = super().predict_interval(X, coverage=coverage)
+        return (low, high) if self._log_scale is None else (np.exp(low), np.exp(np.minimum(high, LARGEST_LOG)))
+
+    @property
+    def loo_error_(self) -> float:
+        """Leave-one-out mean squared error on the focal rows, of the targets themselves."""
+        check_is_fitted(self, "coef_")
+        return super().loo_error_ if self._log_scale is None else self.compared_[0].loo_error
+
+    @property
+    def loo_predictions_(self) -> Floats:
+        """Prediction of each focal row (of positive sample weight) by the fit without it, (n,) or (n, D)."""
+        found = super().loo_predictions_
+        return found if self._log_scale is None else self._log_scale.predictions(found)
 
     def removal_effects(self) -> tuple[Removal, ...]:
         """The effect of leaving out each source, in closed form.
@@ -388,6 +496,10 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_whole("seed", self.seed)
+        if self.target_scale not in TARGET_SCALES:
+            raise ParameterError(
+                f"target_scale={self.target_scale!r} is unknown; choose from {', '.join(TARGET_SCALES)}"
+            )
 
     def _check_map(self) -> None:
         if not is_auto(self.feature_map):
@@ -395,6 +507,17 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
 
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
+
+    def _exported_range(self) -> tuple[Any, Any]:
+        inputs, *others = self._made_map.maps if is_auto(self.feature_map) else (None,)
+        if others:
+            raise ParameterError(
+                "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+                "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
+            )
+        if self._log_scale is not None:
+            raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
+        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
         return Features(self.feature_map_, column_names(self), device or self.device)
@@ -425,10 +548,17 @@ class RegretOptimalRegressorCV(TunedSettings, LinearTransferRegressor):
         return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
 
     def _solve(self, prepared: Prepared) -> Solved:
-        clamp = self.clamp and self._blocks is None
-        found = tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp)
-        found.attributes["notes_"] += self._map_notes
-        return found
+        return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
+
+    prepared: Prepared
+    solved: Solved
+    made: tuple[Any, Any, tuple[str, ...]]
+    log: bool
 
 
 def tuned_fit(
@@ -438,10 +568,12 @@ def tuned_fit(
     seed: int,
     device: str = "cpu",
     clamp: bool = True,
+    log: bool = False,
 ) -> Solved:
     """Choose for every output, and put together what an estimator stores.
 
-    Local heads and the choice read the same moments. ``blocks`` are feature maps to average over.
+    Local heads and the choice read the same moments. ``blocks`` are feature maps to average over. With ``log`` the
+    targets are logarithms, and errors are told of what they are the logarithms of.
     """
     width = prepared.focal.shape[1]
     notes = _row_notes(prepared)
@@ -459,7 +591,8 @@ def tuned_fit(
     choices = [choose_maps(own, blocks, width, seed=seed) for own in samples]
     coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
     low, high = _feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
-    weights = _domain_weights(choices, prepared, heads, places)
+    logs = prepared.inputs[0].targets[:, 0] if log else None
+    weights = _domain_weights(choices, prepared, heads, places, logs)
     return Solved(
         coef,
         intercept,
@@ -471,7 +604,10 @@ def tuned_fit(
             "candidates_": candidates_of(choices[0], len(weights.names), places),
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
-            **_comparisons(choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads),
+            **_comparisons(
+                choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads, logs
+            ),
+            "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
             "n_plays_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
@@ -561,15 +697,29 @@ def _coefficients(choices: Sequence[MapAverage], prepared: Prepared) -> tuple[Fl
     return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
 
 
-def _domain_weights(choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers) -> DomainWeights:
+def _domain_weights(
+    choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
+) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
     count = len(prepared.names)
     values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
-    # A prior from a source of one or two rows is hardly more than the prior without it.
-    rows = np.array([part.total for part in prepared.inputs[1:]])
-    values[1:] *= np.where(rows <= TINY_SOURCE, rows / (rows + NOISE_ROWS), 1.0)
-    errors = _focal_errors(prepared.focal, heads)
+    # A prior from a source of a few rows is hardly more than the prior without it.
+    values[1:] *= counted_part(np.array([part.total for part in prepared.inputs[1:]]))
+    errors = _focal_errors(prepared.focal, heads, logs)
     return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
+
+
+def counted_part(rows: Floats) -> Floats:
+    """The part of their weight that sources of so many rows keep.
+
+    Examples
+    --------
+    >>> counted_part(np.array([1.0, 2.0, 3.0, 6.0, 10.0, 80.0])).round(2).tolist()
+    [0.09, 0.17, 0.26, 0.69, 1.0, 1.0]
+    """
+    along = np.clip((rows - TINY_SOURCE) / (SMALL_SOURCE - TINY_SOURCE), 0.0, 1.0)
+    full = along**2 * (3.0 - 2.0 * along)
+    return full + (1.0 - full) * rows / (rows + NOISE_ROWS)
 
 
 def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
@@ -582,14 +732,17 @@ def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, plac
     return weights
 
 
-def _focal_errors(rows: Rows, heads: Heads) -> Floats:
-    """Mean squared error of every domain's own head on the focal rows."""
+def _focal_errors(rows: Rows, heads: Heads, logs: Floats | None = None) -> Floats:
+    """Mean squared error of every domain's own head on the focal rows; with ``logs``, of what these stand for."""
     share, targets = rows.weight / rows.total, rows.targets
     found = np.empty(len(heads.coef))
     for run in chunks(range(len(found)), 8 * targets.size):
         coef, level = heads.coef[run], heads.intercept[run]
         fitted = np.tensordot(rows.X, coef.reshape(*coef.shape[:2], -1), ((1,), (1,))) + level.reshape(len(run), -1)
-        found[run] = share @ np.mean((targets[:, None] - fitted) ** 2, axis=2)
+        apart = targets[:, None] - fitted
+        if logs is not None:
+            apart = np.exp(logs)[:, None, None] - np.exp(np.minimum(logs[:, None, None] - apart, LARGEST_LOG))
+        found[run] = share @ np.mean(apart**2, axis=2)
     return found
 
 
@@ -606,6 +759,7 @@ def _comparisons(
     focal: Sequence[Sequence[Sample]],
     moments: Sequence[Sequence[Moments]],
     heads: Heads,
+    logs: Floats | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
@@ -627,6 +781,9 @@ def _comparisons(
     weight = np.tile(focal_rows.weight, len(choices))
     least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
+    if logs is not None:
+        joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
+        least = least * np.exp(logs)
     found = compared_of(joined, weight, least)
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     gain = transfer_gain(found["focal only"], gains, focal_rows.total)
@@ -658,21 +815,27 @@ def removals_of(
         if place in heaviest:
             found.append(_removal_of(choices, index[place], name))
         elif place not in index:
-            found.append(Removal(name, error, 0.0, 0.0))
+            found.append(Removal(name, error, 0.0, 0.0, 0.0, 0.0))
     return tuple(found)
 
 
 def _removal_of(choices: Sequence[MapAverage], index: int, name: str) -> Removal:
     """The effect of leaving one source out, over all outputs."""
     before, after, moved = 0.0, 0.0, 0.0
+    residuals: list[tuple[Floats, Floats]] = []
     for choice in choices:
         _, left_out, fitted = choice.without(index)
         _, before_left_out, before_fitted = choice.kept
         after += choice.error(left_out)
         before += choice.error(before_left_out)
         moved += choice.error(fitted - before_fitted)
+        residuals.append((left_out, before_left_out))
     change = float(np.sqrt(after / before)) - 1.0 if 0 < before < np.inf else 0.0
-    return Removal(name, after / len(choices), change, float(np.sqrt(moved / len(choices))))
+    weight = np.tile(choices[0].choices[0].task.known.weight, len(choices))
+    without, whole = (np.concatenate(part) for part in zip(*residuals))
+    paired = compare("with all", without, whole, weight)
+    shift = float(np.sqrt(moved / len(choices)))
+    return Removal(name, after / len(choices), change, shift, paired.ratio_low - 1.0, paired.ratio_high - 1.0)
 
 
 def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Candidate, ...]:

@@ -1,7 +1,8 @@
 """``feature_map="auto"``: which frozen maps are tried, and their features for all rows.
 
-The maps are the inputs, splines of every column, random Fourier features, and columns learned from the sources. Each is
-a block of one wide map, whose blocks may overlap; the choice averages over the blocks.
+The maps are the inputs, random Fourier features beside the inputs, and splines of every column, where possible with two
+columns learned from the sources; many focal rows have boosted trees of their own, too. Each is a block of one wide map,
+whose blocks may overlap; the choice averages over the blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.features import Clipped, Concatenate, FeatureMap, Identity, Oriented, fit_fourier, fit_splines
 from mixtune.moments import Rows, pooled_scaling
-from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns
+from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns, learn_own_column
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +66,12 @@ def auto_maps(
         of_part = np.full(len(parts), -1)
         of_part[order] = folds
         made = np.hstack([made, learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts]))])
+    if "boosted" in tried and len(parts[0].y) >= SETTINGS.own_rows:
+        own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
+        maps["boosted"] = Clipped(own, *reach)
+        known = len(row_folds)
+        column = np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])])
+        made = np.hstack([made, column])
     split = np.split(made, np.cumsum([len(part.X) for part in parts])[:-1])
     mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(split, parts))
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes)
@@ -75,14 +82,15 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
     if inputs > SETTINGS.curved_inputs:
         return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
     learned = {"learned"} if sources > SETTINGS.learned_sources and outputs == 1 else set()
-    return {"inputs", "splines", "Fourier"} | learned, ()
+    boosted = {"boosted"} if outputs == 1 else set()
+    return {"inputs", "splines", "Fourier"} | learned | boosted, ()
 
 
 def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     ends = np.cumsum([each.n_features_out for each in maps.values()])
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
     # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
-    beside = {"Fourier": "inputs", "learned": "splines"}
+    beside = {"Fourier": "inputs", "learned": "splines", "boosted": "splines"}
     return tuple(
         FeatureBlock(name, np.append(places[beside[name]], own) if name in beside else own, learned=name == "learned")
         for name, own in places.items()

@@ -4,8 +4,6 @@ A fitted model is a matrix product and a shift, so the graph has a handful of no
 computes is compared with NumPy before it is returned.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

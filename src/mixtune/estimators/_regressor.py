@@ -1,7 +1,5 @@
 """RegretOptimalRegressor: the regret-optimal model at given parameters; rows and sources can be added and removed."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

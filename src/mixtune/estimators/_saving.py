@@ -4,10 +4,8 @@ The file (:mod:`mixtune._files`) holds arrays and a versioned JSON spec. The spe
 registered here with :func:`savable`; nothing in the file is ever run.
 """
 
-from __future__ import annotations
-
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -19,13 +17,59 @@ from sklearn.utils.validation import check_is_fitted
 from mixtune import moments, weights
 from mixtune._files import Arrays, read_model, write_file, write_model
 from mixtune._messages import quoted
-from mixtune._registry import Reader, Writer, arrays_below, joined_arrays, name_of, register, storable
+from mixtune._registry import (
+    Reader,
+    Writer,
+    arrays_below,
+    building,
+    check_array,
+    joined_arrays,
+    name_of,
+    register,
+    storable,
+)
 from mixtune._version import __version__
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import from_spec, given_spec, to_spec
 from mixtune.weights import transport
 
 SPEC_VERSION = 1
+#: The arrays of a fitted regressor, by attribute. Letters stand for their shape: p features, N domains, n focal rows, d
+#: outputs, D the same but nothing for a single target, others for any number. After the shape, "+" stands for positive
+#: numbers, "0" for numbers that are not negative, "~" for numbers that may be infinite, "i" and "b" for types.
+_ARRAYS = {
+    "coef_": "pD",
+    "heads_": "NpD",
+    "head_intercepts_": "ND",
+    "_low": "p",
+    "_high": "p",
+    "_scaling.shift": "p",
+    "_scaling.scale": "p+",
+    "_scaling.target_shift": "D",
+    "_uncertainty.left_out.predictions": "nd~",
+    "_uncertainty.left_out.residuals": "nd~",
+    "_uncertainty.left_out.spreads": "n+",
+    "_uncertainty.left_out.sample_weight": "n+",
+    "_uncertainty.posterior.center": "p",
+    "_uncertainty.posterior.factor": "pk",
+    "_uncertainty.posterior.basis": "pj",
+    **{f"{place}.values": "N0" for place in ("weights_", "_distances", "distances_")},
+    **{f"{place}.scores": "N~" for place in ("weights_", "_distances", "distances_")},
+    **{f"{place}.relevance": "N~" for place in ("_distances", "distances_")},
+    **{f"{place}.admitted": "Nb" for place in ("_distances", "distances_")},
+    **{f"{place}.counts": "Ni" for place in ("_distances", "distances_")},
+    "candidates_.weights": "N",
+    "ridge_path_.ridges": "r~",
+    "ridge_path_.loo_errors": "r~",
+    "_state.focal.X": "np",
+    "_state.focal.y": "nD",
+    "_state.focal.sample_weight": "n+",
+    "_held.heads": "NpD",
+    "_held.start": "NpD",
+    "_held.reference": "NpD",
+}
+#: More rows than this, each counting as its sample weight, have no square in float64.
+_HEAVIEST = 1e150
 _ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
 
 E = TypeVar("E", bound="Savable")
@@ -159,6 +203,42 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     return model
 
 
+def check_arrays(model: Any, width: int) -> None:
+    """Refuse a regressor whose arrays do not fit each other or its ``width`` features, or hold impossible numbers.
+
+    Everything that predictions, intervals and reports compute with is checked here, once.
+    """
+    check_array("coef_", model.coef_, (width, *model.coef_.shape[1:2]))
+    outputs = model.coef_.shape[1:]
+    sizes = {"p": width, "N": len(model.domain_names_), "d": outputs[0] if outputs else 1}
+    for place, code in _ARRAYS.items():
+        for array in _arrays_at(model, place.split(".")):
+            shape: list[int] = []
+            for position, letter in enumerate(filter(str.isalpha, code.rstrip("ib"))):
+                if letter != "D" and letter not in sizes:
+                    sizes[letter] = array.shape[position] if np.ndim(array) > position else 0
+                shape += outputs if letter == "D" else [sizes[letter]]
+            least = {"+": np.nextafter(0.0, 1.0), "0": 0.0}.get(code[-1], -np.inf)
+            kind = code[-1] if code[-1] in "ib" else "f"
+            check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
+    check_array("intercept_", np.asarray(model.intercept_), outputs)
+    weights, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
+    if weights is not None and abs(float(np.sum(weights.values)) - 1.0) > 1e-6:
+        raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
+    totals = [m.gram[-1, -1] for m in getattr(getattr(model, "_state", None), "moments", ()) if m.rows is None]
+    if not all(0 < total < _HEAVIEST for total in (np.sum(np.minimum(rows, _HEAVIEST)), *totals)):
+        raise DataError("the file holds domains without rows, or of too many; save the model again")
+
+
+def _arrays_at(value: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """What stands at a place: one array, one of each member of a tuple, or none."""
+    if value is None or not steps:
+        yield from () if value is None else [value]
+        return
+    for each in value if type(value) is tuple else [value]:
+        yield from _arrays_at(getattr(each, steps[0], None), steps[1:])
+
+
 def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, Any] | None = None) -> Any:
     """Build a model again from a file of its ``save``: the same class, settings, predictions and intervals.
 
@@ -196,6 +276,10 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     model = Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])
     if not isinstance(model, Savable) or not isinstance(getattr(model, "coef_", None), np.ndarray):
         raise DataError(f"{path} holds no fitted estimator; save the model again")
+    regressor: Any = getattr(model, "regressor_", model)
+    with building("the model"):
+        made = fitted_map(regressor)
+        check_arrays(regressor, regressor.n_features_in_ if made is None else made.n_features_out)
     return model
 
 

@@ -4,8 +4,6 @@ A feature map turns inputs into features, row by row, and never changes. It is a
 before their moments are formed; what is fitted later is a linear model of its features.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +14,7 @@ from array_api_compat import array_namespace, device, is_cupy_array, is_torch_ar
 from mixtune._array import Array, check_unmasked
 from mixtune._checks import check_whole
 from mixtune._messages import counted
+from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 
 DTYPES = ("float32", "float64")
@@ -241,6 +240,12 @@ class Clipped:
     inner: FeatureMap
     low: Array
     high: Array
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high"):
+            check_array(name, getattr(self, name), (np.size(self.low),), limits=False)
+        if np.any(self.low > self.high):
+            raise DataError("the range of the inputs ends before it begins; save the model again")
 
     @property
     def n_inputs(self) -> int:

@@ -15,8 +15,8 @@ from scipy.interpolate import BSpline
 from scipy.spatial.distance import pdist
 
 from mixtune._array import Array, Floats, Integers, freeze, to_numpy
-from mixtune._registry import register
-from mixtune.errors import ParameterError
+from mixtune._registry import check_array, register
+from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import as_rows, check_finite, match_library
 from mixtune.features._random import RandomFeatures, with_weights
 
@@ -133,6 +133,13 @@ class Oriented:
     shift: Floats
     scale: Floats
     order: Integers
+
+    def __post_init__(self) -> None:
+        width = (np.size(self.order),)
+        check_array("shift", self.shift, width)
+        check_array("scale", self.scale, width)
+        if np.any(self.scale == 0) or not np.array_equal(np.sort(self.order), np.arange(*width)):
+            raise DataError("the units and the order of the inputs do not fit together; save the model again")
 
     @classmethod
     def of(cls, X: Floats, y: Floats, weight: Floats, *, shift: Floats, scale: Floats) -> Oriented:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Array, Floats, Integers, to_numpy
-from mixtune._registry import arrays_below, field_values, joined_arrays, register
+from mixtune._registry import arrays_below, check_array, field_values, joined_arrays, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import as_rows, check_finite, match_library
 from mixtune.features._curves import Oriented
@@ -46,11 +46,16 @@ class Trees:
     base: float
 
     def __post_init__(self) -> None:
-        nodes = len(self.column)
-        lengths = {len(part) for part in (self.left, self.right, self.threshold, self.value)}
+        nodes = (np.size(self.column),)
+        for name in ("column", "left", "right"):
+            check_array(name, getattr(self, name), nodes, kind="i", least=0)
+        check_array("roots", self.roots, (np.size(self.roots),), kind="i", least=0)
+        check_array("threshold", self.threshold, nodes, limits=False)
+        check_array("value", self.value, nodes)
+        # No path is longer than the number of nodes; a forged depth must not take for ever.
         places = np.concatenate([self.left, self.right, self.roots])
-        if lengths != {nodes} or np.any(places < 0) or np.any(places >= nodes) or np.any(self.column < 0):
-            raise DataError("the nodes of the trees do not fit together")
+        if np.any(places >= nodes[0]) or not 0 <= self.depth <= nodes[0] or not np.isfinite(self.base):
+            raise DataError("the nodes of the trees do not fit together; save the model again")
 
     @classmethod
     def of(cls, fitted: Any) -> Trees:
@@ -121,6 +126,10 @@ class LearnedColumns:
         object.__setattr__(self, "trees", tuple(self.trees))
         if self.heads.shape != (len(self.trees), self.wide.n_features_out):
             raise ParameterError("heads must have a row for each fold and a column for each random feature")
+        check_array("heads", self.heads, self.heads.shape)
+        if any(np.any(each.column >= self.n_inputs) for each in self.trees):
+            raise DataError(f"the trees look at more than {self.n_inputs} inputs; save the model again")
+        check_array("order", self.oriented.order, (self.n_inputs,), kind="i")
 
     @property
     def n_inputs(self) -> int:
@@ -154,6 +163,52 @@ class LearnedColumns:
         return match_library(np.column_stack([ridge, trees]), rows)
 
 
+@dataclass(frozen=True, eq=False)
+class TreeColumn:
+    """One column: boosted trees that were fitted to many focal rows, the mean over models of several folds of rows.
+
+    In training, each row gets the prediction of the model that has not seen it (:meth:`out_of_fold`).
+
+    Parameters
+    ----------
+    oriented
+        What the trees take as inputs.
+    trees
+        Boosted trees of each fold.
+    """
+
+    oriented: Oriented
+    trees: Sequence[Trees]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "trees", tuple(self.trees))
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return len(self.oriented.order)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features: 1."""
+        return 1
+
+    def transform(self, X: Array, /) -> Array:
+        """The column of rows that no model was fitted to."""
+        rows = as_rows(X, self.n_inputs)
+        values = np.asarray(to_numpy(rows), dtype=np.float64)
+        check_finite(values, "X")
+        inputs = self.oriented(values)
+        return match_library(np.mean([each(inputs) for each in self.trees], axis=0)[:, None], rows)
+
+    def out_of_fold(self, X: Floats, folds: Integers) -> Floats:
+        """The column (n, 1) by the model of each row's fold, which has not seen it."""
+        found, inputs = np.empty((len(X), 1)), self.oriented(X)
+        for place, each in enumerate(self.trees):
+            found[folds == place, 0] = each(inputs[folds == place])
+        return found
+
+
 def _write(learned: LearnedColumns, networks: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     settings, wide = write_random(learned.wide, networks)
     trees = {place: each.arrays() for place, each in enumerate(learned.trees)}
@@ -167,4 +222,15 @@ def _read(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any) -> Le
     return LearnedColumns(Oriented(arrays["shift"], arrays["scale"], arrays["order"]), wide, arrays["heads"], trees)
 
 
+def _write_trees(column: TreeColumn, _: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    trees = {place: each.arrays() for place, each in enumerate(column.trees)}
+    return {"folds": len(trees)}, {**joined_arrays(trees), **field_values(column.oriented)}
+
+
+def _read_trees(settings: dict[str, Any], arrays: dict[str, Any], _: Any) -> TreeColumn:
+    trees = [Trees.from_arrays(arrays_below(arrays, place)) for place in range(settings["folds"])]
+    return TreeColumn(Oriented(arrays["shift"], arrays["scale"], arrays["order"]), trees)
+
+
 register("feature map", "learned", LearnedColumns, _write, _read)
+register("feature map", "trees", TreeColumn, _write_trees, _read_trees)

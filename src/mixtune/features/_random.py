@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mixtune._array import Array, freeze
 from mixtune._checks import check_choice, check_nonnegative, check_whole
-from mixtune._registry import field_values, register
+from mixtune._registry import check_array, field_values, register
 from mixtune.errors import DataError, ParameterError
 from mixtune.features._base import DTYPES, as_rows, check_finite
 
@@ -259,6 +259,8 @@ def read_random(settings: dict[str, Any], arrays: dict[str, Any], supplied: Any)
     # Before anything is drawn: a forged width must not take all memory.
     if weights.shape != (n_inputs, width) or bias.shape != (width,) or {weights.dtype, bias.dtype} != {np.dtype(dtype)}:
         raise DataError(f"the random features have {n_inputs} inputs and width {width}, their weights do not fit that")
+    for name, array in (("weights", weights), ("bias", bias)):
+        check_array(name, array, array.shape)
     # NumPy may change what a seed gives from one release to another; the stored weights are what was fitted on.
     return _restore({**settings, **{name: value[()] for name, value in arrays.items()}}, *layer)
 

@@ -4,8 +4,6 @@ Every class of maps is registered (:mod:`mixtune._registry`) with a name, a func
 and arrays, and one that builds it again. A file holds only the name, the settings and the arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

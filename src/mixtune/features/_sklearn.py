@@ -5,8 +5,6 @@ features of three made-up rows are saved as well and compared on loading, becaus
 or compute differently, from one release to the next.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import warnings

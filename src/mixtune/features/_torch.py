@@ -14,7 +14,7 @@ their features are moved. A device is None for NumPy, or a name that PyTorch kno
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import zip_longest
 from typing import Any
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_torch_array
 
-from mixtune._array import Array, to_device, to_numpy, torch_module
+from mixtune._array import Array, slices, to_device, to_numpy, torch_module
 from mixtune._checks import check_choice, check_whole
 from mixtune._files import array_digest
 from mixtune._messages import nearest
@@ -377,8 +377,6 @@ def host_features(feature_map: Any, X: Array, columns: Sequence[str] | None, dev
     return found
 
 
-def device_slices(rows: int, width: int) -> Iterator[slice]:
+def device_slices(rows: int, width: int) -> list[slice]:
     """Rows that go to a device at a time, for so many features of each."""
-    step = max(1, BLOCK_ENTRIES // width)
-    for begin in range(0, rows, step):
-        yield slice(begin, min(begin + step, rows))
+    return slices(rows, BLOCK_ENTRIES // width)

@@ -10,8 +10,6 @@ Steps of the last kind wait for memory rather than for arithmetic, so an operati
 of a matrix product; and how many steps it takes depends on the spectrum, so it must look clearly cheaper to be chosen.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -36,8 +34,6 @@ MOST_STEPS = 2000
 LEAST_RANK, MOST_RANK = 16, 2048
 #: Arrays of the size of the solution that conjugate gradients hold at once.
 VECTORS = 8
-#: Ways that all take less than this are compared without asking the machine for its memory.
-UNASKED = 2**28
 #: Factorisations of less work than this take well below a second: no other way is looked at.
 SMALL = 1e10
 #: Conjugate gradients must promise to be this many times cheaper.
@@ -185,10 +181,7 @@ def plan(costs: tuple[Cost, ...], options: SolverOptions, *, shift: float, like:
     best = min(direct, key=lambda cost: cost.work)
     if options.solver == "auto" and options.memory_limit is None and best.work < SMALL:
         return [best]
-    largest = max(cost.bytes for cost in costs)
-    allowed = options.limit
-    if allowed is None:
-        allowed = largest if largest < UNASKED else machine_limit(like)
+    allowed = machine_limit(like) if options.limit is None else options.limit
     if options.solver == "iterative":
         return _fitting([walk], allowed, options)
     if options.solver == "direct":
@@ -234,4 +227,4 @@ def _host_memory() -> int:
     text = container.read_text().strip() if container.is_file() else ""
     if text.isdigit():
         known.append(int(text))
-    return min(known, default=8 * 10**9)
+    return min(known, default=8_000_000_000)

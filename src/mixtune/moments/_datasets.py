@@ -6,8 +6,6 @@ what ``[m.head(ridge) for m in moments]`` answers, up to rounding, and leaves to
 that a matrix may be singular, wide features, other array libraries.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -15,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from mixtune._array import NARROW, Array, Booleans, Floats, column_gram, is_numpy, namespace
+from mixtune._array import NARROW, Array, Booleans, Floats, column_gram, is_numpy, namespace, slices
 from mixtune._checks import check_nonnegative
 from mixtune.errors import ParameterError
 from mixtune.moments._cost import AUTO, CONJUGATE_GRADIENTS, plan, row_costs
@@ -28,9 +26,9 @@ MANY = 64
 #: Widest sums whose heads are solved in a stack, by elimination: beyond, a Cholesky factorisation each is quicker.
 STACKED = 96
 #: Rows, or Gram matrices, stacked at a time.
-CHUNK_BYTES = 32 * 2**20
+CHUNK_BYTES = 33_554_432
 #: Numbers stacked for one product: 8 MB, enough that the threads of a product do not spend their time meeting.
-GROUP_ENTRIES = 2**20
+GROUP_ENTRIES = 1_048_576
 #: With this many small datasets, products are cut into slabs of at most so many multiplications. Measured on two cores
 #: shared with other work, 10,000 rows at p = 100: one product 340 ms, nearly all of it threads that wait for each
 #: other, in slabs 25 ms.
@@ -92,9 +90,8 @@ def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | floa
 
 def chunks(places: Sequence[int], bytes_each: int) -> Iterator[list[int]]:
     """The places in runs that stay within the memory of one chunk."""
-    step = max(1, CHUNK_BYTES // max(1, bytes_each))
-    for begin in range(0, len(places), step):
-        yield list(places[begin : begin + step])
+    for part in slices(len(places), CHUNK_BYTES // max(1, bytes_each)):
+        yield list(places[part])
 
 
 def _by_size(moments: Sequence[Moments]) -> tuple[Iterator[list[int]], list[int], list[int]]:

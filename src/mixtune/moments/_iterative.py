@@ -97,7 +97,7 @@ class Sketch:
         self._images = xp.concat([self._images, self._apply(fresh)], axis=1)
         core = self._directions.T @ self._images
         core_values, core_vectors = xp.linalg.eigh((core + core.T) / 2)
-        keep = core_values > CUT * max(float(core_values[-1]), 0.0)
+        keep = core_values > CUT * core_values[-1]
         # Fewer directions than columns: no further column would find a strong one.
         self.complete = not bool(xp.all(keep))
         if not bool(xp.any(keep)):

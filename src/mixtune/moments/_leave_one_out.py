@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixtune._array import Floats, half_squares
+from mixtune._array import Floats, half_squares, slices
 from mixtune.moments._rows import Rows
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mixtune.moments._standardise import Center
 
 #: Elements of one block of solutions (p times rows), if it has as many rows as features or more.
-BLOCK = 2**22
+BLOCK = 4_194_304
 #: Where 1 - leverage is below this, the row alone decides its own prediction and leaving it out says nothing.
 SATURATED = 1e-9
 
@@ -102,8 +102,8 @@ def left_out_residuals(residuals: Floats, leverages: Floats) -> Floats:
     This is the one rule for rows of leverage 1: leaving them out says nothing.
     """
     rest = 1.0 - leverages
-    known = rest > SATURATED
-    return np.where(known, residuals / np.where(known, rest, 1.0), np.inf)
+    with np.errstate(all="ignore"):
+        return np.where(rest > SATURATED, residuals / rest, np.inf)
 
 
 def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut:
@@ -116,8 +116,7 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
     if fit.share == 0:
         return LeaveOneOut(fitted, Y - fitted, np.ones(len(U)), s)
     # With as many rows as features a block is as large as the matrix that is factorised anew for each.
-    step = max(256, U.shape[1], BLOCK // U.shape[1])
-    blocks = [slice(begin, begin + step) for begin in range(0, len(U), step)]
+    blocks = slices(len(U), max(U.shape[1], BLOCK // U.shape[1]))
     parts = [_leverages(U[block], s[block], block, fit, head) for block in blocks]
     h, h1, crossed = (np.concatenate(column) for column in zip(*parts))
     gone = np.minimum(s, 1.0)

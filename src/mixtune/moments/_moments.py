@@ -27,11 +27,12 @@ from mixtune._array import (
     is_numpy,
     match,
     namespace,
+    slices,
     to_device,
     to_numpy,
 )
 from mixtune._checks import check_choice, check_nonnegative, check_whole
-from mixtune._registry import storable
+from mixtune._registry import check_array, storable
 from mixtune.errors import DataError
 from mixtune.moments._cost import SolverOptions
 from mixtune.moments._precision import PRECISIONS, narrow_gram, rounding
@@ -42,7 +43,7 @@ from mixtune.moments._system import GramSystem, Part, System, add_up, rounding_o
 Kept = tuple[Array, Array] | ShiftedRows | RowParts
 
 #: Numbers converted at a time where rows stay where they are.
-BLOCK_ENTRIES = 2**20
+BLOCK_ENTRIES = 1_048_576
 #: From this many heads on, their losses come from one product; and how many numbers it may hold.
 MANY_HEADS, LOSSES_AT_ONCE = 64, 4_000_000
 
@@ -389,11 +390,10 @@ class Moments:
             return np.array([self.loss(theta) for theta in heads])
         stacked = np.reshape(np.asarray(heads, dtype=np.float64), (-1, self.n_features, self.n_outputs))
         found = np.empty(len(stacked))
-        step = max(1, LOSSES_AT_ONCE // (max(self.n_features, self.count) * self.n_outputs))
-        for begin in range(0, len(stacked), step):
+        for part in slices(len(stacked), LOSSES_AT_ONCE // (max(self.n_features, self.count) * self.n_outputs)):
             # Heads side by side, one column for each head and output: a single product.
-            columns = stacked[begin : begin + step].transpose(1, 0, 2).reshape(self.n_features, -1)
-            found[begin : begin + step] = self.system.column_losses(columns, self.n_outputs)
+            columns = stacked[part].transpose(1, 0, 2).reshape(self.n_features, -1)
+            found[part] = self.system.column_losses(columns, self.n_outputs)
         return found
 
 
@@ -421,11 +421,10 @@ def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
     """Sums of rows, in one pass, and what the rows are kept as; where they stay where they are, they may be many."""
     xp = namespace(U)
     cross, size = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device), 0.0
-    step = max(1, BLOCK_ENTRIES // int(U.shape[1]))
     with np.errstate(all="ignore"):
-        for begin in range(0, int(U.shape[0]), step):
-            block = as_float64(U[begin : begin + step, :], what="U")
-            cross += block.T @ Y[begin : begin + step, :]
+        for part in slices(int(U.shape[0]), BLOCK_ENTRIES // int(U.shape[1])):
+            block = as_float64(U[part, :], what="U")
+            cross += block.T @ Y[part, :]
             size += float(xp.sum(block**2))
         square = xp.sum(Y**2, axis=0)
     if not (np.isfinite(size) and all_finite(cross) and all_finite(square)):
@@ -483,6 +482,16 @@ def _stored(moments: Moments) -> dict[str, Any]:
 def _restored(parts: dict[str, Any]) -> Moments:
     if parts["gram"] is None and parts["rows"] is None:
         raise DataError("the file holds moments with neither sums nor rows; save the model again")
+    width, outputs = parts["cross"].shape
+    check_whole("count", parts["count"], least=0)
+    check_array("cross", parts["cross"], (width, outputs))
+    check_array("square", parts["square"], (outputs,), least=0.0)
+    if parts["rows"] is None:
+        check_array("gram", parts["gram"], (width, width))
+        check_array("diagonal of gram", np.diagonal(parts["gram"]), (width,), least=0.0)
+    else:
+        for name, rows, columns in zip(("features", "targets"), parts["rows"], (width, outputs), strict=True):
+            check_array(name, rows, (parts["count"], columns))
     return Moments._make(**parts)
 
 

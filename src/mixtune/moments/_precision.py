@@ -18,11 +18,9 @@ The error of an entry of U'U, as a share of ``|u_i| |u_j|`` (measured; docs/nume
 coefficients feel that error times the condition number of the regularised problem.
 """
 
-from __future__ import annotations
-
 import array_api_compat
 
-from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, namespace, tf32_products
+from mixtune._array import EPSILON, Array, as_float64, column_gram, has_tf32, namespace, slices, tf32_products
 from mixtune.errors import ParameterError
 
 PRECISIONS = ("float64", "float32", "tf32", "split")
@@ -62,8 +60,8 @@ def narrow_gram(rows: Array, *, precision: str) -> Array:
     # More than 1024 rows at a time where the sum of their products would cost as much as they do.
     step = RUN if precision == "split" else max(RUN, int(rows.shape[1]))
     with tf32_products(rows, precision != "float32"):  # to slices they make no difference but speed
-        for begin in range(0, int(rows.shape[0]), step):
-            gram += multiply(rows[begin : begin + step])
+        for part in slices(int(rows.shape[0]), step):
+            gram += multiply(rows[part])
     return gram
 
 

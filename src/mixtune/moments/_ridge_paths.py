@@ -130,7 +130,7 @@ class Regression:
         if self.wide:
             return self.design, self.targets, 0.0
         values, vectors = self.spectrum
-        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        kept = values > RANK_TOLERANCE * values[-1]
         root, basis = np.sqrt(values[kept]), vectors[:, kept].T
         targets = basis @ self.cross / root
         return root[:, None] * basis, targets, max(self.square - float(targets @ targets), 0.0)
@@ -141,7 +141,7 @@ class Regression:
         if not self.wide:
             return spectrum_of(np.array(self.gram))
         values, left = spectrum_of(np.array(self.kernel))
-        kept = values > RANK_TOLERANCE * max(float(values[-1]), 1e-300)
+        kept = values > RANK_TOLERANCE * values[-1]
         return values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept]))
 
     def error(self, residuals: Floats) -> Floats:
@@ -170,15 +170,15 @@ class Regression:
         pulls = (vectors.T @ self.cross) ** 2
         # Along clear directions, what a ridge leaves of an exact fit loses no digits. Eigenvalues of the others are
         # partly rounding, and are not divided by.
-        clear = values > CLEAR_DIRECTION * np.max(values, initial=1e-300)
+        clear = values > CLEAR_DIRECTION * np.max(values, initial=0.0)
         exact = pulls[clear] / values[clear]
         left = 1.0 - filters[:, clear] * values[clear]
         vague = (filters * (2.0 - filters * values))[:, ~clear] @ pulls[~clear]
         squares = np.maximum(max(self.square - float(exact.sum()), 0.0) + left**2 @ exact - vague, 0.0)
         count = self.total if self.count is None else self.count
         freedom = count - np.sum(filters * values, axis=1) - (self.center is not None)
-        usable = freedom > SATURATED * count
-        errors = np.where(usable, squares * count / np.where(usable, freedom, 1.0) ** 2, np.inf)
+        with np.errstate(all="ignore"):
+            errors = np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
         return errors, squares, freedom
 
     def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:

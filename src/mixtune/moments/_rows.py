@@ -12,11 +12,11 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy, namespace
+from mixtune._array import Array, Floats, as_float64, count_nonfinite, is_numpy, namespace, slices
 from mixtune.errors import DataError
 
 #: Rows converted to float64 at a time when the input is not float64 already (bounds the extra memory).
-BLOCK_BYTES = 64 * 2**20
+BLOCK_BYTES = 67_108_864
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +88,8 @@ def float64_blocks(U: Array, Y: Array) -> Iterator[tuple[Array, Array]]:
     if U.dtype == xp.float64 and not isinstance(U, np.memmap):
         yield as_float64(U, what="U"), as_float64(Y, what="Y")
         return
-    step = max(U.shape[1], BLOCK_BYTES // (8 * U.shape[1]))
-    for begin in range(0, U.shape[0], step):
-        yield as_float64(U[begin : begin + step], what="U"), as_float64(Y[begin : begin + step], what="Y")
+    for part in slices(U.shape[0], max(U.shape[1], BLOCK_BYTES // (8 * U.shape[1]))):
+        yield as_float64(U[part], what="U"), as_float64(Y[part], what="Y")
 
 
 def nonfinite_error(U: Array, Y: Array) -> DataError:
@@ -101,7 +100,7 @@ def nonfinite_error(U: Array, Y: Array) -> DataError:
 
 
 def _bad(array: Array) -> int:
-    return sum(count_nonfinite(as_float64(array[i : i + 65536], what="rows")) for i in range(0, array.shape[0], 65536))
+    return sum(count_nonfinite(as_float64(array[part], what="rows")) for part in slices(array.shape[0], 65_536))
 
 
 @dataclass(frozen=True, eq=False)

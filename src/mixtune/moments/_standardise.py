@@ -14,8 +14,6 @@ common weighted mean
 for the weighted problem, after which the intercept is ``ybar_w - xbar_w' coef``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,22 +21,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixtune._array import EPSILON, Floats
+from mixtune._array import EPSILON, Floats, slices
 from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
 
 #: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
 #: arrays are handed out again and again instead of being asked of the system.
-MOVED_ENTRIES = 2**14
+MOVED_ENTRIES = 16_384
 #: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
-RUN_ENTRIES = 2**17
+RUN_ENTRIES = 131_072
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
-BLOCK_ENTRIES = 2**21
+BLOCK_ENTRIES = 2_097_152
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
-LARGEST, TINY = 1e100, 1e-300
+LARGEST = 1e100
 #: Sums of weights are squared, and so are targets: what is left of a square needs some digits above 1e-308.
-HEAVIEST, SMALLEST_TARGETS = 1e140, 1e-140
+HEAVIEST, SMALLEST_TARGETS, LARGEST_TARGETS = 1e140, 1e-140, 1e140
 #: Smallest positive sample weight: rows are divided by their weight when they are left out.
 LIGHTEST = 1e-100
 
@@ -58,7 +56,7 @@ class Scaling:
     def features(self, features: Floats) -> Floats:
         """Features in prepared units."""
         ready = np.empty(features.shape)
-        for run in _row_runs(*features.shape):
+        for run in slices(len(features), RUN_ENTRIES // features.shape[1]):
             np.subtract(features[run], self.shift, out=ready[run])
             ready[run] /= self.scale
         return ready
@@ -102,7 +100,7 @@ def pooled_scaling(rows: Sequence[Rows], *, standardise: bool, center: bool) -> 
 
 
 def check_target_size(sizes: Floats) -> None:
-    """Refuse targets whose squares vanish in float64: every error would be zero, and no fit better than another.
+    """Refuse targets whose squares vanish in float64, so that no fit is better than another, or are beyond it.
 
     Examples
     --------
@@ -114,6 +112,8 @@ def check_target_size(sizes: Floats) -> None:
     small = sizes[(sizes > 0) & (sizes < SMALLEST_TARGETS)]
     if len(small):
         raise DataError(f"targets of size {small[0]:.3g} have squares below float64; multiply them by a constant")
+    if np.any(large := sizes > LARGEST_TARGETS):
+        raise DataError(f"targets of size {sizes[large][0]:.3g} have squares beyond float64; divide them by a constant")
 
 
 def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[Floats, Floats]:
@@ -134,7 +134,7 @@ def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[F
         square += weight @ off
     spread = np.sqrt(square / total)
     # Rounding of the mean alone leaves a spread of this order in a constant column.
-    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.maximum(np.abs(mean), TINY)
+    constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.abs(mean)
     return mean * size, np.where(constant, 1.0, spread * size)
 
 
@@ -144,15 +144,8 @@ def _runs(parts: Sequence[Floats], weights: Sequence[Floats]) -> Iterator[tuple[
         single = block.stop - block.start == 1
         rows = parts[block.start] if single else np.concatenate(parts[block])
         weight = weights[block.start] if single else np.concatenate(weights[block])
-        for run in _row_runs(*rows.shape):
+        for run in slices(len(rows), RUN_ENTRIES // rows.shape[1]):
             yield rows[run], weight[run]
-
-
-def _row_runs(count: int, width: int) -> Iterator[slice]:
-    """Runs of rows with about RUN_ENTRIES numbers each."""
-    step = max(1, RUN_ENTRIES // max(1, width))
-    for begin in range(0, count, step):
-        yield slice(begin, min(begin + step, count))
 
 
 def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
@@ -252,9 +245,7 @@ def _moved_sums(
     total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
     # (U - 1 c')'(U - 1 c') = U'U - (h c' + c h') with h = U'1 - n c/2; it stays symmetric to the last bit.
     half = sums - 0.5 * total * shift
-    step = max(1, MOVED_ENTRIES // len(sums))
-    for begin in range(0, len(sums), step):
-        here = slice(begin, min(begin + step, len(sums)))
+    for here in slices(len(sums), MOVED_ENTRIES // len(sums)):
         both = np.outer(half[here], shift)
         both += np.outer(shift[here], half)
         np.subtract(gram[here, :-1], both, out=out[here])
@@ -276,7 +267,7 @@ def about(moments: Moments, old: Origin, new: Origin) -> Moments:
 def _rounding_left(moments: Moments, scale: Floats | float) -> float:
     """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
     diagonal = np.diagonal(moments.gram)
-    known = max(moments._summed / float(np.max(diagonal)), 1.0) if moments._summed else 1.0
+    known = max(moments._summed / float(np.max(diagonal)), 1.0)
     return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
 
 
@@ -299,14 +290,13 @@ def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
     Many rows are taken a block at a time, so that neither the constant nor prepared units need a second copy of them.
     """
     n, p = rows.shape
-    step = max(4 * p, BLOCK_ENTRIES // p)
     if n <= p:
         U, Y, root = _rooted(rows, scaling)
         return Moments.from_rows(np.column_stack([U, root]), Y)
     total: Moments | None = None
     edge: Any = 0.0
-    for begin in range(0, n, step):
-        U, Y, root = _rooted(rows.part(slice(begin, begin + step)), scaling)
+    for block in slices(n, max(4 * p, BLOCK_ENTRIES // p)):
+        U, Y, root = _rooted(rows.part(block), scaling)
         part = Moments.from_rows(U, Y)
         total = part if total is None else total + part
         edge = edge + np.concatenate([root @ U, [root @ root], np.reshape(root @ Y, -1)])
@@ -336,7 +326,7 @@ def own_center(moments: Moments) -> Center:
 
 def no_center(moments: Moments) -> Center:
     """The origin, for fits without an intercept."""
-    return Center(np.zeros(moments.n_features - 1), np.zeros_like(np.asarray(moments.cross[-1])), math.inf)
+    return Center(np.zeros(moments.n_features - 1), np.zeros(moments.cross.shape[1:]), math.inf)
 
 
 def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
@@ -349,10 +339,10 @@ def common_center(moments: Sequence[Moments], weights: Floats) -> Center:
     >>> center.features, center.total
     (array([2.]), 1.5)
     """
-    active = [(own_center(m), float(w)) for m, w in zip(moments, weights, strict=True) if w > 0]
-    total = sum(w * center.total for center, w in active)
-    features = sum(w * center.total * center.features for center, w in active) / total
-    targets = sum(w * center.total * center.targets for center, w in active) / total
+    centers = [(own_center(m), float(w)) for m, w in zip(moments, weights, strict=True)]
+    total = sum(w * center.total for center, w in centers)
+    features = sum(w * center.total * center.features for center, w in centers) / total
+    targets = sum(w * center.total * center.targets for center, w in centers) / total
     return Center(np.asarray(features), np.asarray(targets), float(total))
 
 

@@ -32,6 +32,7 @@ from mixtune._array import (
     one_norm,
     reciprocal_condition,
     row_gram,
+    slices,
 )
 from mixtune.errors import ConvergenceError
 from mixtune.moments._cost import (
@@ -56,10 +57,10 @@ if TYPE_CHECKING:
     from mixtune.moments._iterative import Sketch
 
 #: Stacked rows up to this many numbers are one array of their own: 128 MB.
-STACKED = 2**24
+STACKED = 16_777_216
 #: Numbers in a block: with few columns to multiply it should stay in the cache between its two products, with many it
 #: should be high enough for a product of matrices. Other libraries may sit on devices that like large blocks.
-NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 2**17, 2**21, 2**24
+NARROW_BLOCK, WIDE_BLOCK, LARGE_BLOCK = 131_072, 2_097_152, 16_777_216
 FEW_COLUMNS, MANY_COLUMNS = 8, 512
 
 
@@ -211,7 +212,7 @@ class GramSystem(System):
 
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp = namespace(self.cross)
-        crosses = _repeated(self.cross, columns.shape[1] // outputs)
+        crosses = xp.tile(self.cross, (1, columns.shape[1] // outputs))
         # <theta, A theta - b> - <theta, b> + c: one product with A.
         inner = xp.sum(columns * (self.gram @ columns - 2.0 * crosses), axis=0)
         losses = xp.sum(xp.reshape(inner, (-1, outputs)), axis=1) + xp.sum(self.square)
@@ -317,7 +318,7 @@ class RowSystem(System):
     def column_losses(self, columns: Array, outputs: int) -> Array:
         xp, count = namespace(columns), columns.shape[1] // outputs
         blocks = self._blocks(columns.shape[1])
-        squares = add_up(w * xp.sum((_repeated(Y, count) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
+        squares = add_up(w * xp.sum((xp.tile(Y, (1, count)) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
     def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
@@ -379,9 +380,8 @@ class RowSystem(System):
             yield self.rows, self.targets, 1.0
             return
         for U, Y, w in self.parts:
-            step = _block_rows(U, columns)
-            for begin in range(0, int(U.shape[0]), step):
-                yield as_float64(U[begin : begin + step, :], what="U"), Y[begin : begin + step, :], w
+            for part in slices(int(U.shape[0]), _block_rows(U, columns)):
+                yield as_float64(U[part, :], what="U"), Y[part, :], w
 
 
 def row_system(parts: Sequence[Part]) -> RowSystem:
@@ -404,11 +404,6 @@ def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
 def add_up(terms: Iterable[Array]) -> Array:
     """The sum of fresh arrays, added up in the first of them."""
     return reduce(operator.iadd, terms)
-
-
-def _repeated(array: Array, count: int) -> Array:
-    """The columns of an array side by side, so many times."""
-    return array if count == 1 else namespace(array).tile(array, (1, count))
 
 
 def _block_rows(U: Array, columns: int) -> int:

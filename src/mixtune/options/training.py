@@ -522,7 +522,12 @@ class TunedTransfer(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Floats:
         from mixtune.estimators import RegretOptimalRegressorCV  # scikit-learn takes a second to import
 
-        return _fit_estimator(RegretOptimalRegressorCV(None, clamp=False), stage, model, range(len(stage.features)))
+        return _fit_estimator(
+            RegretOptimalRegressorCV(None, clamp=False, target_scale="identity"),
+            stage,
+            model,
+            range(len(stage.features)),
+        )
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 Each experiment is a module that defines an :class:`Experiment`; this one knows their names and loads them when asked.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

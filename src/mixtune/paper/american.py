@@ -11,8 +11,6 @@ estimator at every date; LO, JO and JSO with leave-one-out ridges are its rivals
 conventions: inputs standardised before the same random layer, and a payoff of zero never exercised.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

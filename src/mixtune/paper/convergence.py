@@ -11,8 +11,6 @@ stability limit 1/(|w|^2 a_max), which differs from run to run: where a run's li
 counted, shown in the notes and left out of the means of GD.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -11,8 +11,6 @@ first part is left: the gap vanishes with the distance, and because the least en
 quadratically. With the local heads as start and reference the second part remains as a floor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -21,8 +21,6 @@ beta = 0 the limit omega -> infinity (stay at the reference, jump at the last st
 ``reference.py`` holds the paper's Algorithm 2, the recursion this replaces.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property

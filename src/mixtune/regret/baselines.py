@@ -1,7 +1,5 @@
 """The paper's baselines, as plain functions over moments: LO-i, MLO, JO and JSO."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mixtune._array import Array, namespace

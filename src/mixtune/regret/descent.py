@@ -9,8 +9,6 @@ and the running cost is made of geometric sums. A hundred thousand steps cost on
 no gradient and never move. The iteration is stable iff lr <= 1/(|w|^2 a_max).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

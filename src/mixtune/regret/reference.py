@@ -4,8 +4,6 @@ They check the closed form, reproduce the paper's claims about cost, and can be 
 Algorithm 2 inverts T matrices of size Np x Np; use it on small problems only.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from mixtune._array import Array, namespace

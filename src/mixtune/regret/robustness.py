@@ -10,8 +10,6 @@ of the optimal energy in a row (u, y) of dataset i is that of its loss at the op
 so the worst case to first order spends the whole budget along it, on the rows where it is largest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Every chart is drawn 380 units wide. On a telephone that is about the width of t
 and two charts stand side by side on a desk. Colours come from the page's style: dark mode and print need nothing here.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -44,6 +44,8 @@ class DomainFact:
         Wasserstein distance to the focal rows.
     change, error_without, shift : float or None
         What leaving it out would do: relative change of the error, the error then, and by how much predictions move.
+    change_low, change_high : float or None
+        The 95% interval of the change.
     """
 
     name: str
@@ -54,6 +56,8 @@ class DomainFact:
     change: float | None = None
     error_without: float | None = None
     shift: float | None = None
+    change_low: float | None = None
+    change_high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -342,7 +346,9 @@ def _domains(
         weight = None if weights is None else float(weights.values[place])
         distance = float(apart[name].value) if name in apart else None
         gone = removals.get(name)
-        without = () if gone is None else (float(gone.change), _root(gone.loo_error), float(gone.shift))
+        without: tuple[float | None, ...] = ()
+        if gone is not None:
+            without = (float(gone.change), _root(gone.loo_error), float(gone.shift), gone.change_low, gone.change_high)
         facts.append(DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance, *without))
     return facts
 

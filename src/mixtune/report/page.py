@@ -5,8 +5,6 @@ is the frame of the page and ``page.css`` its style. Text becomes markup only th
 :func:`~mixtune.report.wording.element`, which escapes it.
 """
 
-from __future__ import annotations
-
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -195,7 +193,8 @@ def _datasets(facts: Facts) -> Html:
         if domain is facts.focal:
             name, style, far = _name(domain.name, mark="focal"), "own", distance
         else:
-            mark = effect_of(domain).replace("no difference", "") if can_tell(facts) else ""
+            effect = effect_of(domain) if can_tell(facts) else ""
+            mark = effect if effect in ("helped", "hurt") else ""
             name, style = _name(domain.name, below=_why(domain, facts), mark=mark), ""
             far = _bar(distance, (domain.distance or 0.0) / reach, style="far", mark=floor)
         rows.append([name, _bar(weight, (domain.weight or 0.0) / most, style=style), f"{domain.rows:,}", error, far])
@@ -334,12 +333,12 @@ def _removals(facts: Facts) -> Html:
     for (domain, change), shown, error, shift in zip(known, changes, errors, shifts):
         # From the middle, to the right where the error rises.
         start, end = sorted([0.5, 0.5 + change / most / 2])
-        style = "far" if effect_of(domain) == "no difference" else "up" if change > 0 else "down"
+        style = "far" if effect_of(domain) not in ("helped", "hurt") else "up" if change > 0 else "down"
         rows.append([_name(domain.name), _bar(shown, end, start, style=f"both {style}", mark=0.5), error, shift])
     meaning = f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
     if can_tell(facts):
-        meaning = "A rise means that the dataset helped, a fall that it hurt; "
-        meaning += f"up to {percent(HELP_MARGIN)} either way counts as no difference."
+        meaning = "A rise means that the dataset helped, a fall that it hurt, where the change is larger than chance "
+        meaning += f"(95% interval); up to {percent(HELP_MARGIN)} either way counts as no difference."
     text = "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
     text += f"{number(facts.error)}. {meaning}"
     if left := len(facts.sources) - len(known):

@@ -1,15 +1,16 @@
 """What transfer did to the error, in sentences that are no firmer than the interval allows."""
 
-from __future__ import annotations
-
+import math
 from dataclasses import dataclass
 
 from mixtune._messages import counted
 from mixtune.report.facts import DomainFact, Facts
 from mixtune.report.wording import number, percent
 
-#: A dataset helped if leaving it out raises the left-out error by more than this part, and hurt if it lowers it so.
+#: Leaving a dataset out that changes the left-out error by at most this part makes no difference.
 HELP_MARGIN = 0.001
+#: A change whose sign is right with this probability is probable.
+PROBABLY = 0.8
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
 ENOUGH_ROWS = 8
 
@@ -24,9 +25,9 @@ class Verdict:
 
 
 def give_verdict(facts: Facts) -> Verdict:
-    """Judge the transfer: better, worse, no measurable change, or not to be judged.
+    """Judge the transfer: it clearly or probably helps or hurts, or the focal rows cannot tell.
 
-    The change counts as measured only if its 95% interval excludes zero.
+    A change is clear if its 95% interval excludes zero, and probable if its sign has a probability of four fifths.
     """
     if not facts.sources:
         sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
@@ -36,31 +37,71 @@ def give_verdict(facts: Facts) -> Verdict:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
         return Verdict(f"{sentence}.", "even", ("More focal rows with known targets are needed.",))
     if gain.low > 0:
-        tone, change = "good", f"Transfer cut the error by {percent(gain.reduction)}"
+        tone, change = "good", f"Transfer clearly helps: the error is {percent(gain.reduction)} lower"
         interval = f"{percent(gain.low).removesuffix('%')} to {percent(gain.high)}"
     elif gain.high < 0:
-        tone, change = "bad", f"Transfer made the error {percent(-gain.reduction)} worse"
+        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-gain.reduction)} higher"
         interval = f"{percent(-gain.high).removesuffix('%')} to {percent(-gain.low)}"
     else:
         how = "the same" if abs(gain.reduction) < 5e-4 else _side(gain.reduction)
-        tone, change = "even", f"No clear difference: with transfer the error is {how}"
+        rows = counted((facts.focal.rows, "focal row"))
+        sure = likely_better(gain.reduction, gain.low, gain.high)
+        opening = f"{rows} cannot tell whether transfer helps"
+        if max(sure, 1 - sure) >= PROBABLY:
+            opening = f"Transfer probably {'helps' if sure > 0.5 else 'hurts'}"
+        tone, change = "even", f"{opening}: the error is {how}"
         interval = f"{_side(gain.low)} to {_side(gain.high)}"
     helped, meaning = _which_helped(facts)
-    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, (_evidence(facts), meaning))
+    evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
+    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, (evidence, meaning))
 
 
-def effect_of(domain: DomainFact) -> str:
-    """Whether a source "helped", "hurt" or made "no difference"; "" where that is not known.
+def likely_better(reduction: float, low: float, high: float) -> float:
+    """The probability that an error is lower, from its reduction and the 95% interval of that, as of a normal variable.
 
     Examples
     --------
-    >>> effect_of(DomainFact("a", change=0.02)), effect_of(DomainFact("b", change=0.0)), effect_of(DomainFact("c"))
-    ('helped', 'no difference', '')
+    >>> round(likely_better(0.02, -0.0192, 0.0592), 3), likely_better(0.0, -0.1, 0.1)
+    (0.841, 0.5)
+    """
+    spread = (high - low) / (2 * 1.96)
+    return 0.5 * (1 + math.erf(reduction / spread / math.sqrt(2))) if 0 < spread < math.inf else 0.5
+
+
+def _against_pooling(facts: Facts) -> str:
+    """Whether the model is better than one fit to all rows pooled."""
+    found = next((each for each in facts.compared if each.method == "joint"), None)
+    if found is None or found.ratio is None or found.ratio_low is None or found.ratio_high is None:
+        return ""
+    reduction = 1 - found.ratio
+    sure = likely_better(reduction, 1 - found.ratio_high, 1 - found.ratio_low)
+    which = "lower" if reduction > 0 else "higher"
+    grade = "clearly " if found.ratio_high < 1 or found.ratio_low > 1 else "probably "
+    if grade == "probably " and max(sure, 1 - sure) < PROBABLY:
+        rows = counted((facts.focal.rows, "focal row"))
+        return f"Whether it is better than one fit to all rows pooled, {rows} cannot tell."
+    return f"Its error is {grade}{which} than that of one fit to all rows pooled, by {percent(abs(reduction))}."
+
+
+def effect_of(domain: DomainFact) -> str:
+    """Whether a source "helped", "hurt" or made "no difference", or focal rows "cannot tell"; "" where none is known.
+
+    A source helped or hurt only where the 95% interval of what leaving it out changes excludes zero.
+
+    Examples
+    --------
+    >>> effect_of(DomainFact("a", change=0.02, change_low=0.01, change_high=0.03)), effect_of(DomainFact("b"))
+    ('helped', '')
+    >>> effect_of(DomainFact("c", change=0.02, change_low=-0.01, change_high=0.05))
+    'cannot tell'
     """
     if domain.change is None:
         return ""
     if abs(domain.change) <= HELP_MARGIN:
         return "no difference"
+    low, high = domain.change_low, domain.change_high
+    if low is not None and high is not None and low <= 0 <= high:
+        return "cannot tell"
     return "helped" if domain.change > 0 else "hurt"
 
 
@@ -83,11 +124,14 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     effects, known = [effect_of(d) for d in facts.sources], len(with_known_effect(facts))
     found, hurt, count = effects.count("helped"), effects.count("hurt"), len(facts.sources)
     if facts.removable:
-        others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found}
+        unsure = effects.count("cannot tell")
+        others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
+        others["for {:,} the focal rows cannot tell"] = unsure
         others["for {:,} of little weight this was not computed"] = count - known
         rest = " and ".join(text.format(n) for text, n in others.items() if n)
-        meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)} when it "
-        meaning += f"alone is left out; {rest}." if rest else "alone is left out."
+        meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
+        meaning += "more than chance (95% interval), when it alone is left out"
+        meaning += f"; {rest}." if rest else "."
         if not found and count > 1:
             meaning += f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are "
             meaning += "alike replace one another."
@@ -98,8 +142,10 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
         meaning += "sources (what leaving it out would do is not known for this model)."
     which = f"{known:,} datasets" if known == count else f"the {known:,} datasets looked at"
     if count == 1:
-        return f"the one other dataset {'helped' if found else 'did not help'}", meaning
+        return f"the one other dataset {'helped' if found else 'did not clearly help'}", meaning
     if found == 0:
+        if facts.removable and effects.count("cannot tell"):
+            return f"the focal rows cannot tell which of {which} helped on its own", meaning
         return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own", meaning
     if found == known:
         return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped", meaning

@@ -1,7 +1,5 @@
 """Numbers, names and markup as the page and the terminal show them: rounded for reading, and safe to show."""
 
-from __future__ import annotations
-
 import html
 import math
 import re
@@ -16,13 +14,15 @@ MAP_NAMES = {
     "inputs": "the columns themselves",
     "splines": "splines",
     "Fourier": "random Fourier features",
-    "learned": "learned columns",
+    "learned": "learned columns and splines",
+    "boosted": "boosted trees",
 }
 MAP_MEANINGS = {
     "inputs": "linear in every column",
     "splines": "a smooth curve of every column",
     "Fourier": "waves over all columns together, beside the columns themselves",
-    "learned": "predictions of models fitted to the sources, beside the splines",
+    "learned": "predictions of models fitted to the sources, beside a smooth curve of every column",
+    "boosted": "boosted trees fitted to the focal rows, beside a smooth curve of every column",
 }
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.
@@ -153,7 +153,7 @@ def carried_by(shares: Mapping[str, float], of: str = "the prediction") -> str:
     Examples
     --------
     >>> carried_by({"splines": 0.604, "Fourier": 0.353, "learned": 0.041, "inputs": 0.002})
-    'Splines carry 60% of the prediction, random Fourier features 35%, learned columns 4%.'
+    'Splines carry 60% of the prediction, random Fourier features 35%, learned columns and splines 4%.'
     >>> carried_by({"inputs": 0.998, "splines": 0.002}), carried_by({"all": 1.0})
     ('The columns themselves carry nearly all of the prediction.', '')
     """

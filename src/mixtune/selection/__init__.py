@@ -2,12 +2,19 @@
 
 from mixtune.moments import Sample, loo_ridge
 from mixtune.selection._choose import Choice, choose, content_order, sample_sources
-from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._compare import (
+    Comparison,
+    TransferGain,
+    compare,
+    joint_left_out,
+    mean_left_out,
+    transfer_gain,
+)
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
-from mixtune.selection._pretraining import learn_columns
+from mixtune.selection._pretraining import learn_columns, learn_own_column
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
 
 __all__ = ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Prior", "Sample"]
-__all__ += ["TransferGain", "choose", "choose_maps", "compare", "content_order", "joint_left_out", "learn_columns"]
-__all__ += ["loo_ridge", "mean_left_out", "sample_sources", "transfer_gain"]
+__all__ += ["TransferGain", "choose", "choose_maps", "compare", "content_order", "joint_left_out"]
+__all__ += ["learn_columns", "learn_own_column", "loo_ridge", "mean_left_out", "sample_sources", "transfer_gain"]

@@ -131,18 +131,32 @@ def stacked_weights(
         good = np.sort(task.errors)[: max(3, len(equal) // 4)]
         weight = task.weight / task.weight.sum() / max(float(np.median(good)), task.negligible)
         # Two outliers must not decide: residuals count up to five times their typical size.
-        limit = 5.0 * 1.4826 * float(np.min(np.median(np.abs(task.residuals), axis=1)))
+        limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(task.residuals), task.weight)))
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
         kept = np.clip(task.residuals, -limit, limit)
         cross += say * (kept * weight) @ kept.T
     errors = np.diagonal(cross)
     prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
     share = prior / prior.sum()
+    rate, before = 0.5, np.inf
     for _ in range(steps):
-        slope = 2 * cross @ share + pull * np.log(np.maximum(share, 1e-300) / prior)
-        share = share * np.exp(-0.5 * (slope - slope.min()))
+        product, distance = cross @ share, np.log(np.maximum(share, 1e-300) / prior)
+        now = float(share @ product + pull * (share @ distance))
+        # Steps that are too long go back and forth for ever, and rounding would decide where they end.
+        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else rate, now
+        slope = 2 * product + pull * distance
+        share = share * np.exp(-rate * (slope - slope.min()))
         share = np.maximum(share / share.sum(), 1e-300)
     return share / share.sum()
+
+
+def _medians(values: Floats, weight: Floats) -> Floats:
+    """Medians (C,) of rows of values, where a value of weight 2 counts as two."""
+    if np.ptp(weight) == 0:
+        return np.median(values, axis=1)
+    options: Any = {"axis": 1, "weights": np.broadcast_to(weight, values.shape), "method": "inverted_cdf"}
+    # Between two values, the mean of both, as for values without weights.
+    return 0.5 * (np.quantile(values, 0.5, **options) - np.quantile(-values, 0.5, **options))
 
 
 def prior_weights(names: Sequence[str]) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mixtune._array import Floats, Integers
-from mixtune.features import LearnedColumns, Oriented, RandomFeatures, Trees
+from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
 from mixtune.moments import Moments, Regression, Rows, Sample, best_ridge
 from mixtune.selection._pooled import PooledSource
 from mixtune.selection._settings import SETTINGS
@@ -58,17 +58,33 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     return LearnedColumns(oriented, wide, heads, trees), folds
 
 
-def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int) -> Trees:
+def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[TreeColumn, Integers]:
+    """Boosted trees that are fitted to many focal rows in folds, as a column, and the fold of each row."""
+    inputs, y = oriented(rows.X), rows.targets[:, 0]
+    centred = _standard_targets(Rows(rows.X, y, rows.sample_weight))
+    # Folds follow the content of rows, not the order they came in.
+    rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
+    folds = rank % SETTINGS.pretraining_folds
+    made = []
+    for fold in range(SETTINGS.pretraining_folds):
+        used = folds != fold
+        made.append(boosted(inputs[used], centred[used], rows.weight[used], seed=seed, options=SETTINGS.own_trees))
+    return TreeColumn(oriented, made), folds
+
+
+def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int, options: dict[str, float] | None = None) -> Trees:
     """Gradient-boosted trees of fixed size."""
     # Imported here, because it takes a second and is used by this function alone.
     from sklearn.ensemble import HistGradientBoostingRegressor
 
-    model = HistGradientBoostingRegressor(**SETTINGS.trees, early_stopping=False, random_state=seed)
+    model = HistGradientBoostingRegressor(**(options or SETTINGS.trees), early_stopping=False, random_state=seed)
     # Splits are chosen in single precision, and of equally good ones rounding takes one: numbers that differ by
     # rounding, or the order of rows, must not make other trees.
     X, y = np.round(X, 9), np.round(y, 7)
     order = np.lexsort((weight, y, *X.T))
-    return Trees.of(model.fit(X[order], y[order], sample_weight=weight[order]))
+    # With weights, quantiles of columns take most of the time: equal ones are left out.
+    weights = None if np.ptp(weight) == 0 else weight[order]
+    return Trees.of(model.fit(X[order], y[order], sample_weight=weights))
 
 
 def common_signs(centred: Sequence[Rows]) -> Floats:

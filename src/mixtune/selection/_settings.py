@@ -116,6 +116,18 @@ class ChoiceSettings:
             "max_depth": 6,
         }
     )
+    #: Focal rows from which trees are fitted to them too, in folds of rows, and the parameters of these trees: so many
+    #: rows know more than any source. Without it, errors stop falling at some thousand rows.
+    own_rows: int = 400
+    own_trees: dict[str, float] = field(
+        default_factory=lambda: {
+            "max_iter": 150,
+            "learning_rate": 0.08,
+            "max_leaf_nodes": 31,
+            "min_samples_leaf": 20,
+            "max_depth": 10,
+        }
+    )
     #: Focal rows whose leave-one-out errors count as much as all validation tasks when maps are averaged; fewer count
     #: in proportion. Without it, twenty rows that happen to suit one map decide.
     maps_focal_rows: float = 200.0
@@ -146,6 +158,9 @@ class ChoiceSettings:
     #: families, by ``prior_pull`` times the square of what is missing. Without it, a few tasks are overfitted.
     enough_sources: int = 24
     prior_pull: float = 0.005
+    #: Relative rise of the error of an average by which a step towards its weights counts as too long; the steps are
+    #: then halved. Without it, residuals far beyond the typical ones make the weights go back and forth for ever.
+    equal_objective: float = 1e-9
     #: With more sources than this, a candidate's prior weight falls by exp(-e k/told_errors), where e is by what part
     #: its own error exceeds the least one and k how many sources there are beyond this number. Without it, the weights
     #: of candidates whose averages predict equally well stay arbitrary.

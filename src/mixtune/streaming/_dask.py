@@ -6,8 +6,6 @@ does not depend, to the last bit, on how many workers there were or which of the
 every chunk are kept there as soon as they are known; a run that was cut off is continued by running it again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

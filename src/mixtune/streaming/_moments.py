@@ -11,7 +11,6 @@ Where features are computed on a device, products and sums are formed there; the
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from joblib import cpu_count
 from threadpoolctl import threadpool_limits
 
 from mixtune._array import Array, namespace, to_device, to_numpy, torch_device
@@ -415,8 +415,7 @@ def stream_moments(
         job = MomentJob(features, Budget(*sizes))
         settings = None if cluster.folder is None else [reading, stream.columns, dtype, features.digest()]
         return job.finish(cluster.run(job, stream, progress, settings))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = cores if threads is None else check_whole("threads", threads, least=1)
+    threads = cpu_count() if threads is None else check_whole("threads", threads, least=1)
     budget = Budget(*sizes, lanes=1 if there else min(threads, _MOST_LANES))
     # Where every chunk is one domain, too many of them are refused before reading.
     counts: Counter[str] = Counter()

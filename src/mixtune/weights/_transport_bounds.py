@@ -26,8 +26,6 @@ way the two semi-dual minima (the c-transforms of v and u)
     min_j (|x_i - y_j| - v_j)    and    min_i (|x_i - y_j| - u_i).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -35,13 +33,12 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
-from mixtune._array import Array, Floats, Integers, is_numpy, match, namespace, on_device, to_numpy
+from mixtune._array import Array, Floats, Integers, is_numpy, match, namespace, on_device, slices, to_numpy
 from mixtune.weights._transport_exact import (
     CHUNK_ENTRIES,
     PAIRS_PER_POINT,
     line_distances,
     masses,
-    ranges,
     solve_on_pairs,
     solve_samples,
     transport,
@@ -56,7 +53,6 @@ DEVICE_PRICED_ENTRIES = 400_000_000_000
 BLOCK_ENTRIES = 250_000
 DEVICE_CHUNK_ENTRIES = 64_000_000  # 0.5 GB, a few times: launches cost more than memory there
 STRIP_ENTRIES = 4_000_000  # 32 MB
-PIVOTS = 1_000_000_000
 FEW_COLUMNS = 10  # measured: up to here differences cost 2.5 to 4 ns a pair, as much as products and the root
 PROJECTED_ENTRIES = 2_000_000  # projections held at once: 16 MB, and a few sorted copies of it
 
@@ -65,7 +61,7 @@ PROJECTED_ENTRIES = 2_000_000  # projections held at once: 16 MB, and a few sort
 
 
 def principal_axes(X: Floats, Y: Floats) -> Floats:
-    """Orthonormal axes along which the two samples together vary most, as columns.
+    """Principal axes of the two samples together, as orthonormal columns.
 
     Examples
     --------
@@ -74,10 +70,7 @@ def principal_axes(X: Floats, Y: Floats) -> Floats:
     array([[0.707, 0.707],
            [0.707, 0.707]])
     """
-    count = len(X) + len(Y)
-    mean = (X.sum(axis=0) + Y.sum(axis=0)) / count
-    spread = ((X - mean).T @ (X - mean) + (Y - mean).T @ (Y - mean)) / count
-    return np.linalg.eigh(spread)[1][:, ::-1]
+    return np.linalg.eigh(np.cov(np.concatenate([X, Y]), rowvar=False))[1]
 
 
 def axes_bound(X: Floats, Y: Floats) -> float:
@@ -99,7 +92,7 @@ def axes_bound(X: Floats, Y: Floats) -> float:
 
 
 def _along_axes(X: Floats, Y: Floats) -> float:
-    parts = ranges(X.shape[1], PROJECTED_ENTRIES // (len(X) + len(Y)))
+    parts = slices(X.shape[1], PROJECTED_ENTRIES // (len(X) + len(Y)))
     return float(np.sqrt(sum(float(np.sum(line_distances(X[:, part], Y[:, part]) ** 2)) for part in parts)))
 
 
@@ -116,7 +109,7 @@ def sliced_interval(X: Floats, Y: Floats, *, directions: int, seed: int) -> tupl
     """
     rng = np.random.default_rng(seed)
     found: list[Floats] = []
-    for part in ranges(directions, PROJECTED_ENTRIES // (len(X) + len(Y))):
+    for part in slices(directions, PROJECTED_ENTRIES // (len(X) + len(Y))):
         normal = rng.standard_normal((X.shape[1], part.stop - part.start))
         unit = normal / np.linalg.norm(normal, axis=0)
         found.append(line_distances(X @ unit, Y @ unit))
@@ -204,8 +197,8 @@ def price(
     row_potential, column_potential = match(u, here), match(v, here)
     # Long strips rather than square tiles: threaded matrix products wait for each other at the end of every call.
     at_once = DEVICE_CHUNK_ENTRIES if on_device(here) else STRIP_ENTRIES
-    strips = ranges(n, min(-(-n // groups), max(1, at_once // m)))
-    column_groups = ranges(m, -(-m // groups))
+    strips = slices(n, min(-(-n // groups), at_once // m))
+    column_groups = slices(m, -(-m // groups))
     for_rows, for_columns = _Best(n, groups, here), _Best(m, groups, here)
     for number, rows in enumerate(strips):
         reduced = distances.between(rows, slice(0, m))
@@ -270,7 +263,7 @@ def bracket(
     rtol
         Stop when the gap is at most this fraction of the upper bound.
     limit
-        Stop also when the lower bound exceeds this; the upper bound is then infinite if none was needed.
+        Stop also when the lower bound exceeds this; the upper bound is then infinite.
     home
         An array whose library and device price all pairs; NumPy without one.
     """
@@ -286,7 +279,7 @@ def bracket(
         priced = price(X, Y, u, v, rng=rng, home=home)
         lower = max(lower, priced.row_minimum.mean() + v.mean(), u.mean() + priced.column_minimum.mean())
         if lower > limit:
-            break
+            return float(lower), np.inf
         if pairs is None:  # only now: a limit is often decided without any plan
             upper, pairs = _block_plan(X, Y, rng=rng)
         if not plans or upper - lower <= max(rtol * upper, finest):
@@ -294,7 +287,7 @@ def bracket(
         pairs = np.union1d(pairs, priced.rows * len(Y) + priced.columns)
         cost, pairs, u, v = _restricted_plan(X, Y, pairs, start=(priced.row_minimum, v))
         upper = min(upper, cost)
-    if pairs is None and lower <= limit:
+    if pairs is None:
         upper, _ = _block_plan(X, Y, rng=rng)
     return float(max(0.0, min(lower, upper))), float(upper)
 
@@ -307,7 +300,7 @@ def _lipschitz_bound(
     Each such f is 1-Lipschitz whatever the v_j. Also returns potentials on all rows to start from.
     """
     rows, columns = rng.permutation(len(X))[:subsample], rng.permutation(len(Y))[:subsample]
-    small = solve_samples(X[rows], Y[columns], seed=0, subsample=subsample)
+    small = solve_samples(X[rows], Y[columns])
     u, on_Y = (_envelope(Z, Y[columns], small.column_potential, home) for Z in (X, Y))
     v, on_X = (_envelope(Z, X[rows], small.row_potential, home) for Z in (Y, X))
     lower = max(u.mean() - on_Y.mean(), v.mean() - on_X.mean()) - Distances(X, Y, home).worst_loss
@@ -320,7 +313,7 @@ def _envelope(Z: Floats, anchors: Floats, heights: Floats, home: Array = None) -
     distances = Distances(Z, anchors, home)
     here = match(heights, heights if home is None else home)
     xp = namespace(here)
-    parts = ranges(len(Z), (DEVICE_CHUNK_ENTRIES if on_device(here) else CHUNK_ENTRIES) // len(anchors))
+    parts = slices(len(Z), (DEVICE_CHUNK_ENTRIES if on_device(here) else CHUNK_ENTRIES) // len(anchors))
     return to_numpy(xp.concat([xp.min(distances.between(part, slice(None)) - here, axis=1) for part in parts]))
 
 
@@ -363,12 +356,12 @@ def _restricted_plan(
     """
     n, m = len(X), len(Y)
     i, j = pairs // m, pairs % m
-    parts = ranges(len(pairs), CHUNK_ENTRIES // X.shape[1])
+    parts = slices(len(pairs), CHUNK_ENTRIES // X.shape[1])
     lengths = np.concatenate([np.linalg.norm(X[i[part]] - Y[j[part]], axis=1) for part in parts])
     exponent = int(np.frexp(lengths.max())[1])  # costs of order one, as in `unit_costs`
     unit, u, v = (np.ldexp(part, -exponent) for part in (lengths, *start))
     a, b = masses(n, m)
-    plan = solve_on_pairs(i, j, unit, a, b, start=(u, v), pivots=PIVOTS)
+    plan = solve_on_pairs(i, j, unit, a, b, start=(u, v))
     used = np.searchsorted(pairs, plan.rows * m + plan.columns)
     cost = float(plan.flow @ lengths[used] / a.sum()) if plan.moves_all(a, b) else np.inf
     u, v = np.ldexp(plan.row_potential, exponent), np.ldexp(plan.column_potential, exponent)

@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from mixtune._array import Array, Floats, Integers
+from mixtune._array import Array, Floats, Integers, slices
 from mixtune.errors import ConvergenceError
 
-FIRST_LIMIT = 1_000_000  # pivots; measured: 3,000 x 3,000 needs up to 400,000, 100,000 x 100 up to 1,000,000
-LAST_LIMIT = 4**6 * FIRST_LIMIT
+#: Of the first and of the last attempt; measured: 3,000 x 3,000 needs up to 400,000, 100,000 x 100 up to 1,000,000.
+PIVOTS = (1_000_000, 4_096_000_000)
 CHUNK_ENTRIES = 2_000_000
 # Measured, cold and warm (medians of 3, d = 3): 50,000 x 100 7.1 s and 3.7 s, 20,000 x 500 3.5 s and 2.8 s, but
 # 10,000 x 1,000 2.6 s and 2.5 s, 2,000 x 2,000 0.6 s and 0.7 s: a warm start pays for long thin problems only.
@@ -50,7 +50,6 @@ SHARPNESS = 0.1  # entropic smoothing, in units of the mean cost of the cheapest
 SCALINGS = 20
 PAIRS_PER_POINT = 8
 THIN_ROUNDS = 10
-THIN_PIVOTS = 10_000_000
 LEAST_EXPONENT = -60.0  # single precision ends at -87, and sums must never be zero
 TOO_MANY = 0.15  # of all pairs still promising: solving on all of them is then no slower
 
@@ -87,12 +86,6 @@ def network_simplex() -> Any:
                     os.environ[name] = value
             for name in [name for name in sys.modules if name == "ot" or name.startswith("ot.")]:
                 del sys.modules[name]
-
-
-def ranges(total: int, width: int) -> list[slice]:
-    """0..total in consecutive slices of at most this width (at least one)."""
-    width = max(1, width)
-    return [slice(start, min(start + width, total)) for start in range(0, total, width)]
 
 
 # --- the line ---------------------------------------------------------------------------------------------------------
@@ -169,8 +162,13 @@ def masses(n: int, m: int) -> tuple[Floats, Floats]:
 
 def semi_dual(cost: Floats, a: Floats, b: Floats, v: Floats) -> float:
     """Lower bound on the cost per unit of mass of every plan, from any potential `v` on the columns."""
-    best = [(cost[part] - v).min(axis=1) for part in ranges(len(cost), CHUNK_ENTRIES // cost.shape[1])]
-    return float((b @ v + a @ np.concatenate(best)) / a.sum())
+    return float((b @ v + a @ _cheapest(cost, v)) / a.sum())
+
+
+def _cheapest(cost: Floats, v: Floats) -> Floats:
+    """min_j (C_ij - v_j) of every row."""
+    parts = slices(len(cost), CHUNK_ENTRIES // cost.shape[1])
+    return np.concatenate([(cost[part] - v).min(axis=1) for part in parts])
 
 
 def proven(value: float, lower: float, largest: float) -> bool:
@@ -199,39 +197,32 @@ def transport(cost: Floats, a: Floats, b: Floats, *, start: Potentials = (None, 
     solver = network_simplex()
     cost = np.ascontiguousarray(cost)
     largest = float(cost.max())
-    limit = FIRST_LIMIT
-    while True:
+    for limit in PIVOTS:
         flow, _, u, v, code = solver.emd_c(a, b, cost, limit, 1, *start)
         value = float(np.vdot(flow, cost) / a.sum())
         lower = semi_dual(cost, a, b, v)
         moved = np.allclose(flow.sum(axis=1), a, rtol=1e-12) and np.allclose(flow.sum(axis=0), b, rtol=1e-12)
         if code == 1 and moved and proven(value, lower, largest):
             return Plan(value, max(0.0, min(lower, value)), u, v, flow)
-        if 4 * limit > LAST_LIMIT:
-            raise ConvergenceError(
-                f"transport between {len(a)} and {len(b)} points is not certified after {limit} pivots (bounds so far:"
-                f" at least {lower:.6g} of a largest cost {largest:.6g}); use method='bracket', which returns"
-                " proven bounds at any time, or fewer rows"
-            )
-        limit *= 4
         start = (u, v)
+    raise ConvergenceError(
+        f"transport between {len(a)} and {len(b)} points is not certified after {limit} pivots (bounds so far:"
+        f" at least {lower:.6g} of a largest cost {largest:.6g}); use method='bracket', which returns"
+        " proven bounds at any time, or fewer rows"
+    )
 
 
-def solve_samples(X: Floats, Y: Floats, *, seed: int, subsample: int) -> Plan:
-    """Exact plan between two samples with equally heavy rows.
-
-    Large, thin problems start from the potentials of a subsample of `subsample` rows or a fifth of the rows, whichever
-    is more; that changes the time, never the value. Flow and potentials come back in the order of the arguments.
-    """
-    found = solve_within(X, Y, np.inf, seed=seed, subsample=subsample)
+def solve_samples(X: Floats, Y: Floats) -> Plan:
+    """Exact plan between two samples with equally heavy rows; flow and potentials in the order of the arguments."""
+    found = solve_within(X, Y, np.inf)
     assert isinstance(found, Plan)
     return found
 
 
-def solve_within(X: Floats, Y: Floats, limit: float, *, seed: int, subsample: int) -> Plan | float:
+def solve_within(X: Floats, Y: Floats, limit: float) -> Plan | float:
     """`solve_samples`, or a proven lower bound above `limit` where one is found on the way."""
     if len(X) < len(Y):  # the longer side on the rows is several times faster at 100 x 50,000
-        plan = solve_within(Y, X, limit, seed=seed, subsample=subsample)
+        plan = solve_within(Y, X, limit)
         if not isinstance(plan, Plan):
             return plan
         return Plan(plan.cost, plan.lower, plan.column_potential, plan.row_potential, plan.flow.T)
@@ -245,10 +236,7 @@ def solve_within(X: Floats, Y: Floats, limit: float, *, seed: int, subsample: in
             return float(np.ldexp(found, exponent))
         if (thin := _checked(found, cost, a, b)) is not None:
             return thin.scaled(exponent)
-    start: Potentials = (None, None)
-    size = max(subsample, len(X) // 5)
-    if long_and_thin and size < len(X):
-        start = _subsample_potentials(X, Y, cost, exponent, size=size, seed=seed, subsample=subsample)
+    start = _subsample_potentials(X, Y, cost, exponent) if long_and_thin else (None, None)
     return transport(cost, a, b, start=start).scaled(exponent)
 
 
@@ -260,17 +248,10 @@ def _linear_potentials(X: Floats, Y: Floats, exponent: int) -> tuple[Floats, Flo
     return X @ along, -(Y @ along)
 
 
-def _subsample_potentials(
-    X: Floats, Y: Floats, cost: Floats, exponent: int, *, size: int, seed: int, subsample: int
-) -> tuple[Floats, Floats]:
-    """Potentials of all points from an exact solution between random rows, extended by the cheapest pairing."""
-    rng = np.random.default_rng(seed)
-    rows, columns = rng.permutation(len(X))[:size], rng.permutation(len(Y))[:size]
-    small = solve_samples(X[rows], Y[columns], seed=seed, subsample=subsample).scaled(-exponent)
-    v = (cost[rows] - small.row_potential[:, None]).min(axis=0)
-    v[columns] = small.column_potential
-    u = np.concatenate([(part - v).min(axis=1) for part in np.array_split(cost, 1 + cost.size // CHUNK_ENTRIES)])
-    return u, v
+def _subsample_potentials(X: Floats, Y: Floats, cost: Floats, exponent: int) -> Potentials:
+    """Potentials to start from: the exact solution for every fifth row of X, extended by the cheapest pairing."""
+    v = solve_samples(X[::5], Y).scaled(-exponent).column_potential
+    return _cheapest(cost, v), v
 
 
 # --- few pairs --------------------------------------------------------------------------------------------------------
@@ -294,11 +275,11 @@ class SparsePlan:
 
 
 def solve_on_pairs(
-    i: Array, j: Array, cost: Floats, a: Floats, b: Floats, *, start: Potentials = (None, None), pivots: int
+    i: Array, j: Array, cost: Floats, a: Floats, b: Floats, *, start: Potentials = (None, None)
 ) -> SparsePlan:
-    """The best plan that moves mass only between rows `i` and columns `j`, pair by pair, as far as the pivots go."""
+    """The best plan that moves mass only between rows `i` and columns `j`, pair by pair."""
     i, j = i.astype(np.uint64), j.astype(np.uint64)
-    rows, columns, flow, _, u, v, code = network_simplex().emd_c_sparse(a, b, i, j, cost, pivots, *start)
+    rows, columns, flow, _, u, v, code = network_simplex().emd_c_sparse(a, b, i, j, cost, PIVOTS[-1], *start)
     return SparsePlan(rows.astype(np.int64), columns.astype(np.int64), flow, u, v, code == 1)
 
 
@@ -343,7 +324,7 @@ def thinned_transport(
     pairs = _candidates(reduced)
     start: Potentials = (None, None)
     for _ in range(THIN_ROUNDS):
-        plan = solve_on_pairs(pairs // m, pairs % m, flat[pairs], a, b, start=start, pivots=THIN_PIVOTS)
+        plan = solve_on_pairs(pairs // m, pairs % m, flat[pairs], a, b, start=start)
         if not plan.optimal:
             return None
         u, v = start = plan.row_potential, plan.column_potential
@@ -427,9 +408,7 @@ def _candidates(reduced: Floats) -> Integers:
     n, m = reduced.shape
     wanted = PAIRS_PER_POINT * (n + m)
     flat = reduced.reshape(-1)
-    sample = flat[:: max(1, flat.size // 50_000)]
-    place = int(min(1.0, wanted / flat.size) * (len(sample) - 1))
-    level = np.partition(sample, place)[place]
+    level = np.quantile(flat[:: 1 + flat.size // 50_000], min(1.0, wanted / flat.size))
     near = np.flatnonzero(flat < level)[: 4 * wanted]  # more only where costs repeat
     across, down, _ = staircase(n, m)
     rows, columns = np.arange(n), np.arange(m)

@@ -11,7 +11,7 @@ distances: those that do not exceed it carry no information.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -117,13 +117,14 @@ class WassersteinWeights(WeightRule):
 
     temperature: float
     threshold: float = float("inf")
-    distance: str | DistanceFunction = field(default="auto", kw_only=True)
-    rescale: bool = field(default=True, kw_only=True)
-    on: str = field(default="inputs", kw_only=True)
-    seed: int = field(default=0, kw_only=True)
-    floor: bool = field(default=True, kw_only=True)
-    screen: bool = field(default=False, kw_only=True)
-    jobs: int | None = field(default=None, kw_only=True)
+    _: KW_ONLY
+    distance: str | DistanceFunction = "auto"
+    rescale: bool = True
+    on: str = "inputs"
+    seed: int = 0
+    floor: bool = True
+    screen: bool = False
+    jobs: int | None = None
     needs: ClassVar[tuple[str, ...]] = ("domains",)
 
     def __post_init__(self) -> None:
@@ -170,8 +171,7 @@ class WassersteinWeights(WeightRule):
         dimension = clouds[focal].shape[1]
         scores = np.array([d.value for d in distances])
         relevance = scores + sizes ** (-1 / dimension)
-        admitted = scores <= self.threshold
-        admitted[focal] = True
+        admitted = scores <= self.threshold  # the focal domain's own score is 0
         return TransportWeights(
             values=normalise(softmin(relevance, admitted, self.temperature), focal),
             names=names or tuple(str(i) for i in range(len(clouds))),
@@ -202,7 +202,7 @@ class WassersteinWeights(WeightRule):
         self, clouds: Sequence[Array], focal: int
     ) -> tuple[tuple[TransportDistance, ...], TransportDistance | None, Diameter]:
         diameter = pooled_diameter(clouds) if self.rescale else Diameter(1.0, True)
-        unit = diameter.value if diameter.value > 0 else 1.0
+        unit = diameter.value or 1.0
         clouds = [cloud / unit for cloud in clouds]
         here = clouds[focal]
         others = [cloud for i, cloud in enumerate(clouds) if i != focal]

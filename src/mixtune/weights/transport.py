@@ -8,10 +8,7 @@ their coordinates lie in [-1, 1]. The shift does not change distances between po
 can neither overflow nor underflow: data near 1e150 or 1e-150, or far from the origin, lose no accuracy.
 """
 
-from __future__ import annotations
-
 import math
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,12 +16,13 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import is_cupy_array, is_torch_array
+from joblib import cpu_count
 
-from mixtune._array import Array, Floats, as_float64, count_nonfinite, to_numpy
+from mixtune._array import Array, Floats, as_float64, check_unmasked, count_nonfinite, slices, to_numpy
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune.errors import DataError, ParameterError
 from mixtune.weights._transport_bounds import axes_bound, bracket, sliced_interval
-from mixtune.weights._transport_exact import CHUNK_ENTRIES, Plan, line_distances, ranges, solve_within
+from mixtune.weights._transport_exact import CHUNK_ENTRIES, Plan, line_distances, solve_within
 
 METHODS = ("auto", "exact", "line", "sliced", "bracket")
 
@@ -131,7 +129,7 @@ def wasserstein_distance(
     seed
         Seeds subsamples and directions. No proven bound depends on it beyond its width.
     subsample
-        Rows of each sample whose exact solution starts ``"bracket"``, and ``"exact"`` when one sample is much longer.
+        Rows of each sample whose exact solution starts ``"bracket"``.
     directions
         Number of directions of ``"sliced"``.
     max_exact_entries
@@ -313,7 +311,7 @@ def pair_distance(
     method = settings.choose(A, B)
     (X, Y), exponent = common_frame([A, B])
     limit = float(np.ldexp(limit, -exponent))
-    seed, subsample = settings.seed, settings.subsample
+    seed = settings.seed
     if method == "line":
         value = lower = upper = float(line_distances(X, Y)[0])
     elif method == "sliced":
@@ -322,11 +320,12 @@ def pair_distance(
         if (bound := _cheap_bound(X, Y, limit)) is not None:
             lower, upper = bound, math.inf
         elif method == "exact":
-            found = solve_within(X, Y, limit, seed=seed, subsample=subsample)
+            found = solve_within(X, Y, limit)
             lower, upper = (found.lower, found.cost) if isinstance(found, Plan) else (found, math.inf)
         else:
-            lower, upper = bracket(X, Y, seed=seed, subsample=subsample, rtol=settings.rtol, limit=limit, home=home)
-            upper = math.inf if lower > limit else upper
+            lower, upper = bracket(
+                X, Y, seed=seed, subsample=settings.subsample, rtol=settings.rtol, limit=limit, home=home
+            )
         if math.isinf(upper):
             method, value = "screened", lower
         elif method == "exact" and upper - lower <= 1e-6 * upper:
@@ -349,7 +348,7 @@ def _cheap_bound(X: Floats, Y: Floats, limit: float) -> float | None:
 
 def _default_jobs(X: Floats, others: Sequence[Floats], settings: Settings) -> int:
     """One job for each processor this process may use, as far as memory goes."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = cpu_count()
     held = [len(X) * len(Y) for Y in others if settings.choose(X, Y) == "exact"]
     room = int(MEMORY // (BYTES_PER_PAIR * max(held))) if held else cores
     return max(1, min(cores, room, len(others)))
@@ -360,8 +359,7 @@ def _default_jobs(X: Floats, others: Sequence[Floats], settings: Settings) -> in
 
 def as_rows(sample: Any, name: str) -> Floats:
     """Check one sample and return it as a float64 array of shape (rows, columns)."""
-    if np.ma.isMaskedArray(sample) and np.ma.is_masked(sample):
-        raise DataError(f"{name} is a masked array with masked entries; drop or fill them first")
+    check_unmasked(sample, name)
     rows = to_numpy(as_float64(sample, what=name))
     rows = rows[:, None] if rows.ndim == 1 else rows
     if rows.ndim != 2:
@@ -470,12 +468,11 @@ def _diameter(X: Floats) -> float:
     X, radius = X[order], radius[order]
     best = 0.0
     square = np.einsum("ij,ij->i", X, X)
-    for rows in ranges(len(X), CHUNK_ENTRIES // len(X)):
-        outermost = radius[rows.start]
-        if outermost + radius[0] <= best:
-            break
+    for rows in slices(len(X), CHUNK_ENTRIES // len(X)):
         # Rows beyond this place are too close to the mean to be far enough from any row of this part.
-        reach = max(rows.start + 1, int(np.searchsorted(-radius, outermost - best, side="right")))
+        reach = int(np.searchsorted(-radius, radius[rows.start] - best, side="right"))
+        if not reach:
+            break
         part = X[rows]
         # A row's own norm does not change which row is farthest from it, so it is left out of the squared distance.
         farthest = (square[:reach] - 2.0 * (part @ X[:reach].T)).argmax(axis=1)

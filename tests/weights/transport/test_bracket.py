@@ -9,7 +9,15 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from mixtune.weights import _transport_bounds
-from mixtune.weights._transport_bounds import Distances, _block_plan, _lipschitz_bound, _restricted_plan, bracket, price
+from mixtune.weights._transport_bounds import (
+    Distances,
+    _block_plan,
+    _lipschitz_bound,
+    _restricted_plan,
+    _share,
+    bracket,
+    price,
+)
 from mixtune.weights._transport_exact import network_simplex, solve_samples
 from mixtune.weights.transport import common_frame, wasserstein_distance
 
@@ -35,7 +43,7 @@ def test_contains_the_exact_distance_tightly(n, m, d):
 @pytest.mark.parametrize("d", [2, 20])
 def test_holds_after_every_round_and_closes(d, monkeypatch):
     (X, Y), _ = common_frame(samples(500, 350, d))
-    exact = solve_samples(X, Y, seed=0, subsample=1000).cost
+    exact = solve_samples(X, Y).cost
     gaps = []
     for rounds in (0, 1, 2, 4, 30):
         monkeypatch.setattr(_transport_bounds, "ROUNDS", rounds)
@@ -50,7 +58,7 @@ def test_holds_after_every_round_and_closes(d, monkeypatch):
 def test_rough_bounds_beyond_the_pricing_limit(monkeypatch):
     monkeypatch.setattr(_transport_bounds, "PRICED_ENTRIES", 1000)
     (X, Y), _ = common_frame(samples(600, 500, 3, shift=3.0))
-    exact = solve_samples(X, Y, seed=0, subsample=1000).cost
+    exact = solve_samples(X, Y).cost
     lower, upper = bracket(X, Y, seed=0, subsample=200, rtol=1e-3)
     assert 0.9 * exact <= lower <= exact <= upper <= 1.1 * exact
 
@@ -58,7 +66,7 @@ def test_rough_bounds_beyond_the_pricing_limit(monkeypatch):
 @pytest.mark.parametrize("d", [3, 40])
 def test_parts_are_bounds(d):
     (X, Y), _ = common_frame(samples(700, 450, d))
-    exact = solve_samples(X, Y, seed=0, subsample=1000).cost
+    exact = solve_samples(X, Y).cost
     rng = np.random.default_rng(0)
     lower, u, v = _lipschitz_bound(X, Y, rng=rng, subsample=60)
     assert lower <= exact
@@ -68,10 +76,21 @@ def test_parts_are_bounds(d):
     assert exact <= cost <= upper * (1 + 1e-12)
 
 
+def test_rough_potentials_are_feasible_and_the_means_bound_too():
+    X, Y = samples(200, 150, 4, shift=3.0)
+    exact = solve_samples(X + 5.0, Y + 5.0).cost
+    lower, u, v = _lipschitz_bound(X + 5.0, Y + 5.0, rng=np.random.default_rng(0), subsample=30)
+    assert 0.9 * exact < lower <= exact
+    assert (cdist(X, Y) - u[:, None] - v).min() > -1e-9
+    assert u.mean() + v.mean() > 0.8 * exact
+    one_row, *_ = _lipschitz_bound(X + 5.0, Y + 5.0, rng=np.random.default_rng(0), subsample=1)
+    assert np.linalg.norm(X.mean(axis=0) - Y.mean(axis=0)) * (1 - 1e-12) <= one_row <= exact
+
+
 def test_rough_bound_allows_for_the_digits_that_products_lose():
     """With all rows in the exact solution the bound would be the distance itself."""
     (X, Y), _ = common_frame([3.0 * Z for Z in samples(120, 120, 15, shift=0.0)])
-    exact = solve_samples(X, Y, seed=0, subsample=1000)
+    exact = solve_samples(X, Y)
     lower, _, _ = _lipschitz_bound(X, Y, rng=np.random.default_rng(0), subsample=120)
     lost = Distances(X, Y).worst_loss
     assert lost > 1e-9
@@ -100,6 +119,17 @@ def test_distances_from_products_are_never_too_long():
     found = fast.between(slice(None), slice(None))
     assert np.all(found <= distances)
     assert np.all(distances - found <= fast.worst_loss)
+
+
+def test_what_products_may_lose_grows_with_the_norms():
+    X, Y = (np.vstack([Z, -Z]) / np.linalg.norm(np.vstack([Z, Z]), axis=1)[:, None] for Z in samples(30, 20, 12))
+    near, far = Distances(X, Y), Distances(2.0 * X, 2.0 * Y)
+    assert near.worst_loss == pytest.approx(near.mean_loss, rel=1e-12)  # all norms are one
+    assert far.worst_loss == pytest.approx(2 * near.worst_loss, rel=1e-12)
+    assert 1e-8 < near.worst_loss < 1e-6
+    few = Distances(X[:, :10], Y[:, :10])
+    assert few.worst_loss == few.mean_loss == 0.0
+    np.testing.assert_array_equal(few.between(slice(None), slice(None)), cdist(X[:, :10], Y[:, :10]))
 
 
 def degenerate():
@@ -148,3 +178,54 @@ def test_memory_is_bounded(monkeypatch):
         tracemalloc.stop()
     assert 0 < lower < upper
     assert peak < 150e6  # all costs alone would be 800 MB
+
+
+def test_a_bound_equal_to_the_limit_does_not_end_the_search(monkeypatch):
+    (X, Y), _ = common_frame(samples(300, 250, 4, shift=0.1))
+    options = {"seed": 0, "subsample": 40, "rtol": 1e-3}
+    monkeypatch.setattr(_transport_bounds, "ROUNDS", 0)
+    rough, _ = bracket(X, Y, **options)
+    assert np.isfinite(bracket(X, Y, limit=rough, **options)[1])
+    assert bracket(X, Y, limit=np.nextafter(rough, 0), **options) == (rough, np.inf)
+    monkeypatch.setattr(_transport_bounds, "ROUNDS", 1)
+    once, _ = bracket(X, Y, **options)
+    assert once > rough
+    assert np.isfinite(bracket(X, Y, limit=once, **options)[1])
+    assert bracket(X, Y, limit=rough, **options) == (once, np.inf)
+
+
+def test_a_wide_bracket_is_enough_where_it_is_allowed():
+    (X, Y), _ = common_frame(samples(300, 250, 4))
+    wide, narrow = (bracket(X, Y, seed=0, subsample=40, rtol=rtol) for rtol in (0.5, 1e-6))
+    assert 1e-3 * wide[1] < wide[1] - wide[0] <= 0.5 * wide[1]
+    assert narrow[1] - narrow[0] <= 1e-6 * narrow[1]
+
+
+def test_blocks_divide_rows_on_their_borders(monkeypatch):
+    """Six rows and four rows in three blocks: a plan of the whole problem, whatever the blocks."""
+    X, Y = samples(6, 4, 2)
+    whole = solve_samples(X, Y).cost
+    assert _block_plan(X, Y, rng=np.random.default_rng(0))[0] == pytest.approx(whole, rel=1e-12)
+    monkeypatch.setattr(_transport_bounds, "BLOCK_ENTRIES", 3)
+    cost, pairs = _block_plan(X, Y, rng=np.random.default_rng(0))
+    assert cost >= whole
+    assert len(set((pairs // 4).tolist())) == 6
+    assert len(set((pairs % 4).tolist())) == 4
+    assert cdist(X, Y).reshape(-1)[pairs].min() <= cost <= cdist(X, Y).reshape(-1)[pairs].max()
+    amounts = [_share(low, high, unit=4) for low, high in ((0, 8), (8, 16), (16, 24))]
+    assert [points.tolist() for points, _ in amounts] == [[0, 1], [2, 3], [4, 5]]
+    points, amount = _share(6, 17, unit=4)
+    assert (points.tolist(), amount.tolist()) == ([1, 2, 3, 4], [2.0, 4.0, 4.0, 1.0])
+
+
+def test_pairs_kept_for_the_next_round_are_the_plan_and_the_cheapest():
+    (X, Y), _ = common_frame(samples(60, 50, 3))
+    u, v = np.zeros(60), np.zeros(50)
+    cost, kept, u, v = _restricted_plan(X, Y, np.arange(60 * 50), start=(u, v))
+    assert cost == pytest.approx(solve_samples(X, Y).cost, rel=1e-12)
+    assert len(kept) == 8 * (60 + 50)
+    reduced = (cdist(X, Y) - u[:, None] - v).reshape(-1)
+    assert set(np.argsort(reduced)[: 8 * 110 - 109].tolist()) <= set(kept.tolist())
+    again, few, *_ = _restricted_plan(X, Y, kept, start=(u, v))
+    assert again == pytest.approx(cost, rel=1e-12)
+    assert len(few) == len(kept)

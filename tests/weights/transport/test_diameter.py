@@ -50,6 +50,20 @@ def test_bound_beyond_the_limit(X):
     assert expected * (1 - 1e-12) <= found.value <= 2 * expected
 
 
+def test_bound_is_the_smaller_of_the_box_and_the_ball():
+    rng = np.random.default_rng(0)
+    flat = np.column_stack([rng.exponential(size=60), np.zeros(60)])
+    round_ = rng.standard_normal((60, 8))
+    round_ /= np.linalg.norm(round_, axis=1, keepdims=True)
+    lopsided = np.vstack([round_, np.tile(round_[:1], (30, 1))])
+    box = lambda X: np.linalg.norm(np.ptp(X, axis=0))  # noqa: E731
+    ball = lambda X: 2 * np.linalg.norm(X - X.mean(axis=0), axis=1).max()  # noqa: E731
+    assert box(flat) < ball(flat)
+    assert ball(lopsided) < box(lopsided)
+    assert pooled_diameter([flat], max_rows=1).value == pytest.approx(box(flat), rel=1e-12)
+    assert pooled_diameter([lopsided + 5.0], max_rows=1).value == pytest.approx(ball(lopsided), rel=1e-12)
+
+
 @settings(max_examples=50)
 @given(arrays(np.float64, st.tuples(st.integers(1, 12), st.integers(1, 3)), elements=st.floats(-1e3, 1e3)))
 def test_small_sets(X):

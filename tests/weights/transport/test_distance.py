@@ -9,7 +9,7 @@ import pytest
 
 from mixtune.errors import ConvergenceError, DataError, ParameterError
 from mixtune.weights import transport
-from mixtune.weights.transport import distances_to, sampling_floor, wasserstein_distance
+from mixtune.weights.transport import distances_to, pooled_diameter, sampling_floor, wasserstein_distance
 
 
 @pytest.fixture
@@ -72,6 +72,21 @@ class TestInputs:
         with pytest.raises(ParameterError, match=message):
             wasserstein_distance([1.0], [2.0], **options)
 
+    def test_defaults(self):
+        assert transport.Settings() == transport.Settings("auto", 0, 1000, 200, 10_000_000, 1e-3)
+        assert vars(transport.Settings()) == wasserstein_distance.__kwdefaults__
+        assert distances_to.__kwdefaults__ == {"method": "auto", "seed": 0, "jobs": None, "limit": np.inf}
+        assert pooled_diameter.__kwdefaults__ == {"max_rows": 20_000}
+        assert sampling_floor.__kwdefaults__ == {"seed": 0}
+
+    def test_least_settings_are_accepted(self):
+        least = {"seed": 0, "subsample": 1, "directions": 2, "max_exact_entries": 1, "rtol": 0.0}
+        for method in ("auto", "sliced"):
+            assert wasserstein_distance([[0.0, 1.0]], [[3.0, 5.0]], method=method, **least).upper > 0
+
+    def test_masked_arrays_without_masked_entries_are_arrays(self):
+        assert wasserstein_distance(np.ma.array([1.0, 2.0]), [2.0, 3.0]).value == 1.0
+
     def test_exact_beyond_its_limit_says_what_to_do(self, rng):
         A = rng.standard_normal((15_000, 2))
         with pytest.raises(ParameterError, match="use 'bracket', or raise max_exact_entries"):
@@ -88,6 +103,22 @@ class TestInputs:
         A = rng.standard_normal((100, 2))
         assert wasserstein_distance(A, A + 1, method="exact", max_exact_entries=9999).method == "exact"
 
+    def test_where_exact_is_refused(self):
+        exact, A, B = transport.Settings("exact"), np.empty((20_000, 2)), np.empty((10_001, 2))
+        assert exact.choose(A, B[1:]) == "exact"
+        with pytest.raises(ParameterError, match=r"needs about 9.0 GB.*to at least 200020000"):
+            exact.choose(A, B)
+        assert transport.Settings("exact", max_exact_entries=200_020_000).choose(A, B) == "exact"
+
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_the_common_frame_is_centred_and_fills_the_unit_cube(self, count, rng):
+        samples = [5e8 * rng.random((7, 3)) * [1.0, 0.1, 0.3] + [1e9, -3e8, 0.0] + 1e7 * k for k in range(count)]
+        frame, exponent = transport.common_frame(samples)
+        together = np.concatenate(frame)
+        np.testing.assert_allclose(together.min(axis=0), -together.max(axis=0), rtol=1e-7)
+        assert 0.5 <= np.abs(together).max() <= 1.0
+        np.testing.assert_allclose(np.diff(frame[1], axis=0), np.ldexp(np.diff(samples[1], axis=0), -exponent))
+
 
 class TestDistancesTo:
     def test_same_as_one_by_one_whatever_the_jobs(self, rng):
@@ -100,6 +131,19 @@ class TestDistancesTo:
 
     def test_nothing_to_measure(self):
         assert distances_to([1.0, 2.0], []) == []
+
+    def test_a_bound_that_equals_the_limit_is_not_beyond_it(self, rng):
+        X, Y = rng.standard_normal((40, 3)), 2.0 * rng.standard_normal((30, 3))
+        means = transport._cheap_bound(X, Y, 0.0)
+        axes = transport._cheap_bound(X, Y, means)
+        assert 0 < means < axes
+        assert transport._cheap_bound(X, Y, axes) is None
+
+    def test_a_shift_by_the_limit_is_not_beyond_it(self):
+        """Not even by rounding: the distance is exactly 1/4."""
+        for seed in range(20):
+            X = np.random.default_rng(seed).integers(-64, 64, (37, 3)) / 1024.0
+            assert transport._cheap_bound(X, X + np.array([0.25, 0.0, 0.0]), 0.25) is None
 
     def test_checks_everything_first(self, monkeypatch):
         monkeypatch.setattr(transport, "pair_distance", lambda *_, **__: pytest.fail("work began"))
@@ -123,12 +167,12 @@ class TestDistancesTo:
             distances_to([0.0], [[1.0], [2.0], [3.0]], jobs=2)
 
     def test_jobs_by_default_fit_into_memory(self, rng, monkeypatch):
-        monkeypatch.setattr(transport.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+        monkeypatch.setattr(transport, "cpu_count", lambda: 8)
         X, others = rng.standard_normal((100, 3)), [rng.standard_normal((n, 3)) for n in (100, 400, 50, 50, 50)]
         settings = transport.Settings("auto", 0)
         assert transport._default_jobs(X, others, settings) == 5  # one for each pair
         assert transport._default_jobs(X, [*others] * 2, settings) == 8  # one for each processor
-        monkeypatch.setattr(transport, "MEMORY", 45 * 100 * 400 * 3.5)
+        monkeypatch.setattr(transport, "MEMORY", 45 * 100 * 400 * 3.01)
         assert transport._default_jobs(X, others, settings) == 3  # of the largest pair
         monkeypatch.setattr(transport, "MEMORY", 1.0)
         assert transport._default_jobs(X, others, settings) == 1
@@ -146,6 +190,8 @@ class TestSamplingFloor:
         found = sampling_floor(X)
         assert found.rows == (1, 2)
         assert found.value in (2.0, 4.0)
+        assert sampling_floor([0.0, 4.0]).value == 4.0
+        assert sampling_floor(np.arange(8.0)).rows == (4, 4)
 
     def test_swamps_a_shift_in_high_dimension_and_not_on_the_line(self, rng):
         high, line = rng.standard_normal((600, 100)), rng.standard_normal(600)

@@ -13,6 +13,7 @@ from scipy.stats import wasserstein_distance_nd
 from mixtune.errors import ConvergenceError
 from mixtune.weights import _transport_exact
 from mixtune.weights._transport_exact import (
+    Plan,
     _subsample_potentials,
     masses,
     proven,
@@ -51,7 +52,7 @@ def test_agrees_with_plain_network_simplex(n, m, d, ot):
 
 def test_flow_and_potentials_come_back_in_the_order_of_the_arguments():
     A, B = samples(8, 30, 3)
-    plan = solve_samples(A, B, seed=0, subsample=1000)
+    plan = solve_samples(A, B)
     a, b = masses(8, 30)
     np.testing.assert_array_equal(plan.flow.sum(axis=1), a)
     np.testing.assert_array_equal(plan.flow.sum(axis=0), b)
@@ -61,7 +62,7 @@ def test_flow_and_potentials_come_back_in_the_order_of_the_arguments():
 def test_semi_dual_is_a_bound_for_any_potential():
     A, B = samples(30, 20, 3)
     cost, (a, b) = cdist(A, B), masses(30, 20)
-    best = solve_samples(A, B, seed=0, subsample=1000).cost
+    best = solve_samples(A, B).cost
     rng = np.random.default_rng(1)
     assert all(semi_dual(cost, a, b, rng.standard_normal(20)) <= best for _ in range(50))
 
@@ -81,18 +82,17 @@ class TestConvergence:
 
     def test_ours_runs_on_until_certified(self, monkeypatch):
         A, B = samples(100, 3000, 3)
-        at_once = solve_samples(A, B, seed=0, subsample=1000)
-        monkeypatch.setattr(_transport_exact, "FIRST_LIMIT", self.LIMIT)
-        patient = solve_samples(A, B, seed=0, subsample=1000)
+        at_once = solve_samples(A, B)
+        monkeypatch.setattr(_transport_exact, "PIVOTS", (self.LIMIT, _transport_exact.PIVOTS[-1]))
+        patient = solve_samples(A, B)
         assert patient.cost == pytest.approx(at_once.cost, rel=1e-12)
         assert patient.cost - patient.lower <= 1e-9 * patient.cost
 
     def test_ours_raises_rather_than_return_an_early_number(self, monkeypatch):
         A, B = samples(100, 3000, 3)
-        monkeypatch.setattr(_transport_exact, "FIRST_LIMIT", self.LIMIT)
-        monkeypatch.setattr(_transport_exact, "LAST_LIMIT", 2 * self.LIMIT)
+        monkeypatch.setattr(_transport_exact, "PIVOTS", (self.LIMIT // 2, self.LIMIT))
         with pytest.raises(ConvergenceError, match=r"not certified after 4000 pivots.*use method='bracket'"):
-            solve_samples(A, B, seed=0, subsample=1000)
+            solve_samples(A, B)
 
     def test_a_solver_that_claims_success_is_not_believed(self, monkeypatch):
         wrapper = _transport_exact.network_simplex()
@@ -107,12 +107,31 @@ class TestConvergence:
         with pytest.raises(ConvergenceError):
             transport(unit_costs(A, B)[0], *masses(60, 40))
 
+    @pytest.mark.parametrize("axis", [0, 1])
+    def test_a_plan_that_does_not_move_all_mass_is_not_believed(self, axis, monkeypatch):
+        """Each row to its cheapest column, or the reverse: one side is right, and the cost is below the optimum."""
+        wrapper = _transport_exact.network_simplex()
+        honest = wrapper.emd_c
+
+        def one_sided(a, b, cost, *rest):
+            flow, value, u, v, _ = honest(a, b, cost, *rest)
+            cheapest = np.expand_dims(cost.argmin(axis=axis), axis)
+            flow = np.zeros(cost.shape)
+            np.put_along_axis(flow, cheapest, a[:, None] if axis else b[None], axis=axis)
+            return flow, value, u, v, 1
+
+        monkeypatch.setattr(wrapper, "emd_c", one_sided)
+        with pytest.raises(ConvergenceError, match="between 60 and 40 points"):
+            transport(unit_costs(*samples(60, 40, 3))[0], *masses(60, 40))
+
 
 def test_what_counts_as_a_proof():
     assert proven(1.0, 1.0 - 5e-10, 1.0)
     assert not proven(1.0, 1.0 - 1e-8, 1.0)
     assert not proven(1e-9, 0.0, 1.0)
     assert proven(1e-9, 1e-9 - 5e-12, 1.0)  # rounding of the solver, relative to the largest cost
+    assert proven(0.0, 0.0, 0.0)
+    assert not proven(100.0, 100.0 - 5e-7, 100.0)
 
 
 @pytest.mark.parametrize(("n", "m"), [(11_000, 100), (900, 900)])
@@ -120,22 +139,46 @@ def test_warm_start_changes_nothing(n, m):
     A, B = samples(n, m, 3)
     cost, exponent = unit_costs(A, B)
     cold = transport(cost, *masses(n, m))
-    start = _subsample_potentials(A, B, cost, exponent, size=n // 5, seed=3, subsample=100)
+    start = _subsample_potentials(A, B, cost, exponent)
+    assert semi_dual(cost, *masses(n, m), start[1]) > 0.9 * cold.cost  # close to begin with
     assert transport(cost, *masses(n, m), start=start).cost == pytest.approx(cold.cost, rel=1e-11)
 
 
 def test_long_thin_problems_start_warm(monkeypatch):
     sizes = []
 
-    def spy(X, Y, *args, size, **options):
-        sizes.append((len(X), len(Y), size))
-        return _subsample_potentials(X, Y, *args, size=size, **options)
+    def spy(X, Y, *args):
+        sizes.append((len(X), len(Y)))
+        return _subsample_potentials(X, Y, *args)
 
     monkeypatch.setitem(solve_samples.__globals__, "_subsample_potentials", spy)
     A, B = samples(100, 11_000, 3)
-    swapped, straight = solve_samples(A, B, seed=0, subsample=1000), solve_samples(B, A, seed=0, subsample=1000)
+    swapped, straight = solve_samples(A, B), solve_samples(B, A)
     assert swapped.cost == straight.cost
-    assert sizes == [(11_000, 100, 2200)] * 2
+    assert sizes == [(11_000, 100)] * 2
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "d", "warm", "few_pairs"),
+    [
+        (200, 200, 4, False, True),
+        (199, 200, 4, False, False),
+        (200, 200, 3, False, False),
+        (8000, 125, 4, True, False),
+        (7992, 125, 4, False, True),
+        (8000, 200, 3, True, False),
+        (7999, 200, 3, False, False),
+        (200, 8000, 3, True, False),
+    ],
+)
+def test_which_way_a_problem_takes(n, m, d, warm, few_pairs, monkeypatch):
+    """Long and thin problems start warm, and large ones in several columns are solved on few pairs."""
+    taken = []
+    monkeypatch.setattr(_transport_exact, "_subsample_potentials", lambda *_: taken.append("warm") or (None, None))
+    monkeypatch.setattr(_transport_exact, "thinned_transport", lambda *_, **__: taken.append("few pairs"))
+    monkeypatch.setattr(_transport_exact, "transport", lambda cost, a, b, start: Plan(0.0, 0.0, a, b, cost))
+    solve_samples(np.zeros((n, d)), np.ones((m, d)))
+    assert taken == ["warm"] * warm + ["few pairs"] * few_pairs
 
 
 class TestHardData:
@@ -151,6 +194,7 @@ class TestHardData:
     def test_all_points_coincide(self):
         found = wasserstein_distance(np.full((5, 3), 1e9), np.full((2, 3), 1e9))
         assert found.value == found.lower == found.upper == 0.0
+        assert found.method == "exact"
 
     def test_constant_columns(self):
         A, B = samples(30, 20, 2)

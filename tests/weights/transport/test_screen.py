@@ -45,8 +45,11 @@ def test_sees_what_means_do_not():
 
 def test_axes_are_orthonormal():
     rng = np.random.default_rng(1)
-    axes = principal_axes(rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2)
+    X, Y = rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2
+    axes = principal_axes(X, Y)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
+    along = np.cov(np.vstack([X, Y]) @ axes, rowvar=False)
+    np.testing.assert_allclose(along, np.diag(np.diag(along)), atol=1e-12)
 
 
 def pairs(rng, d=6):

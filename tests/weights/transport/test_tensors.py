@@ -75,7 +75,7 @@ def test_brackets_contain_the_exact_distance_tightly(d, device):
 
 def test_bounds_hold_after_every_round(monkeypatch):
     (X, Y), _ = common_frame(samples(250, 180, 6))
-    exact = solve_samples(X, Y, seed=0, subsample=1000).cost
+    exact = solve_samples(X, Y).cost
     gaps = []
     for rounds in (0, 1, 3, 12):
         monkeypatch.setitem(bracket.__globals__, "ROUNDS", rounds)
@@ -89,7 +89,7 @@ def test_bounds_hold_after_every_round(monkeypatch):
 
 def test_a_device_looks_once_at_pairs_too_many_to_plan_with(monkeypatch):
     (X, Y), _ = common_frame(samples(600, 500, 20))
-    exact = solve_samples(X, Y, seed=0, subsample=1000).cost
+    exact = solve_samples(X, Y).cost
     monkeypatch.setitem(bracket.__globals__, "PRICED_ENTRIES", 1000)
     rough = bracket(X, Y, seed=0, subsample=100, rtol=1e-3, home=HOME)
     monkeypatch.setitem(bracket.__globals__, "on_device", lambda _: True)

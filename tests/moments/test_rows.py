@@ -1,0 +1,92 @@
+"""Rows on their way into moments: what is refused, and the blocks in which they are read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mixtune import Moments
+from mixtune.errors import DataError
+from mixtune.moments import _rows
+from mixtune.moments._rows import RowParts, ShiftedRows, check_rows, float64_blocks, nonfinite_error
+
+
+@pytest.mark.parametrize(
+    ("U", "Y", "match"),
+    [
+        (np.ones(3), np.ones(3), r"U must be \(n, p\)"),
+        (np.ones((3, 2, 1)), np.ones(3), r"U must be \(n, p\)"),
+        (np.ones((3, 2)), np.ones((3, 1, 1)), r"Y \(n,\) or \(n, D\)"),
+        (np.ones((3, 2)), np.float64(1.0), r"Y \(n,\) or \(n, D\)"),
+        (np.ones((3, 2)), np.ones(4), "U has 3 rows but Y has 4 targets"),
+        (np.ones((0, 2)), np.ones(0), "hold no data"),
+        (np.ones((3, 0)), np.ones(3), "hold no data"),
+        (np.ones((3, 2)), np.ones((3, 0)), "hold no data"),
+        (np.full((3, 2), "a"), np.ones(3), "U holds values of type <U1"),
+        (np.ones((3, 2)), np.full(3, None), "Y holds values of type object"),
+    ],
+)
+def test_rows_that_are_none(U, Y, match):
+    with pytest.raises(DataError, match=match):
+        check_rows(U, Y)
+
+
+def test_the_smallest_rows_are_taken():
+    U, Y, single = check_rows([[1]], [True])
+    assert (U.shape, Y.shape, single) == ((1, 1), (1, 1), True)
+    U, Y, single = check_rows(np.ones((1, 1), dtype=np.uint8), np.ones((1, 1)))
+    assert (Y.shape, single) == ((1, 1), False)
+
+
+@pytest.mark.parametrize(("entries", "sizes"), [(1, [3, 3, 3, 1]), (5, [5, 5]), (10, [10])])
+def test_other_types_are_converted_block_by_block(entries, sizes, monkeypatch):
+    monkeypatch.setattr(_rows, "BLOCK_BYTES", 8 * 3 * entries)  # at least as many rows as columns
+    U, Y = np.arange(30).reshape(10, 3), np.arange(10.0)[:, None]
+    blocks = list(float64_blocks(U, Y))
+    assert [len(block) for block, _ in blocks] == sizes
+    np.testing.assert_array_equal(np.concatenate([block for block, _ in blocks]), U)
+    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), Y)
+    assert all(block.dtype == np.float64 for block, _ in blocks)
+
+
+def test_float64_is_not_cut_unless_it_is_mapped(tmp_path, monkeypatch):
+    monkeypatch.setattr(_rows, "BLOCK_BYTES", 1)
+    U, Y = np.random.default_rng(0).standard_normal((10, 3)), np.ones((10, 1))
+    ((whole, _),) = float64_blocks(U, Y)
+    assert whole is U
+    np.save(tmp_path / "U.npy", U)
+    assert len(list(float64_blocks(np.load(tmp_path / "U.npy", mmap_mode="r"), Y))) == 4
+
+
+def test_errors_count_what_is_not_finite():
+    U, Y = np.zeros((70_000, 1), dtype=np.float32), np.zeros(70_000)
+    U[[0, 65_535, 65_536], 0] = np.nan
+    Y[69_999] = np.inf
+    assert "3 in U, 1 in Y" in str(nonfinite_error(U, Y))
+    assert "overflow float64" in str(nonfinite_error(np.ones((2, 1)), np.ones(2)))
+
+
+def test_rows_about_another_origin():
+    design, targets = np.array([[3.0, 5.0, 2.0], [1.0, 1.0, 1.0]]), np.array([[7.0], [1.0]])
+    U, Y = ShiftedRows(design, targets, np.array([1.0, 0.5]), np.array([3.0])).load()
+    np.testing.assert_array_equal(U, [[1.0, 4.0], [0.0, 0.5]])
+    np.testing.assert_array_equal(Y, [[1.0], [-2.0]])
+
+
+def test_parts_are_joined_in_order():
+    first, second = (np.ones((2, 3), dtype=np.float32), np.ones((2, 1))), (np.zeros((1, 3)), np.zeros((1, 1)))
+    U, Y = RowParts((first, second)).load()
+    assert U.dtype == np.float64
+    assert (U[:, 0].tolist(), Y[:, 0].tolist()) == ([1.0, 1.0, 0.0], [1.0, 1.0, 0.0])
+
+
+@pytest.mark.parametrize(("n", "p"), [(12, 3), (3, 7)])
+def test_the_least_loss_is_that_of_least_squares(n, p):
+    rng = np.random.default_rng(0)
+    U, Y = rng.standard_normal((n, p)), rng.standard_normal((n, 2))
+    residual = Y - U @ np.linalg.lstsq(U, Y, rcond=None)[0]
+    system = Moments.from_rows(U, Y).system
+    assert system.least_loss == pytest.approx(np.sum(residual**2), abs=1e-9)
+    assert system.target_square == pytest.approx(np.sum(Y**2))
+    assert system.entries == (p * p // 2 if n > p else n * p)
+    assert system.zero.shape == (p, 2)
