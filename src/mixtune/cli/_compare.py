@@ -10,7 +10,6 @@ import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli._fit import new_model
 from mixtune.report.facts import FOCAL_ONLY
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def compare(
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
     from mixtune.data import read_training
-    from mixtune.estimators import compare_nested, rivals
+    from mixtune.estimators import compare_nested, new_model, rivals
     from mixtune.report import write_csv
 
     options = reading.options_given(locals())

@@ -37,7 +37,8 @@ from mixtune.data._parse_column import (
     phrase,
     read_texts,
 )
-from mixtune.data._tables import Table, as_table, unusable_columns
+from mixtune.data._records import object_table
+from mixtune.data._tables import Table, unusable_columns
 from mixtune.data._written import DATE_FORMATS, Written, find_written
 from mixtune.errors import DataError
 
@@ -436,7 +437,7 @@ class TableEncoder:
         DataError
             If a column is missing, or values are missing and not to be filled in, or of another kind than in training.
         """
-        table = as_table(table, where)
+        table = object_table(table, where)
         self._check_columns(table, where)
         names = self.names
         X = np.zeros((table.num_rows, len(names)))

@@ -74,7 +74,9 @@ def as_paths(paths: Any) -> list[Path]:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table")
+            raise ParameterError(
+                f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table or fit_table"
+            )
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:

@@ -111,7 +111,11 @@ def object_table(value: Any, where: str) -> Table:
     {'x': [1, 2], 'c': ['a', '3']}
     """
     try:
-        return as_table(value, where)
+        table = as_table(value, where)
+        # Arrow cannot pick rows of the text views that polars has.
+        views = {field.name: pa.large_string() for field in table.schema if str(field.type) == "string_view"}
+        fields = [(field.name, views.get(field.name, field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields)) if views else table
     except DataError:
         columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
         if not columns or len(set(map(str, columns))) < len(columns):

@@ -18,6 +18,7 @@ from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal,
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
+from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
 from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FocalSplit", "JointRegressor", "JointSubsetRegressor"]
@@ -33,4 +34,5 @@ __all__ += [
     "read_info",
     "rivals",
 ]
+__all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["savable", "split_sample_domain", "split_stream", "split_table"]
