@@ -14,8 +14,6 @@ import numpy as np
 
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_training
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._classifier import RegretOptimalClassifierCV
-from mixtune.estimators._cv import RegretOptimalRegressorCV
 from mixtune.estimators._inputs import FocalSplit, Sources
 from mixtune.estimators._saving import load, read_info
 
@@ -172,7 +170,7 @@ def fit_table(
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
     seed, device
-        As for :class:`RegretOptimalRegressorCV`.
+        As for :class:`mixtune.RegretOptimalRegressorCV`.
 
     Returns
     -------
@@ -262,6 +260,10 @@ def new_model(
     >>> new_model(domains, classes=False, random_width=10).feature_map.n_features_out
     13
     """
+    # Loading a model takes neither.
+    from mixtune.estimators._classifier import RegretOptimalClassifierCV
+    from mixtune.estimators._cv import RegretOptimalRegressorCV
+
     kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
     feature_map: Any = None if linear else "auto"
     if random_width is not None:
