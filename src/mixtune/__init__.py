@@ -14,6 +14,8 @@ if TYPE_CHECKING:
         RegretOptimalRegressorCV,
         Sources,
         StreamedSources,
+        TableModel,
+        fit_table,
         load,
     )
     from mixtune.features import Concatenate, Identity, RandomFeatures
@@ -24,7 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "PredictiveWeights"]
 __all__ += ["RandomFeatures", "RegretOptimalClassifier", "RegretOptimalClassifierCV", "RegretOptimalRegressor"]
 __all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
-__all__ += ["WassersteinWeights", "__version__", "descend", "load", "solve", "wasserstein_distance"]
+__all__ += [
+    "TableModel",
+    "WassersteinWeights",
+    "__version__",
+    "descend",
+    "fit_table",
+    "load",
+    "solve",
+    "wasserstein_distance",
+]
 
 #: Where the public names live, but for those of the estimators; rooms without any are opened by their own name only.
 _ROOMS = {

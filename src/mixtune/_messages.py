@@ -137,6 +137,19 @@ def quoted(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(f'"{name}"' for name in shown) + more
 
 
+def closest(name: str, known: Sequence[str]) -> str | None:
+    """The known name that was probably meant, if one is like it.
+
+    Examples
+    --------
+    >>> closest("Prise", ["size", "price"]), closest("q", ["size", "price"])
+    ('price', None)
+    """
+    low = {each.casefold(): each for each in reversed(known[:10_000])}
+    found = get_close_matches(name.strip().casefold(), low, n=1)
+    return low[found[0]] if found else None
+
+
 def nearest(name: str, known: Sequence[str]) -> str:
     """Suggest the known names that look most like ``name``, or else list the first few.
 
@@ -148,5 +161,5 @@ def nearest(name: str, known: Sequence[str]) -> str:
     'known: "size", "price"'
     """
     # Comparing with every one of very many names would take longer than the reader waits for an error.
-    close = get_close_matches(name, known[:10_000], n=3)
+    close = get_close_matches(name, known[:10_000], n=3) or [each for each in [closest(name, known)] if each]
     return f"did you mean {quoted(close)}?" if close else f"known: {quoted(known)}"

@@ -62,12 +62,13 @@ def as_json(*arguments) -> dict:
 
 
 def refused(*arguments) -> str:
-    """The one line that a mistake ends with, after exit code 2 and nothing on standard output."""
+    """What a mistake ends with, after exit code 2 and nothing on standard output: one line for each, and a command."""
     done = run(*arguments)
     assert done.code == 2, done.out + done.err
     assert done.out == ""
-    assert done.err.startswith("Error: ")
-    assert done.err.count("\n") == 1, done.err
+    *mistakes, last = done.err.splitlines()
+    assert last.startswith(("Try: mixtune " if mistakes else "Error: ", "Error: ")), done.err
+    assert all(line.startswith("Error: ") for line in mistakes), done.err
     assert "Traceback" not in done.err
     return done.err.removeprefix("Error: ").strip()
 

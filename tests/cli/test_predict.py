@@ -143,7 +143,7 @@ def test_mistakes(folder, tmp_path):
         return refused("predict", model, new, *options)
 
     assert "has no column" in with_rows("size\n1\n")
-    assert "missing value" in with_rows("size,colour\n,red\n")
+    assert "held numbers in training" in with_rows("size,colour\nbig,red\n")
     assert 'has a column "prediction" already' in with_rows("size,colour,prediction\n1,red,2\n")
     assert "has no rows" in with_rows("size,colour\n")
     assert "must be between 0 and 1" in with_rows(NEW, "--interval", "90")

@@ -1,6 +1,8 @@
 """The encoder on its own: matrices from tables, the way through JSON, laws, and what it refuses."""
 
+import datetime
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extras import extra
-from mixtune.data import LevelColumn, NumberColumn, TableEncoder, TargetColumn
-from mixtune.data._encoder import Part, infer_columns
+from mixtune.data import DateColumn, LevelColumn, NumberColumn, TableEncoder, TargetColumn
+from mixtune.data._infer import Part, infer_columns
 from mixtune.errors import DataError
 
 pd = extra("pandas")
@@ -92,11 +94,11 @@ def test_labels_with_several_spellings_bring_no_note():
     [
         ({"age": [1, None, 3]}, r'"age" of the table has 1 missing value in 3 rows .*missing="impute"'),
         ({"age": ["old", "1", "young"]}, r'"age" of the table holds text \(the first is "old" in data row 1\)'),
-        ({"age": ["1,5", "2", "3"]}, r'decimal=","'),
+        ({"age": ["1", "?", "3"]}, r'1 missing value in 3 rows \(the first in data row 2, "\?"\)'),
+        ({"age": pd.to_datetime(["2020-01-01"] * 3)}, "holds dates, and held numbers in training"),
         ({"age": [1.0, np.inf, 2.0]}, "infinite"),
         ({"age": [2**60, 1, 2]}, r"beyond 2\^53"),
         ({"sex": ["m", "", "f"]}, '"sex" of the table has 1 missing value'),
-        ({"sex": pd.to_datetime(["2020-01-01"] * 3)}, "dates or times"),
         ({"age": [None] * 3, "sex": ["m", None, "f"]}, "2 columns of the table cannot be used"),
     ],
 )
@@ -116,10 +118,68 @@ def test_missing_columns_are_named():
         STRICT.encode(pa.table({name: pa.array([], pa.int64()) for name in STRICT.inputs}))
 
 
-@pytest.mark.parametrize("encoder", [STRICT, FILLING])
+DATED = TableEncoder(
+    (DateColumn("day", ("year", "month", "weekday", "hour", "days"), "2020-01-01", 30.0, True, "%d.%m.%Y %H:%M"),),
+    TargetColumn("y"),
+    impute=True,
+)
+
+
+def test_dates_against_the_calendar_of_python():
+    rng = np.random.default_rng(0)
+    moments = [
+        datetime.datetime(1950, 1, 1) + datetime.timedelta(minutes=int(minutes))
+        for minutes in rng.integers(0, 60_000_000, 200)
+    ]
+    first = datetime.datetime(2020, 1, 1)
+    expected = [
+        [day.year, day.month, day.weekday(), day.hour + day.minute / 60, (day - first).total_seconds() / 86400, 0]
+        for day in moments
+    ]
+    for values in (moments, [day.strftime("%d.%m.%Y %H:%M") for day in moments]):
+        np.testing.assert_allclose(DATED.encode({"day": values}).X, expected, rtol=1e-12)
+
+
+def test_missing_dates_are_the_median_date():
+    encoded = DATED.encode({"day": ["31.01.2020 00:00", None, "soon"]})
+    assert encoded.X[1].tolist() == [*encoded.X[0, :-1], 1] == encoded.X[2].tolist()
+    assert [note.code for note in encoded.notes] == ["odd-texts"]
+    with pytest.raises(DataError, match="holds numbers, and held dates in training"):
+        DATED.encode({"day": [1, 2]})
+    with pytest.raises(DataError, match=r'holds text .*"soon" in data row 1'):
+        replace(DATED, columns=(replace(DATED.columns[0], dates=None),)).encode({"day": ["soon", "later"]})
+
+
+def test_numbers_as_text_are_read_as_in_training():
+    column = NumberColumn("price", 1.0, decimal=",")
+    encoder = TableEncoder((column,), TargetColumn("y"), impute=True)
+    assert encoder.encode({"price": ["1.234", "5,5 €"]}).X.tolist() == [[1234], [5.5]]
+    assert encoder.encode({"price": [1.234]}).X.tolist() == [[1.234]]
+    assert replace(encoder, columns=(NumberColumn("price", 1.0),)).encode({"price": ["$5"]}).X.tolist() == [[5]]
+
+
+def test_rare_and_new_levels_are_others():
+    encoder = TableEncoder((LevelColumn("c", ("a", "b", "(other)", "(missing)")),), TargetColumn("y"), impute=True)
+    encoded = encoder.encode({"c": ["a", "z", None, "(other)"]})
+    assert encoded.X.tolist() == [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+    assert encoded.notes == ()
+
+
+@pytest.mark.parametrize("encoder", [STRICT, FILLING, DATED])
 def test_round_trip_through_json(encoder):
     again = TableEncoder.from_dict(json.loads(json.dumps(encoder.to_dict(), allow_nan=False)))
     assert again == encoder
+
+
+DATES = {"kind": "dates", "name": "x", "parts": ["year"], "origin": "2020-01-01", "median": None, "indicator": False}
+DATES["dates"] = None
+
+
+def test_descriptions_of_the_first_version_are_read():
+    spec = json.loads(json.dumps(STRICT.to_dict())) | {"version": 1}
+    for column in spec["columns"]:
+        column.pop("decimal", None)
+    assert TableEncoder.from_dict(spec) == STRICT
 
 
 def without(key):
@@ -134,7 +194,8 @@ def put(key, value):
     "harm",
     [
         *(without(key) for key in STRICT.to_dict()),
-        put("version", 2),
+        put("version", 3),
+        put("version", True),
         put("columns", []),
         put("columns", ["age"]),
         put("columns", [{"kind": "code", "name": "x"}]),
@@ -144,7 +205,11 @@ def put(key, value):
         put("columns", [{"kind": "numbers", "name": "x", "median": "1", "indicator": False}]),
         put("columns", [{"kind": "numbers", "name": "x", "median": float("nan"), "indicator": False}]),
         put("columns", [{"kind": "numbers", "name": "x", "median": None, "indicator": 0}]),
-        put("columns", [{"kind": "numbers", "name": "x", "median": None, "indicator": False}] * 2),
+        put("columns", [{"kind": "numbers", "name": "x", "median": None, "indicator": False, "decimal": None}] * 2),
+        put("columns", [{"kind": "numbers", "name": "x", "median": None, "indicator": False, "decimal": ";"}]),
+        put("columns", [{**DATES, "parts": ["second"]}]),
+        put("columns", [{**DATES, "origin": "yesterday"}]),
+        put("columns", [{**DATES, "dates": "%s"}]),
         put("target", None),
         put("target", {"name": 3, "classes": None}),
         put("impute", "no"),

@@ -7,11 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mixtune.data._parse_column import Fault, check_texts, inexact_integer, is_missing, parse_column
+from mixtune.data._parse_column import Fault, inexact_integer, is_missing, odd_texts, parse_column
+from mixtune.data._written import Written, find_written, is_ambiguous
 
 
-def read(values, kind=None, *, markers=False, category=False):
-    return parse_column(pa.chunked_array([pa.array(values, kind)]), markers=markers, category=category)
+def read(values, kind=None, *, markers=False, category=False, written=None):
+    column = pa.chunked_array([pa.array(values, kind)])
+    return parse_column(column, markers=markers, category=category, written=written)
 
 
 def texts(values):
@@ -75,15 +77,24 @@ def test_markers_are_levels_unless_asked_for():
 
 @pytest.mark.parametrize("marker", ["?", "-", "NA", " n/a ", "unknown", "Missing", "*"])
 def test_numbers_with_markers(marker):
-    np.testing.assert_array_equal(read(["1", marker, "2.5"], markers=True), [1, np.nan, 2.5])
-    assert not isinstance(read(["1", marker, "2.5"]), np.ndarray)
+    values = ["1", marker, "2.5"]
+    np.testing.assert_array_equal(read(values, markers=True, written=Written(decimal=".")), [1, np.nan, 2.5])
+    column = pa.chunked_array([values])
+    assert odd_texts(column, read(values, markers=True, written=Written(decimal="."))) == []
+
+
+def test_odd_texts_among_numbers_are_told():
+    values = ["1", "few", "2.5", "few", "NA"]
+    assert (
+        odd_texts(pa.chunked_array([values]), read(values, markers=True, written=Written(decimal="."))) == ["few"] * 2
+    )
 
 
 def test_truth_values_with_markers():
     np.testing.assert_array_equal(read(["true", "?", "False"], markers=True), [1, np.nan, 0])
 
 
-def test_numbers_as_text_without_markers_stay_text():
+def test_numbers_as_text_stay_text_unless_told_otherwise():
     assert read(["1", "2", ""], markers=True).to_pylist() == ["1", "2", None]
 
 
@@ -101,9 +112,6 @@ def test_categories_of_whole_numbers():
         ([2**64 - 1], pa.uint64(), "beyond 2^53"),
         ([decimal.Decimal(10**30)], None, "beyond 2^53"),
         ([1.0, float("inf")], None, "1 infinite value in 2 rows (the first in data row 2)"),
-        ([datetime.date(2020, 1, 1)], None, "dates or times"),
-        ([datetime.time(12)], None, "dates or times"),
-        ([datetime.timedelta(1)], None, "dates or times"),
         ([[1, 2]], None, "neither numbers nor text"),
         ([b"\xff"], None, "not text in UTF-8"),
     ],
@@ -116,8 +124,29 @@ def test_refused_columns(values, kind, finding):
 
 
 def test_long_and_infinite_numbers_behind_markers():
-    assert "beyond 2^53" in read(["9007199254740993", "?"], markers=True).finding
-    assert "infinite" in read(["inf", "?"], markers=True).finding
+    assert "beyond 2^53" in read(["9007199254740993", "?"], markers=True, written=Written(decimal=".")).finding
+    np.testing.assert_array_equal(read([float("inf"), 1.0], markers=True), [np.nan, 1])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (datetime.date(2020, 1, 2), np.datetime64("2020-01-02", "s")),
+        (datetime.datetime(2020, 1, 2, 3, 4, 5, 600), np.datetime64("2020-01-02T03:04:05", "s")),
+        (datetime.time(12, 30), 12.5),
+        (datetime.timedelta(hours=36), 1.5),
+    ],
+)
+def test_dates_and_times(value, expected):
+    cells = read([value, None])
+    assert cells[0] == expected
+    assert is_missing(cells, 2).tolist() == [False, True]
+
+
+def test_times_with_a_zone_are_local():
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    column = pa.array([datetime.datetime(2020, 1, 2, 0, 30, tzinfo=zone)], pa.timestamp("ns", tz="+02:00"))
+    assert parse_column(column, markers=False)[0] == np.datetime64("2020-01-02T00:30:00")
 
 
 def test_the_largest_exact_integer_is_fine():
@@ -126,33 +155,78 @@ def test_the_largest_exact_integer_is_fine():
 
 
 @pytest.mark.parametrize(
-    ("values", "advice"),
+    ("values", "expected"),
     [
-        (["1,5", "2,5", "3"], 'decimal=","'),
-        (["€ 3", "€ 4"], "without currency"),
-        (["3 %", "4%"], "without currency"),
-        (["1,234.50", "2,345.00"], "thousands"),
-        (["1 234", "2 345"], "thousands"),
-        (["1", "2", "03"], 'categories="x"'),
-        (["1", "2", "?"], "FILL"),
-        (["1", "2", "unknown"], "FILL"),
-        (["01/02/2020", "3/4/2021"], "days since"),
-        (["2020-01-02T10:00", "2020-01-03T11:00"], "days since"),
-        (["1.2.2020", "2.2.2020"], "days since"),
+        (["1,5", "2,5", "3"], [1.5, 2.5, 3]),
+        (["€ 3", "4 EUR", "-$5"], [3, 4, -5]),
+        (["3 %", "4%"], [3, 4]),
+        (["1,234.50", "2,345.00"], [1234.5, 2345]),
+        (["1.234,50", "2.345,00"], [1234.5, 2345]),
+        (["1.234.567", "12"], [1234567, 12]),
+        (["1 234", "2\u00a0345", "1'000'000"], [1234, 2345, 1e6]),
+        (["1,234", "5,678"], [1234, 5678]),
+        (["1,234", "5,67"], [1.234, 5.67]),
+        (["1", "2", "03"], [1, 2, 3]),
+        ([".5", "-.25", "+1e3", "7."], [0.5, -0.25, 1000, 7]),
+        (["1", "2", "many"], [1, 2, np.nan]),
+        # A decimal comma among decimal points is no thousands sign.
+        (["1.5", "2.5", "3,5"], [1.5, 2.5, np.nan]),
     ],
 )
-def test_numbers_and_dates_written_as_text(values, advice):
-    assert advice in str(check_texts(texts(values), "x", "FILL").remedy)
+def test_numbers_written_as_text(values, expected):
+    written = find_written(texts(values))
+    assert written.dates is None
+    np.testing.assert_array_equal(written.read(texts(values)), expected)
+
+
+def test_the_file_decides_what_the_column_leaves_open():
+    assert find_written(texts(["1.234", "5.678"])).read(texts(["1.234"])).tolist() == [1.234]
+    assert find_written(texts(["1.234", "5.678"]), decimal=",").read(texts(["1.234"])).tolist() == [1234]
 
 
 @pytest.mark.parametrize(
-    "values", [["a", "b", "1"], ["10-20", "20-30"], ["3 rooms", "4 rooms"], ["1.2.3", "1.2.4"], [None]]
+    ("values", "words", "first"),
+    [
+        (["01/02/2020", "3/14/2021"], "month/day/year", "2020-01-02"),
+        (["01/02/2020", "14/3/2021"], "day/month/year", "2020-02-01"),
+        (["2020-01-02T10:00", "2020-01-03T11:00"], "year-month-day hour:minute", "2020-01-02T10:00"),
+        (
+            ["2020-01-02 10:00:05.25+02:00", "2020-01-03T11:00:00Z"],
+            "year-month-day hour:minute:second",
+            "2020-01-02T10:00:05",
+        ),
+        (["1.2.2020", "2.2.2020"], "day.month.year", "2020-02-01"),
+        (["3-Jan-99", "4-Feb-00"], "day-month-year", "1999-01-03"),
+        (["Sept. 5, 2020", "March 7, 2021", "?"], "month day, year", "2020-09-05"),
+        (["Jan 2020", "Feb 2020"], "month year", "2020-01-01"),
+        (["1/2/20 2:05 PM", "1/3/20 2:05 AM"], "month/day/year hour:minute AM/PM", "2020-01-02T14:05"),
+    ],
+)
+def test_dates_written_as_text(values, words, first):
+    written = find_written(texts(values))
+    assert written.words == words
+    assert written.read(texts(values))[0] == np.datetime64(first, "s")
+
+
+def test_days_that_the_calendar_does_not_know_are_missing():
+    read = Written(dates="%d/%m/%Y").read(texts(["30/02/2020", "31/01/2020", "1/1/20"]))
+    assert np.isnat(read).tolist() == [True, False, True]
+
+
+def test_days_and_months_that_could_change_places():
+    assert is_ambiguous(texts(["1/2/2020", "3/4/2020"]), Written(dates="%m/%d/%Y"))
+    assert not is_ambiguous(texts(["1/2/2020", "3/14/2020"]), Written(dates="%m/%d/%Y"))
+    assert not is_ambiguous(texts(["Jan 2020"]), Written(dates="%b %Y"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a", "b", "1"], ["10-20", "20-30"], ["3 rooms", "4 rooms"], ["1.2.3", "1.2.4"], [None], ["<=50K", ">50K"]],
 )
 def test_texts_that_are_levels(values):
-    assert check_texts(texts(values), "x", "FILL") is None
+    assert find_written(texts(values)) is None
 
 
 def test_majority_counts_rows():
-    assert check_texts(texts(["a"] * 5 + ["1", "2", "3"]), "x", "FILL") is None
-    fault = check_texts(texts(["7"] * 5 + ["a", "b", "c"]), "x", "FILL")
-    assert '"a" in data row 6' in fault.finding
+    assert find_written(texts(["a"] * 5 + ["1", "2", "3"])) is None
+    assert find_written(texts(["7"] * 5 + ["a", "b", "c"])) == Written(decimal=".")

@@ -1,7 +1,9 @@
 """The command ``mixtune`` and its subcommands."""
 
+import shlex
 import sys
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -54,13 +56,45 @@ def _options(
     """Regret-optimal transfer learning from many small datasets, in closed form."""
 
 
+def corrected_command(arguments: Sequence[str], fixes: Mapping[str, Any]) -> str:
+    """The command with other settings, ready to be pasted; empty where nothing is known that would help.
+
+    Parameters
+    ----------
+    arguments
+        What was typed after the name of the program.
+    fixes
+        Settings by their names in Python.
+
+    Examples
+    --------
+    >>> corrected_command(["fit", "a b.csv", "--target", "prise"], {"target": "price", "ignore": "id,name"})
+    "mixtune fit 'a b.csv' --target price --ignore id,name"
+    """
+    changed = list(arguments)
+    for name, value in fixes.items():
+        flag = "--" + name.replace("_", "-")
+        if isinstance(value, bool):
+            changed = [each for each in changed if each not in (flag, f"--no-{flag[2:]}")]
+            changed += [flag if value else f"--no-{flag[2:]}"]
+            continue
+        place = next((at for at, each in enumerate(changed) if each.split("=")[0] == flag), len(changed))
+        given = 1 if "=" in "".join(changed[place : place + 1]) else 2
+        changed[place : place + given] = [flag, str(value)] if value else []
+    return shlex.join(["mixtune", *changed]) if fixes else ""
+
+
 def main() -> None:
     """Run the command line; mistakes of the user end with one clear line and exit code 2."""
     try:
         app()
     except MixtuneError as error:
-        message = f"[bold red]Error:[/] {safe(error.render('terminal'))}"
-        Console(stderr=True, soft_wrap=True).print(message, highlight=False)
+        console = Console(stderr=True, soft_wrap=True)
+        problems = error.fields.get("problems", (error,))
+        for problem in problems:
+            console.print(f"[bold red]Error:[/] {safe(problem.render('terminal'))}", highlight=False)
+        if command := corrected_command(sys.argv[1:], error.fields.get("fixes", {})):
+            console.print(f"Try: {safe(command)}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

@@ -10,7 +10,6 @@ import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli._fit import new_model
 from mixtune.report.facts import FOCAL_ONLY
 
 if TYPE_CHECKING:
@@ -28,18 +27,19 @@ def compare(
     seed: reading.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
     ignore: reading.Ignore = None,
+    keep: reading.Keep = None,
     categories: reading.Categories = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "refuse",
+    missing: reading.Missing = "impute",
     max_levels: reading.MaxLevels = 30,
     target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = False,
-    encoding: reading.Encoding = "utf-8",
+    drop_missing_target: reading.DropMissingTarget = True,
+    encoding: reading.Encoding = None,
     separator: reading.Separator = None,
-    decimal: reading.Decimal = ".",
+    decimal: reading.Decimal = None,
 ) -> None:
     """Compare mixtune with simpler methods, on focal rows that no fit has seen.
 
@@ -60,7 +60,7 @@ def compare(
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
     from mixtune.data import read_training
-    from mixtune.estimators import compare_nested, rivals
+    from mixtune.estimators import compare_nested, new_model, rivals
     from mixtune.report import write_csv
 
     options = reading.options_given(locals())

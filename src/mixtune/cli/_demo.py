@@ -9,7 +9,6 @@ import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli._fit import new_model
 from mixtune.errors import ParameterError
 
 #: Diamonds of each other grade to learn from, diamonds to test on, and draws that errors are averaged over.
@@ -127,7 +126,7 @@ def _part(domain: Any, places: Any) -> Any:
 
 
 def _models(train: Any, seed: int) -> dict[str, Any]:
-    from mixtune.estimators import DomainColumnRegressor, rivals
+    from mixtune.estimators import DomainColumnRegressor, new_model, rivals
 
     models = rivals(new_model(train, classes=False, seed=seed), focal=train.focal)
     found = {"focal only": models["focal only"], "joint": models["joint"]}

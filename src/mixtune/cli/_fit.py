@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from mixtune._array import torch_device
@@ -18,7 +17,7 @@ from mixtune.cli import _reading as reading
 from mixtune.cli._streaming import read_streamed
 
 if TYPE_CHECKING:
-    from mixtune.data import Domain, Domains, TrainingTables
+    from mixtune.data import TrainingTables
     from mixtune.report import Facts, Verdict
 
 
@@ -30,19 +29,20 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
+    keep: reading.Keep = None,
     categories: reading.Categories = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "refuse",
+    missing: reading.Missing = "impute",
     max_levels: reading.MaxLevels = 30,
     target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = False,
-    encoding: reading.Encoding = "utf-8",
+    drop_missing_target: reading.DropMissingTarget = True,
+    encoding: reading.Encoding = None,
     separator: reading.Separator = None,
-    decimal: reading.Decimal = ".",
+    decimal: reading.Decimal = None,
     stream: reading.StreamFlag = False,
     sample_rows: reading.SampleRows = reading.ROWS,
     memory_limit: reading.MemoryLimit = reading.LIMIT,
@@ -53,8 +53,10 @@ def fit(
     """Learn to predict a column of one domain, with the help of the others.
 
     Nothing has to be set: how much each domain counts is chosen by
-    leave-one-out on the focal rows. Text columns become one column per level;
-    dates are refused. What was done without asking stands in the notes.
+    leave-one-out on the focal rows. The table is taken as it comes: missing
+    values are filled in, text becomes one column per level, dates become year,
+    month, weekday and days, rows without a target and columns that look like
+    identifiers are left out. The notes say what was done.
 
     Relations need not be linear: the prediction averages over the columns
     themselves, splines, random Fourier features, and columns learned from the
@@ -75,7 +77,7 @@ def fit(
 
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
 
-    mixtune fit data.csv --target y --domain site --focal berlin --ignore id --missing impute --json
+    mixtune fit data.xlsx --target y --domain site --focal berlin --ignore id,name --json
 
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
@@ -118,71 +120,17 @@ def fit(
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def new_model(
-    domains: Domains,
-    *,
-    classes: bool,
-    linear: bool = False,
-    random_width: int | None = None,
-    seed: int = 0,
-    device: str = "cpu",
-) -> Any:
-    """Make the estimator that needs no settings, for numbers or for classes.
-
-    Parameters
-    ----------
-    domains
-        The data, which tell how random features are scaled.
-    classes
-        Whether targets are classes.
-    linear
-        Whether the model is to be linear in the columns; by default maps are made from the rows.
-    random_width
-        How many random features of the inputs stand beside the inputs, in place of such maps.
-    seed, device
-        As for the estimator.
-
-    Examples
-    --------
-    >>> from mixtune.data import make_domains
-    >>> domains = make_domains(n_columns=3, seed=0).domains
-    >>> new_model(domains, classes=False).feature_map, new_model(domains, classes=False, linear=True).feature_map
-    ('auto', None)
-    >>> new_model(domains, classes=False, random_width=10).feature_map.n_features_out
-    13
-    """
-    from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV
-
-    kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
-    feature_map: Any = None if linear else "auto"
-    if random_width is not None:
-        from mixtune.features import Concatenate, Identity, RandomFeatures
-
-        (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
-        # With this scale units see a sum of variance one, however many columns there are.
-        units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": seed}
-        hidden = RandomFeatures(n_inputs=inputs, width=random_width, input_shift=mean, input_scale=spread, **units)
-        feature_map = Concatenate([Identity(inputs), hidden])
-    return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)
-
-
 def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
-    ``how`` are the options of :func:`new_model`.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`.
     """
+    from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
 
-    target, domains = read.encoder.target, read.domains
-
-    def rows(each: Domain) -> tuple[Any, Any]:
-        if target.classes is None:
-            return each.X, each.y
-        return each.X, np.array(target.classes)[np.asarray(each.y, dtype=np.int64)]
-
-    X, y = rows(domains.focal_domain)
-    sources = {each.name: rows(each) for each in domains.sources}
-    model = new_model(domains, classes=target.classes is not None, **how)
+    target = read.encoder.target
+    X, y, sources = training_rows(read)
+    model = new_model(read.domains, classes=target.classes is not None, **how)
     facts = read_facts(model.fit(X, y, sources=sources), X=X, y=y, sources=sources, target=target.name)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}

@@ -28,6 +28,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 #: ... unless it is a number.
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
+_FILE_HELP = "A table with the input columns, or - for standard input."
 _OUT_HELP = "Write to this .csv, .tsv or .parquet file; else to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
 _NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
@@ -35,7 +36,9 @@ _NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
 
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
-    new: Annotated[Path, typer.Argument(metavar="FILE", help="CSV or Parquet with the input columns.")],
+    new: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A table with the input columns, or - for standard input.")
+    ],
     out: Annotated[Path | None, typer.Option(help=_OUT_HELP)] = None,
     interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
@@ -43,9 +46,9 @@ def predict(
     neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    encoding: reading.Encoding = "utf-8",
+    encoding: reading.Encoding = None,
     separator: reading.Separator = None,
-    decimal: reading.Decimal = ".",
+    decimal: reading.Decimal = None,
 ) -> None:
     """Predict new rows of the focal domain.
 
@@ -70,9 +73,11 @@ def predict(
     import pyarrow as pa
     import pyarrow.parquet
 
-    from mixtune.data import CsvFormat, read_new, read_table
+    from mixtune.data import UTF8, CsvFormat, read_file, read_new
 
-    form = CsvFormat(encoding, "\t" if separator in ("\\t", "tab") else separator, decimal)
+    separator = "\t" if separator in ("\\t", "tab") else separator
+    CsvFormat(encoding or "utf-8", separator, decimal or ".")  # wrong ones are refused before any work
+    form: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
     check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
     typed = out is not None and out.name.lower().endswith(_PARQUET)
     if typed and neutralise_formulas:
@@ -87,19 +92,20 @@ def predict(
             raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
         if target.classes is not None and (std or interval is not None):
             raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
-        read = read_new(new, encoder, encoding=form.encoding, separator=form.separator, decimal=form.decimal)
+        read = read_new(new, encoder, **form)
         step("Predicting")
         columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
-    table = read_table(new, form, text=encoder.text_columns) if typed else read.table
+    table = read_file(new, text=encoder.text_columns, **form).table if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
-    between = form.separator or ("\t" if new.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
+    found = read.form or UTF8
+    between = "\t" if found.separator == " " else found.separator or ","
     if out is not None and out.name.lower().endswith(".tsv"):
         between = "\t"
-    lines = _csv_lines(table, between, form.decimal, neutralise=neutralise_formulas)
+    lines = _csv_lines(table, between, found.decimal, neutralise=neutralise_formulas)
     if out is not None and typed:
         pa.parquet.write_table(table, content := io.BytesIO())
         write_file(out, content.getvalue())

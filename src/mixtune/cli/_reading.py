@@ -22,28 +22,41 @@ if TYPE_CHECKING:
 
 _option = partial(typer.Option, rich_help_panel="How the files are read")
 
-_FILES_HELP = "CSV or Parquet. One file with a --domain column, or one file per domain, the focal one first."
+_FILES_HELP = (
+    "CSV, Parquet, Feather, Excel or JSON lines, also compressed, or - for standard input. One file with a --domain "
+    "column, or one file per domain, the focal one first."
+)
 Files: TypeAlias = Annotated[list[Path], typer.Argument(metavar="FILE", help=_FILES_HELP)]
 Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
 DomainColumn: TypeAlias = Annotated[
     str | None, typer.Option("--domain", help="The column that says where each row comes from.")
 ]
 Focal: TypeAlias = Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")]
-Ignore: TypeAlias = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Ignore: TypeAlias = Annotated[
+    list[str] | None, typer.Option(metavar="A,B", help="Columns to leave out; may be repeated.")
+]
+_KEEP_HELP = "Columns to use although they look like identifiers; may be repeated."
+Keep: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_KEEP_HELP)]
 Categories: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="A column of numbers that are categories; may be repeated.")
+    list[str] | None, typer.Option(metavar="A,B", help="Columns whose numbers are categories; may be repeated.")
 ]
 Missing: TypeAlias = Annotated[
-    str, _option(metavar="refuse|impute", help="Refuse missing values, or fill in the median and mark where.")
+    str, _option(metavar="impute|refuse", help="Fill in the median and mark where, or refuse missing values.")
 ]
-MaxLevels: TypeAlias = Annotated[int, _option(help="The most levels that a column of text may have.", min=2)]
+_LEVELS_HELP = "The most levels of a column of text; the rarest of more are joined."
+MaxLevels: TypeAlias = Annotated[int, _option(help=_LEVELS_HELP, min=2)]
 TargetKind: TypeAlias = Annotated[
-    str, _option(metavar="auto|number|classes", help="By default text is classes, the rest numbers.")
+    str, _option(metavar="auto|number|classes", help="By default text, and 0 and 1, are classes, the rest numbers.")
 ]
-DropMissingTarget: TypeAlias = Annotated[bool, _option("--drop-missing-target", help="Drop rows without a target.")]
-Encoding: TypeAlias = Annotated[str, _option(help="Of CSV files, such as latin-1.")]
-Separator: TypeAlias = Annotated[str | None, _option(help="Between columns; by default a comma, and a tab for .tsv.")]
-Decimal: TypeAlias = Annotated[str, _option(metavar=".|,", help="What stands before the decimals.")]
+_DROP_HELP = "Leave out rows without a target, or refuse them."
+DropMissingTarget: TypeAlias = Annotated[
+    bool, _option("--drop-missing-target/--no-drop-missing-target", help=_DROP_HELP)
+]
+Encoding: TypeAlias = Annotated[str | None, _option(help="Of CSV files, such as latin-1; by default found out.")]
+Separator: TypeAlias = Annotated[str | None, _option(help="Between columns; by default found out.")]
+Decimal: TypeAlias = Annotated[
+    str | None, _option(metavar=".|,", help="What stands before the decimals; by default found out.")
+]
 _LINEAR_HELP = "Take the columns as they are: the model is linear in them."
 Linear: TypeAlias = Annotated[bool, typer.Option("--linear", help=_LINEAR_HELP)]
 _WIDTH_HELP = "Use the columns and so many random features of them, in place of maps made from the rows."
@@ -82,7 +95,7 @@ LIMIT = "512 MB"
 ROWS = 2000
 
 _NAMES = (
-    *("target", "domain", "focal", "ignore", "categories", "missing", "max_levels", "target_kind"),
+    *("target", "domain", "focal", "ignore", "keep", "categories", "missing", "max_levels", "target_kind"),
     *("drop_missing_target", "encoding", "separator", "decimal"),
 )
 
@@ -92,7 +105,7 @@ def options_given(given: dict[str, Any]) -> dict[str, Any]:
     options = {name: given[name] for name in _NAMES}
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
-    return {**options, "ignore": tuple(options["ignore"] or ()), "categories": tuple(options["categories"] or ())}
+    return options | {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
 
 
 def check_engine(engine: str, scheduler: str | None) -> None:
@@ -148,15 +161,14 @@ def check_features(*, linear: bool, random_width: int | None) -> None:
 
 
 def csv_options(options: dict[str, Any]) -> str:
-    """The options of CSV files that differ from the defaults, as they are typed, with a space before each.
+    """The options of CSV files that were given, as they are typed, with a space before each.
 
     Examples
     --------
-    >>> csv_options({"encoding": "utf-8", "separator": ";", "decimal": ","})
+    >>> csv_options({"encoding": None, "separator": ";", "decimal": ","})
     " --separator ';' --decimal ,"
     """
-    defaults = {"encoding": "utf-8", "separator": None, "decimal": "."}
-    given = {name: options[name] for name, default in defaults.items() if options[name] != default}
+    given = {name: options[name] for name in ("encoding", "separator", "decimal") if options[name] is not None}
     return "".join(f" {setting(name, 'tab' if value == chr(9) else value).terminal}" for name, value in given.items())
 
 

@@ -50,16 +50,15 @@ def read_streamed(
     # These take a look at all rows before the first is used.
     asked = {
         "--categories": options["categories"],
-        "--missing impute": options["missing"] != "refuse",
         "--target-kind classes": options["target_kind"] == "classes",
-        "--drop-missing-target": options["drop_missing_target"],
     }
     if wanted := next(filter(asked.get, asked), None):
         raise ParameterError(
             f"{wanted} does not go with --stream, which takes columns of numbers without missing values; prepare "
             "the table first, or leave --stream out"
         )
-    reading = {name: options[name] for name in ("target", "domain", "encoding", "separator", "decimal")}
+    reading = {name: options[name] for name in ("target", "domain")}
+    reading |= {name: options[name] for name in ("encoding", "separator", "decimal") if options[name] is not None}
     paths = list(dict.fromkeys(files))
     stream = open_stream(paths, ignore=options["ignore"], **reading)
     columns, focal = stream.columns, options["focal"]

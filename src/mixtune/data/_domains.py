@@ -21,8 +21,9 @@ from array_api_compat import array_namespace, device, is_torch_array
 from mixtune._array import Array, Floats, Integers, check_unmasked, to_numpy
 from mixtune._checks import check_whole
 from mixtune._messages import counted, nearest, quoted, setting
+from mixtune.data._csv_files import CsvFormat
 from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
-from mixtune.data._readers import CsvFormat, as_paths, file_label, read_table
+from mixtune.data._readers import as_paths, file_label, read_table
 from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, to_matrix
 from mixtune.errors import DataError, ParameterError
 

@@ -8,10 +8,10 @@ and sources together, so that every domain is encoded in the same way.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from decimal import Decimal
 from types import NoneType
 from typing import Any, ClassVar, TypeAlias
 
@@ -21,25 +21,35 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
-from mixtune._messages import Note, Wording, nearest, quoted, setting
+from mixtune._messages import Note, counted, nearest, quoted, setting
+from mixtune.data._csv_files import CsvFormat
 from mixtune.data._parse_column import (
-    MARKERS,
     Cells,
     Fault,
     check_column,
     count_flags,
+    is_dates,
     is_missing,
+    is_text,
     is_texts,
+    odd_texts,
     parse_column,
     phrase,
+    read_texts,
 )
-from mixtune.data._tables import Table, as_table, unusable_columns
+from mixtune.data._records import object_table
+from mixtune.data._tables import Table, unusable_columns
+from mixtune.data._written import DATE_FORMATS, Written, find_written
 from mixtune.errors import DataError
 
-#: The level that stands for missing texts.
-MISSING = "(missing)"
+#: The level that stands for missing texts, and the one that stands for rare and for new texts.
+MISSING, OTHER = "(missing)", "(other)"
+#: What becomes of dates, in this order; the days are those since the first day in training.
+DATE_PARTS = ("year", "month", "weekday", "hour", "days")
 
-_VERSION = 1
+_VERSION = 2
+#: What descriptions of version 1 do not have.
+_ADDED = {"decimal": None}
 _FILL = phrase("fill or drop these rows, or train with {fix}", fix=setting("missing", "impute"))
 
 
@@ -55,6 +65,8 @@ class NumberColumn:
         What stands in for missing values, or None where they are refused.
     indicator
         Whether a second column says which values were missing.
+    decimal
+        The decimal mark, where the numbers were written as text in training.
 
     Examples
     --------
@@ -66,6 +78,7 @@ class NumberColumn:
     name: str
     median: float | None = None
     indicator: bool = False
+    decimal: str | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -74,12 +87,11 @@ class NumberColumn:
 
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as numbers, or say why it cannot be."""
-        cells = check_column(column, self.name, markers=markers, category=False, fill=_FILL)
-        if not is_texts(cells):
-            return cells
-        text, row = first_text(cells)
-        finding = f'holds text (the first is "{text}" in data row {row}), and held numbers in training'
-        return Fault(finding, "write it as numbers")
+        known = None if self.decimal is None else Written(decimal=self.decimal)
+        cells = check_column(
+            column, markers=markers, category=False, fill=_FILL, written=_how(column, known, "decimal")
+        )
+        return _wrong_kind(cells, "numbers") if is_texts(cells) or is_dates(cells) else cells
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block`` and return what is worth a note."""
@@ -105,7 +117,8 @@ class LevelColumn:
     name
         The column.
     levels
-        The levels found in training, sorted; ``"(missing)"`` comes last if values were missing.
+        The levels found in training, sorted; ``"(other)"``, for rare and for new levels, and ``"(missing)"`` come last
+        if there were any.
 
     Examples
     --------
@@ -127,7 +140,7 @@ class LevelColumn:
 
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as texts, or say why it cannot be."""
-        return check_column(column, self.name, markers=markers, category=True, fill=_FILL)
+        return check_column(column, markers=markers, category=True, fill=_FILL)
 
     def encode(self, cells: Cells, block: Floats) -> list[Note]:
         """Fill ``block``, which holds zeros, and return what is worth a note."""
@@ -137,6 +150,8 @@ class LevelColumn:
             texts, missing = pc.fill_null(texts, MISSING), np.zeros(len(block), dtype=bool)
         found = pc.index_in(texts, value_set=pa.array(self.levels, pa.large_string()))
         codes = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+        if OTHER in self.levels:
+            codes = np.where((codes < 0) & ~missing, self.levels.index(OTHER), codes)
         if len(self.levels) == 2:
             block[:, 0] = codes == 1
         else:
@@ -156,6 +171,128 @@ class LevelColumn:
             values = f"{count_flags(missing, 'missing value')}, none in training"
             notes.append(_column_note("first-missing-values", self.name, values, fate))
         return notes
+
+
+@dataclass(frozen=True)
+class DateColumn:
+    """A column of dates: the year, the month, the weekday (Monday is 0), the hour, and the days since a fixed day.
+
+    Parameters
+    ----------
+    name
+        The column.
+    parts
+        Which of these it becomes; those that never changed in training are left out.
+    origin
+        The day from which days are counted.
+    median
+        The day that stands in for missing dates, as days since the origin, or None where they are refused.
+    indicator
+        Whether one more column says which dates were missing.
+    dates
+        How dates are written, as for ``strptime``, where they were text in training.
+
+    Examples
+    --------
+    >>> column = DateColumn("sold", ("year", "weekday", "days"), "2021-01-01")
+    >>> column.outputs
+    ('sold (year)', 'sold (weekday)', 'sold (days since 2021-01-01)')
+    >>> block = np.zeros((1, 3))
+    >>> _ = column.encode(np.array(["2021-03-01"], dtype="datetime64[s]"), block)
+    >>> block
+    array([[2021.,    0.,   59.]])
+    """
+
+    kind: ClassVar = "dates"
+    name: str
+    parts: tuple[str, ...]
+    origin: str
+    median: float | None = None
+    indicator: bool = False
+    dates: str | None = None
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the columns it becomes."""
+        words = (f"days since {self.origin}" if part == "days" else part for part in self.parts)
+        names = tuple(f"{self.name} ({word})" for word in words)
+        return (*names, f"{self.name} {MISSING}") if self.indicator else names
+
+    def read(self, column: Any, *, markers: bool) -> Cells | Fault:
+        """Read a column of a new table as dates, or say why it cannot be."""
+        known = None if self.dates is None else Written(dates=self.dates)
+        cells = check_column(column, markers=markers, category=False, fill=_FILL, written=_how(column, known, "dates"))
+        return cells if cells is None or is_dates(cells) or isinstance(cells, Fault) else _wrong_kind(cells, "dates")
+
+    def encode(self, cells: Cells, block: Floats) -> list[Note]:
+        """Fill ``block`` and return what is worth a note."""
+        missing = is_missing(cells, len(block))
+        days = np.full(len(block), np.datetime64("NaT", "s")) if cells is None else cells
+        if missing.any():
+            days = np.where(missing, np.datetime64(self.origin, "s") + _seconds(self.median), days)
+        values = date_parts(days, self.origin)
+        for place, part in enumerate(self.parts):
+            block[:, place] = values[part]
+        if self.indicator:
+            block[:, -1] = missing
+        if self.indicator or not missing.any():
+            return []
+        found = f"{count_flags(missing, 'missing value')}, none in training"
+        return [_column_note("first-missing-values", self.name, found, "filled with the median date")]
+
+
+def date_parts(days: Any, origin: str) -> dict[str, Floats]:
+    """What dates without missing ones become, by the names of :data:`DATE_PARTS`.
+
+    Examples
+    --------
+    >>> parts = date_parts(np.array(["2024-02-29T18:30"], dtype="datetime64[s]"), "2024-01-01")
+    >>> {name: values.tolist() for name, values in parts.items()}
+    {'year': [2024.0], 'month': [2.0], 'weekday': [3.0], 'hour': [18.5], 'days': [59.770833333333336]}
+    """
+    since = (days - np.datetime64(origin, "s")) / np.timedelta64(1, "D")
+    whole = days.astype("datetime64[D]")
+    months = days.astype("datetime64[M]").astype(np.int64)
+    return {
+        "year": 1970.0 + months // 12,
+        "month": 1.0 + months % 12,
+        # The first of January 1970 was a Thursday.
+        "weekday": (whole.astype(np.int64) + 3.0) % 7,
+        "hour": (days - whole) / np.timedelta64(1, "h"),
+        "days": since,
+    }
+
+
+def _seconds(days: float | None) -> np.timedelta64:
+    return np.timedelta64(round(86400 * (days or 0.0)), "s")
+
+
+def _how(column: Any, known: Written | None, attribute: str) -> Written | None:
+    """How a column of text is written: as in training, unless it was not text there."""
+    if known is not None or not is_text(column.type):
+        return known
+    texts = read_texts(column.combine_chunks(), markers=True)
+    found = None if texts is None or isinstance(texts, Fault) else find_written(texts)
+    return found if found is not None and getattr(found, attribute) is not None else None
+
+
+def _wrong_kind(cells: Cells, wanted: str) -> Fault:
+    """The fault of a column that held numbers or dates in training and does not now."""
+    if not is_texts(cells):
+        return Fault(
+            f"holds {'dates' if is_dates(cells) else 'numbers'}, and held {wanted} in training", f"write {wanted}"
+        )
+    text, row = first_text(cells)
+    finding = f'holds text (the first is "{text}" in data row {row}), and held {wanted} in training'
+    return Fault(finding, f"write it as {wanted}")
+
+
+def first_text(texts: Any) -> tuple[str, int]:
+    """The first text that is not a number, or else the first text, and its row."""
+    valid = pc.is_valid(texts)
+    odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
+    row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
+    return texts[row].as_py(), row + 1
 
 
 def _column_note(code: str, column: str, values: str, fate: str) -> Note:
@@ -195,7 +332,7 @@ class TargetColumn:
         return codes.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-InputColumn: TypeAlias = NumberColumn | LevelColumn
+InputColumn: TypeAlias = NumberColumn | LevelColumn | DateColumn
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,12 +349,15 @@ class Encoded:
         What was done that the user should know.
     table
         The rows as they came, to write predictions beside them. From a CSV file, every cell is the text in the file.
+    form
+        How the CSV file is written that they came from.
     """
 
     X: Floats
     names: tuple[str, ...]
     notes: tuple[Note, ...]
     table: Table
+    form: CsvFormat | None = None
 
 
 @dataclass(frozen=True)
@@ -260,7 +400,8 @@ class TableEncoder:
     def __post_init__(self) -> None:
         if not self.columns:
             raise DataError("there are no input columns that can be used; add at least one")
-        if self.impute and any(isinstance(column, NumberColumn) and column.median is None for column in self.columns):
+        filled = (column for column in self.columns if isinstance(column, NumberColumn | DateColumn))
+        if self.impute and any(column.median is None for column in filled):
             raise DataError("missing values are to be filled in, but a column of numbers has no median; give it one")
         if repeated := sorted(name for name, count in Counter(self.names).items() if count > 1):
             raise DataError(f"two columns would both be encoded as {quoted(repeated)}; rename one of them")
@@ -296,7 +437,7 @@ class TableEncoder:
         DataError
             If a column is missing, or values are missing and not to be filled in, or of another kind than in training.
         """
-        table = as_table(table, where)
+        table = object_table(table, where)
         self._check_columns(table, where)
         names = self.names
         X = np.zeros((table.num_rows, len(names)))
@@ -309,6 +450,7 @@ class TableEncoder:
             if isinstance(cells, Fault):
                 faults[column.name] = cells
             else:
+                notes += odd_notes(column.name, odd_texts(table.column(column.name), cells))
                 notes += column.encode(cells, X[:, start:stop])
             start = stop
         if faults:
@@ -365,22 +507,34 @@ class TableEncoder:
         mixtune.errors.DataError: the description of the table encoder is damaged: 'columns' is not a list; save the model again
         """  # noqa: E501
         try:
-            if spec["version"] != _VERSION:
-                wanted = f"this mixtune reads version {_VERSION}; use the mixtune that wrote it"
+            if type(spec["version"]) is not int or spec["version"] not in (1, _VERSION):
+                wanted = f"this mixtune reads versions 1 to {_VERSION}; use the mixtune that wrote it"
                 raise DataError(f"the table encoder is of version {spec['version']!r}, {wanted}")
             if not isinstance(spec["columns"], list):
                 raise _damaged("'columns' is not a list")
-            columns = tuple(_rebuild(_COLUMNS[column["kind"]], column) for column in spec["columns"])
+            added = _ADDED if spec["version"] == 1 else {}
+            columns = tuple(_rebuild(_COLUMNS[column["kind"]], {**added, **column}) for column in spec["columns"])
             return _rebuild(cls, spec, columns=columns, target=_rebuild(TargetColumn, spec["target"]))
         except (KeyError, TypeError, AttributeError) as error:
             raise _damaged(f"{type(error).__name__} {error}") from error
 
 
-_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn)}
+_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn)}
 #: The types that the values of a description may have, by their names.
 _TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
 _TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
 _TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
+_TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
+
+
+#: What else must hold of some of them.
+_RANGES: dict[str, Any] = {
+    "levels": lambda levels: len(levels) > 1,
+    "parts": lambda parts: set(parts) <= set(DATE_PARTS),
+    "decimal": lambda mark: mark in (None, ".", ","),
+    "dates": lambda written: written is None or written in DATE_FORMATS,
+    "origin": lambda day: re.fullmatch(r"\d{4}-\d{2}-\d{2}", day),
+}
 
 
 def _with_lists(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -395,230 +549,24 @@ def _rebuild(cls: Any, spec: Mapping[str, Any], **known: Any) -> Any:
         fits = type(value) in _TYPES[name] and (not isinstance(value, float) or math.isfinite(value))
         if fits and isinstance(value, list):
             fits = all(isinstance(text, str) for text in value) and len(set(value)) == len(value)
-        if not fits or (name == "levels" and len(value) < 2):
+        if not fits or not _RANGES.get(name, lambda _: True)(value):
             raise _damaged(f"{name!r} is {value!r}")
         known[name] = tuple(value) if isinstance(value, list) else value
     return cls(**known)
 
 
+def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
+    """Say which texts of a column of numbers or dates count as missing.
+
+    Examples
+    --------
+    >>> odd_notes("rooms", ["many", "few", "many"])
+    ['column "rooms" has 3 texts among its values ("many", "few"), which count as missing']
+    """
+    shown, count = quoted(list(dict.fromkeys(odd))), counted((len(odd), "text"))
+    template = 'column "{column}" has {count} among its values ({texts}), which count as missing'
+    return [Note("odd-texts", template, column=name, count=count, texts=shown)] if odd else []
+
+
 def _damaged(what: str) -> DataError:
     return DataError(f"the description of the table encoder is damaged: {what}; save the model again")
-
-
-_MOST_CLASSES = 1000
-_IMPUTE = setting("missing", "impute")
-_DROP = setting("drop_missing_target")
-
-
-@dataclass(frozen=True, eq=False)
-class Part:
-    """One training table, how messages name it, and its targets once they are known."""
-
-    where: str
-    table: Table
-    y: Any = ()
-
-    def keep(self, rows: Booleans, y: Floats) -> Part:
-        """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
-        gone = int((~rows).sum())
-        where = f"{self.where} (without {gone} rows that lack a target)" if gone else self.where
-        return Part(where, self.table.filter(pa.array(rows)) if gone else self.table, y)
-
-
-def infer_columns(
-    parts: Sequence[Part], inputs: Sequence[str], *, impute: bool, max_levels: int, categories: Sequence[str]
-) -> tuple[list[InputColumn], list[Note]]:
-    """Infer what the input columns hold, and return them with notes.
-
-    Examples
-    --------
-    >>> table = pa.table({"age": [30, 40], "sex": ["f", "m"], "unit": ["cm", "cm"]})
-    >>> columns, notes = infer_columns(
-    ...     [Part("the table", table)], table.column_names, impute=False, max_levels=30, categories=()
-    ... )
-    >>> columns
-    [NumberColumn(name='age', median=None, indicator=False), LevelColumn(name='sex', levels=('f', 'm'))]
-    >>> notes
-    ['column "unit" is "cm" in every row and is left out']
-    """
-    cells = [_read_part(part, inputs, impute=impute, categories=set(categories)) for part in parts]
-    columns: list[InputColumn] = []
-    notes: list[Note] = []
-    faults: dict[str, Fault] = {}
-    filled: list[str] = []
-    for name in inputs:
-        found = [part[name] for part in cells]
-        _check_one_kind(name, parts, found, _IMPUTE)
-        known = [values for values in found if values is not None]
-        if not known:
-            notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
-            continue
-        lost = sum(int(is_missing(values, part.table.num_rows).sum()) for values, part in zip(found, parts))
-        column: InputColumn
-        if isinstance(known[0], np.ndarray):
-            # The median of very many rows takes time, and is of use only where missing values are filled in.
-            median = float(np.nanmedian(np.concatenate(known))) if impute else None
-            column = NumberColumn(name, median, indicator=lost > 0)
-            notes += [] if lost else constant_notes(name, known)
-        else:
-            levels = _infer_levels(name, known, lost > 0, max_levels)
-            if isinstance(levels, Fault):
-                faults[name] = levels
-                continue
-            if len(levels) == 1:
-                template = 'column "{column}" is "{level}" in every row and is left out'
-                notes.append(Note("constant-column", template, column=name, level=levels[0]))
-                continue
-            notes += level_notes(name, levels, _IMPUTE)
-            column = LevelColumn(name, levels)
-        columns.append(column)
-        filled += [f'"{name}" ({lost})'] if lost else []
-    if faults:
-        raise unusable_columns(faults, _all_of(parts))
-    if filled:
-        notes.append(Note("filled-in", "missing values were filled in: {columns}", columns=", ".join(filled)))
-    return columns, notes
-
-
-def infer_target(
-    parts: Sequence[Part], name: str, *, kind: str, drop: bool
-) -> tuple[TargetColumn, list[Floats], list[Booleans]]:
-    """Infer what the target holds, and return it with its values and a flag for the rows that have one, per table.
-
-    Examples
-    --------
-    >>> target, values, kept = infer_target(
-    ...     [Part("the table", pa.table({"sold": ["yes", "no", None]}))], "sold", kind="auto", drop=True
-    ... )
-    >>> target, values
-    (TargetColumn(name='sold', classes=('no', 'yes')), [array([1., 0.])])
-    """
-    found = [_read_target(part, name, kind=kind, drop=drop) for part in parts]
-    _check_one_kind(name, parts, found, _DROP)
-    kept = [~is_missing(cells, part.table.num_rows) for cells, part in zip(found, parts)]
-    known = [cells for cells in found if cells is not None]
-    if not known:
-        raise DataError(f'column "{name}" of {_all_of(parts)} has no values; name the column to predict')
-    classes = None if isinstance(known[0], np.ndarray) else _infer_classes(name, known, _all_of(parts))
-    target = TargetColumn(name, classes)
-    values = [
-        np.empty(0) if cells is None else target.encode(cells.drop_null() if classes else cells[rows])
-        for cells, rows in zip(found, kept)
-    ]
-    return target, values, kept
-
-
-def _read_part(part: Part, inputs: Sequence[str], *, impute: bool, categories: set[str]) -> dict[str, Cells]:
-    """Read the columns of one table, and refuse all those that cannot be used at once."""
-    fill = phrase("fill them in, or have that done by {fix}", fix=_IMPUTE)
-    cells: dict[str, Cells] = {}
-    for name in inputs:
-        column = part.table.column(name)
-        category = name in categories or kinds.is_dictionary(column.type)
-        cells[name] = check_column(column, name, markers=impute, category=category, fill=fill)
-    if faults := {name: values for name, values in cells.items() if isinstance(values, Fault)}:
-        leave = phrase(", or leave out such columns with {fix}", fix=setting("ignore", next(iter(faults))))
-        raise unusable_columns(faults, part.where, leave)
-    return cells
-
-
-def _read_target(part: Part, name: str, *, kind: str, drop: bool) -> Cells:
-    fill = phrase("fill them in, or drop the rows with {fix}", fix=_DROP)
-    column = part.table.column(name)
-    truth = kind == "auto" and kinds.is_boolean(column.type)
-    category = kind == "classes" or kinds.is_dictionary(column.type) or truth
-    cells = check_column(column, name, markers=drop, category=category, fill=fill, noun="missing target")
-    if kind == "number" and is_texts(cells):
-        remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
-        cells = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
-    if isinstance(cells, Fault):
-        raise unusable_columns({name: cells}, part.where)
-    return cells
-
-
-def _check_one_kind(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: Wording) -> None:
-    """Refuse a column that holds numbers in one table and texts in another."""
-    numbers = next((index for index, cells in enumerate(found) if isinstance(cells, np.ndarray)), None)
-    texts = next((index for index, cells in enumerate(found) if is_texts(cells)), None)
-    if numbers is None or texts is None:
-        return
-    value, row = first_text(found[texts])
-    finding = f'column "{name}" holds numbers in {parts[numbers].where} and text in {parts[texts].where}'
-    hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
-    advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
-    remedy = phrase(advice, hint=hint, fix=setting("categories", name))
-    raise Fault(f'{finding} (the first is "{value}" in data row {row})', remedy).error("two-kinds")
-
-
-def first_text(texts: Any) -> tuple[str, int]:
-    """The first text that is not a number, or else the first text, and its row."""
-    valid = pc.is_valid(texts)
-    odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
-    row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
-    return texts[row].as_py(), row + 1
-
-
-def constant_notes(name: str, values: Sequence[Floats]) -> list[Note]:
-    """Say that a column of numbers, table by table, is the same in every row.
-
-    Examples
-    --------
-    >>> constant_notes("year", [np.array([2020.0, 2020.0]), np.array([2020.0])])
-    ['column "year" is 2020 in every row; nothing can be learned from it']
-    >>> constant_notes("age", [np.array([30.0, 40.0])])
-    []
-    """
-    held = [part for part in values if part.size]
-    low, high = min(part.min() for part in held), max(part.max() for part in held)
-    if low != high:
-        return []
-    template = 'column "{column}" is {value:.6g} in every row; nothing can be learned from it'
-    return [Note("constant-column", template, column=name, value=float(low))]
-
-
-def _infer_levels(name: str, known: Sequence[Any], missing: bool, max_levels: int) -> tuple[str, ...] | Fault:
-    values = pa.chunked_array(known, pa.large_string())
-    found = pc.unique(values).drop_null()
-    if len(found) > max_levels:
-        rows, shown = len(values) - values.null_count, quoted(sorted(found[:3].to_pylist()))
-        what = f"has {len(found):,} different texts in {rows:,} rows (such as {shown}), more than {max_levels} levels"
-        advice = "is it an identifier? Leave it out with {ignore}, join rare levels, or raise the limit with {limit}"
-        fixes = {"ignore": setting("ignore", name), "limit": setting("max_levels", len(found))}
-        return Fault(what, phrase(advice, **fixes))
-    levels = sorted(level for level in found.to_pylist() if level != MISSING)
-    return (*levels, MISSING) if missing or len(levels) < len(found) else tuple(levels)
-
-
-def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
-    """Say which levels or classes may not be meant as such.
-
-    Examples
-    --------
-    >>> level_notes("c", ["?", "Red", "red"], setting("missing", "impute"))
-    ['column "c" has the level "?"; if that marks missing values, pass missing="impute"', 'column "c" has levels that differ only in capital letters; they count as different']
-    """  # noqa: E501
-    notes = []
-    if marks := [level for level in levels if level in MARKERS]:
-        template = 'column "{column}" has the level {levels}; if that marks missing values, pass {fix}'
-        notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
-    if len({level.casefold() for level in levels}) < len(levels):
-        template = 'column "{column}" has levels that differ only in capital letters; they count as different'
-        notes.append(Note("similar-levels", template, column=name))
-    return notes
-
-
-def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ...]:
-    values = pa.chunked_array(known, pa.large_string()).drop_null()
-    found = pc.unique(values).to_pylist()
-    if len(found) > _MOST_CLASSES or (len(values) > 10 and 2 * len(found) > len(values)):
-        finding = f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows'
-        raise DataError(f"{finding}, too many for classes; name a target of numbers or of a few classes")
-    if len(found) == 1:
-        raise DataError(f'every target in column "{name}" of {where} is "{found[0]}"; there must be two classes')
-    whole = all(text.removeprefix("-").isdecimal() for text in found)
-    # Not int, which refuses more than 4,300 digits.
-    return tuple(sorted(found, key=Decimal) if whole else sorted(found))
-
-
-def _all_of(parts: Sequence[Part]) -> str:
-    return parts[0].where if len(parts) == 1 else f"the {len(parts)} tables"

@@ -1,7 +1,7 @@
-"""One column of a table, parsed as numbers or as texts, or the reason why it is neither.
+"""One column of a table, parsed as numbers, dates or texts, or the reason why it is none of them.
 
 There are two ways to parse. :func:`parse_numbers` takes numbers only; arrays and tables of numbers go this way.
-:func:`parse_column` also takes texts; what the encoder learns from and encodes goes this way. In both, a
+:func:`parse_column` also takes texts and dates; what the encoder learns from and encodes goes this way. In both, a
 :class:`Fault` says what is wrong with a column and what to do about it, so that one error can name all such columns.
 """
 
@@ -15,11 +15,13 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Message, Wording, setting
+from mixtune.data._written import Written
 from mixtune.errors import DataError
 
 #: A ``pyarrow.LargeStringArray`` of stripped texts, null where a value is missing.
 Texts: TypeAlias = Any
-#: A float64 array with NaN for missing values, or :data:`Texts`, or None where every value is missing.
+#: A float64 array with NaN for missing values, an array of dates with NaT, :data:`Texts`, or None where every value is
+#: missing.
 Cells: TypeAlias = Any
 
 #: What stands for a missing value, where the user says that they are to be filled in.
@@ -27,28 +29,12 @@ MARKERS = (
     *("?", "-", "--", ".", "NA", "N/A", "n/a", "na", "#N/A", "#NA", "<NA>"),
     *("NaN", "nan", "NULL", "null", "Null"),
 )
-#: These are levels among other texts, and mark a missing value only in a column of numbers.
+#: These are levels among other texts, and mark a missing value only in a column of numbers or dates.
 _MARKER_WORDS = ("*", "none", "nil", "missing", "unknown", "not available", "not known")
 
 #: A number such as 1,5.
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 _LARGEST_EXACT = 2**53
-_CURRENCY = r"(?:[€$£¥]|EUR|USD|GBP|CHF)"
-_GROUPED = r"\d{1,3}(?:[.,' \u00a0\u202f]\d{3})+(?:[.,]\d+)?"
-_NUMBER = re.compile(
-    rf"{_CURRENCY}?\s*[+-]?\s*{_CURRENCY}?\s*(?:{_GROUPED}|\d+(?:[.,]\d*)?|[.,]\d+)(?:[eE][+-]?\d+)?\s*(?:%|{_CURRENCY})?"
-)
-_MONTH = (
-    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
-    r"|nov(?:ember)?|dec(?:ember)?)\.?"
-)
-_DATE = re.compile(
-    r"(?:\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2})"
-    rf"|(?:\d{{1,2}}[-. ]*)?{_MONTH}[-, ]*(?:\d{{1,2}},? +)?\d{{4}})(?:[T ].*)?",
-    re.IGNORECASE,
-)
-#: The number of distinct texts that are read to decide whether a column holds numbers or dates.
-_SAMPLE = 1000
 
 _USE_DAYS = "turn dates into numbers, such as the year or the days since a fixed day"
 _FILL_ROWS = "fill or drop the rows with missing or infinite values"
@@ -61,6 +47,10 @@ class Fault(NamedTuple):
     finding: str
     remedy: str | Wording
     alternative: str = ""
+    #: Whether an input column with it may be left out with a note: nothing in it was meant as a number or a level.
+    skip: bool = False
+    #: Whether values are missing, which can be filled in.
+    fillable: bool = False
 
     def error(self, code: str) -> DataError:
         """The error that says so."""
@@ -92,6 +82,11 @@ def is_texts(cells: Cells) -> bool:
     return isinstance(cells, pa.Array | pa.ChunkedArray)
 
 
+def is_dates(cells: Cells) -> bool:
+    """Whether a column was parsed as dates."""
+    return isinstance(cells, np.ndarray) and cells.dtype.kind == "M"
+
+
 def is_missing(cells: Cells, n_rows: int) -> Booleans:
     """Flag the rows whose value is missing.
 
@@ -102,14 +97,16 @@ def is_missing(cells: Cells, n_rows: int) -> Booleans:
     """
     if cells is None:
         return np.ones(n_rows, dtype=bool)
-    return np.isnan(cells) if isinstance(cells, np.ndarray) else np.asarray(cells.is_null())
+    if isinstance(cells, np.ndarray):
+        return np.isnat(cells) if is_dates(cells) else np.isnan(cells)
+    return np.asarray(cells.is_null())
 
 
-def count_flags(flags: Booleans, noun: str) -> str:
-    """Say how many rows are flagged, out of how many, and which is the first."""
+def count_flags(flags: Booleans, noun: str, mark: str = "") -> str:
+    """Say how many rows are flagged, out of how many, and which is the first, with what stands there."""
     count = int(flags.sum())
     first = int(flags.argmax()) + 1
-    return f"{count:,} {noun}{'s' if count > 1 else ''} in {len(flags):,} rows (the first in data row {first})"
+    return f"{count:,} {noun}{'s' if count > 1 else ''} in {len(flags):,} rows (the first in data row {first}{mark})"
 
 
 def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
@@ -138,25 +135,30 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
     return Fault(f"has {count_flags(infinite, 'infinite value')}", _FILL_ROWS) if infinite.any() else values
 
 
-def parse_column(column: Any, *, markers: bool, category: bool = False) -> Cells | Fault:
-    """Parse one column as numbers or as texts, or say why it is neither.
+def parse_column(
+    column: Any, *, markers: bool, category: bool = False, written: Written | None = None
+) -> Cells | Fault:
+    """Parse one column as numbers, dates or texts, or say why it is none of them.
 
-    Space around texts does not count and a blank cell is a missing value.
+    Space around texts does not count and a blank cell is a missing value. Times of day become hours, lengths of time
+    days.
 
     Parameters
     ----------
     column
         A column of a pyarrow table. A dictionary column holds categories, whatever their type.
     markers
-        Whether :data:`MARKERS` count as missing values; a column with only numbers besides them is then numeric.
+        Whether :data:`MARKERS` count as missing values, and infinite numbers as well.
     category
         Whether the values are categories, even if they are whole numbers.
+    written
+        How numbers or dates are written, where they are text; what is written otherwise counts as missing.
 
     Examples
     --------
     >>> parse_column(pa.chunked_array([[1, None]]), markers=False)
     array([ 1., nan])
-    >>> parse_column(pa.chunked_array([["1.5", " ?"]]), markers=True)
+    >>> parse_column(pa.chunked_array([["1,5", " ?"]]), markers=True, written=Written(decimal=","))
     array([1.5, nan])
     >>> parse_column(pa.chunked_array([[" red", ""]]), markers=False).to_pylist()
     ['red', None]
@@ -166,16 +168,21 @@ def parse_column(column: Any, *, markers: bool, category: bool = False) -> Cells
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     kind = column.type
-    if kinds.is_temporal(kind):
-        return Fault(f"holds dates or times ({kind})", _USE_DAYS)
     if is_text(kind):
-        return _parse_text(column, markers=markers, category=category)
-    if not (_is_numeric(kind) or kinds.is_null(kind)):
-        return Fault(f"holds {kind}, neither numbers nor text", "spread such values over columns of their own")
+        texts = read_texts(column, markers=markers)
+        if isinstance(texts, Fault) or texts is None or category:
+            return texts
+        return _truth_values(texts) if written is None else _exact(texts, written)
+    if kinds.is_temporal(kind) and not category:
+        return _parse_times(column)
+    if not (_is_numeric(kind) or kinds.is_null(kind) or kinds.is_temporal(kind)):
+        return Fault(
+            f"holds {kind}, neither numbers nor text", "spread such values over columns of their own", skip=True
+        )
     if pc.all(column.is_null(nan_is_null=True)).as_py():
         return None
     if not category:
-        return _as_floats(column)
+        return _as_floats(column, markers=markers)
     try:
         # Whole numbers and truth values as texts.
         if kinds.is_floating(kind) or kinds.is_decimal(kind):
@@ -185,28 +192,47 @@ def parse_column(column: Any, *, markers: bool, category: bool = False) -> Cells
         return Fault("holds fractions where categories are expected", "write categories as text or whole numbers")
 
 
+def read_texts(column: Any, *, markers: bool) -> Texts | Fault | None:
+    """Strip the texts of a column and put null for blank ones and, if asked to, for markers; None if nothing is left.
+
+    Examples
+    --------
+    >>> read_texts(pa.array(["red ", " ", "NA"]), markers=True).to_pylist()
+    ['red', None, None]
+    """
+    try:
+        texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    except pa.ArrowInvalid:
+        return Fault("holds bytes that are not text in UTF-8", "write it as text", skip=True)
+    words = pa.array(["", *(MARKERS if markers else ())], pa.large_string())
+    texts = pc.if_else(pc.is_in(texts, value_set=words), None, texts)
+    return None if texts.null_count == len(texts) else texts
+
+
 def check_column(
-    column: Any, name: str, *, markers: bool, category: bool, fill: str | Wording, noun: str = "missing value"
+    column: Any,
+    *,
+    markers: bool,
+    category: bool,
+    fill: str | Wording,
+    noun: str = "missing value",
+    written: Written | None = None,
 ) -> Cells | Fault:
-    """Parse one column, and refuse missing values and texts that should be numbers.
+    """Parse one column, and refuse missing values where they are not to be filled in.
 
     Parameters
     ----------
-    column, markers, category
+    column, markers, category, written
         As for :func:`parse_column`; with ``markers``, missing values are allowed.
-    name
-        The column, for advice.
     fill, noun
         What to do about missing values, and what the error calls them.
     """
-    cells = parse_column(column, markers=markers, category=category)
-    if isinstance(cells, Fault):
+    cells = parse_column(column, markers=markers, category=category, written=written)
+    if markers or isinstance(cells, Fault) or not (missing := is_missing(cells, len(column))).any():
         return cells
-    if not markers and (missing := is_missing(cells, len(column))).any():
-        return Fault(f"has {count_flags(missing, noun)}", fill)
-    if is_texts(cells) and not category:
-        return check_texts(cells, name, fill) or cells
-    return cells
+    shown = column[int(missing.argmax())].as_py()
+    mark = f', "{shown}"' if isinstance(shown, str) and shown.strip() else ""
+    return Fault(f"has {count_flags(missing, noun, mark)}", fill, fillable=True)
 
 
 def inexact_integer(texts: Texts) -> str | None:
@@ -222,45 +248,6 @@ def inexact_integer(texts: Texts) -> str | None:
     digits = {text: text.lstrip("+-").lstrip("0") for text in long.to_pylist()}
     largest = str(_LARGEST_EXACT)
     return next((text for text, its in digits.items() if (len(its), its) > (len(largest), largest)), None)
-
-
-def check_texts(texts: Texts, name: str, fill: str | Wording) -> Fault | None:
-    """Refuse texts that are mostly numbers or dates: as levels they would lose their order and their distances.
-
-    Parameters
-    ----------
-    texts
-        The column.
-    name
-        Its name, for the hint.
-    fill
-        What to do if some texts mark missing values.
-
-    Examples
-    --------
-    >>> print(check_texts(pa.array(["1,5", "2,5"], pa.large_string()), "x", "fill them in").remedy)
-    read decimal commas with decimal=","
-    """
-    counts = {each["values"]: each["counts"] for each in pc.value_counts(texts.drop_null())[:_SAMPLE].to_pylist()}
-    total = sum(counts.values())
-    if 2 * sum(count for text, count in counts.items() if _DATE.fullmatch(text)) > total:
-        return Fault(f'holds dates written as text (such as "{next(iter(counts))}")', _USE_DAYS)
-    if 2 * sum(count for text, count in counts.items() if _NUMBER.fullmatch(text)) <= total:
-        return None
-    odd = [text for text in counts if not _is_number(text)]
-    if not odd:
-        keep = "convert such text to a number type first, or keep it as categories with {fix}"
-        return Fault("holds numbers written as text", phrase(keep, fix=setting("categories", name)))
-    row = texts.index(odd[0]).as_py() + 1
-    finding = f'holds numbers written as text (such as "{odd[0]}" in data row {row})'
-    if all(DECIMAL_COMMA.fullmatch(text) for text in odd):
-        return Fault(finding, _READ_COMMAS)
-    if all(text in MARKERS or text.lower() in _MARKER_WORDS for text in odd):
-        return Fault(f'holds numbers and "{odd[0]}" (data row {row}), which may mark missing values', fill)
-    if not any(character.isdigit() for text in odd for character in text):
-        finding = f'holds text among numbers (such as "{odd[0]}" in data row {row})'
-        return Fault(finding, "write a number there, or leave the cell empty and have it filled in")
-    return Fault(finding, "write plain numbers such as 1234.5, without currency, percent or thousands signs")
 
 
 def _decoded(column: Any) -> Any:
@@ -298,45 +285,58 @@ def _describe_text(column: Any) -> Fault:
     return Fault(finding, _ENCODE_TEXT)
 
 
-def _parse_text(column: Any, *, markers: bool, category: bool) -> Cells | Fault:
-    try:
-        texts = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
-    except pa.ArrowInvalid:
-        return Fault("holds bytes that are not text in UTF-8", "write it as text")
-    texts = _blank_out(texts, texts, [""])
-    if markers:
-        unmarked = _blank_out(texts, texts, MARKERS)
-        if not category and (values := _numbers_with_markers(texts, unmarked)) is not None:
-            return values
-        texts = unmarked
-    return None if texts.null_count == len(texts) else texts
+def _truth_values(texts: Texts) -> Cells:
+    """Numbers for texts that are all true or false, as a table of objects may have them; other texts as they are."""
+    low = pc.utf8_lower(texts)
+    if not pc.all(pc.is_in(low.drop_null(), value_set=pa.array(["true", "false"], pa.large_string()))).as_py():
+        return texts
+    return pc.fill_null(low.cast(pa.bool_()).cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
 
 
-def _numbers_with_markers(texts: Texts, unmarked: Texts) -> Floats | Fault | None:
-    """Parse numbers among which markers stand for missing values; None if the texts are not that."""
-    known = _blank_out(unmarked, pc.utf8_lower(unmarked), _MARKER_WORDS)
-    # Without a marker these are numbers written as text, which check_texts reports.
-    if known.null_count in (len(known), texts.null_count):
+def odd_texts(column: Any, cells: Cells) -> list[str]:
+    """The texts, one per row, that count as missing since they are no numbers or dates and mark nothing.
+
+    Examples
+    --------
+    >>> column = pa.chunked_array([["1", "2", "NA", "many"]])
+    >>> odd_texts(column, parse_column(column, markers=True, written=Written(decimal=".")))
+    ['many']
+    """
+    if not (is_text(column.type) and isinstance(cells, np.ndarray)):
+        return []
+    texts = read_texts(column, markers=True)
+    if texts is None or isinstance(texts, Fault):
+        return []
+    odd = texts.filter(pa.array(is_missing(cells, len(texts)))).drop_null().to_pylist()
+    return [text for text in odd if text.lower() not in _MARKER_WORDS]
+
+
+def _exact(texts: Texts, written: Written) -> Cells | Fault:
+    """Read numbers or dates that are written as text; long whole numbers are refused, since they would be rounded."""
+    found = inexact_integer(texts) if written.dates is None else None
+    return inexact(found) if found else written.read(texts)
+
+
+def _parse_times(column: Any) -> Cells:
+    """Dates in seconds, times of day in hours, lengths of time in days."""
+    kind = column.type
+    if column.null_count == len(column):
         return None
-    for kind in (pa.bool_(), pa.float64()):
-        try:
-            values = known.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-        # Arrow also takes "0" and "1" for truth values; here they are numbers.
-        if kind == pa.bool_() and not pc.all(pc.match_substring_regex(known, "^[A-Za-z]+$")).as_py():
-            continue
-        found = inexact_integer(known)
-        return inexact(found) if found else _as_floats(values)
-    return None
+    if kinds.is_date(kind) or kinds.is_timestamp(kind):
+        seconds = pc.local_timestamp(column) if getattr(kind, "tz", None) else column
+        return seconds.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
+    if kinds.is_time(kind):
+        ticks, unit = column.cast(pa.time64("us")).cast(pa.int64()), 3600e6
+    elif kinds.is_duration(kind):
+        ticks, unit = column.cast(pa.duration("us"), safe=False).cast(pa.int64()), 86400e6
+    else:
+        return Fault(
+            f"holds {kind}, neither numbers nor text", "spread such values over columns of their own", skip=True
+        )
+    return pc.fill_null(pc.divide(ticks.cast(pa.float64()), unit), np.nan).to_numpy(zero_copy_only=False)
 
 
-def _blank_out(texts: Texts, compared: Texts, words: Any) -> Texts:
-    """Put null where ``compared`` is one of the words."""
-    return pc.if_else(pc.is_in(compared, value_set=pa.array(words, pa.large_string())), None, texts)
-
-
-def _as_floats(column: Any) -> Floats | Fault:
+def _as_floats(column: Any, *, markers: bool) -> Floats | Fault:
     kind = column.type
     if kinds.is_integer(kind) or (kinds.is_decimal(kind) and kind.scale <= 0):
         largest = max((int(value) for value in pc.min_max(column).as_py().values()), key=abs)
@@ -344,12 +344,14 @@ def _as_floats(column: Any) -> Floats | Fault:
             return inexact(str(largest))
     values: Floats = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
     infinite = np.isinf(values)
-    if infinite.any():
-        return Fault(f"has {count_flags(infinite, 'infinite value')}", "fill or drop the rows with infinite values")
-    return values
+    if infinite.any() and not markers:
+        remedy = "fill or drop the rows with infinite values"
+        return Fault(f"has {count_flags(infinite, 'infinite value')}", remedy, fillable=True)
+    return np.where(infinite, np.nan, values) if infinite.any() else values
 
 
 def inexact(text: str) -> Fault:
+    """The fault of whole numbers that floats cannot hold."""
     shown = text if len(text) <= 40 else f"{text[:20]}... of {len(text):,} digits"
     finding = f"holds whole numbers beyond 2^53 (such as {shown}), which floats cannot tell apart"
-    return Fault(finding, "leave out identifiers, or divide by a power of ten")
+    return Fault(finding, "correct this number, or write fewer digits", skip=True)

@@ -1,74 +1,63 @@
-"""Files in, tables out: CSV and Parquet through pyarrow, with errors that name the file."""
+"""Files in, tables out: CSV, Parquet, Arrow, Excel and JSON, also compressed, with errors that name the file."""
 
-import codecs
+from __future__ import annotations
+
+import bz2
 import gzip
+import io
+import lzma
 import os
-import re
+import sys
+import zipfile
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.csv as csv
+import pyarrow.feather as feather
 import pyarrow.parquet as parquet
-import pyarrow.types as kinds
 
-from mixtune._messages import Wording, quoted, setting
-from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
+from mixtune._messages import Note, Wording, quoted
+from mixtune.data._csv_files import UTF8, CsvFormat, detect_csv, read_csv
+from mixtune.data._parse_column import Fault, phrase
+from mixtune.data._records import read_excel, read_json
 from mixtune.data._tables import Table, check_names, is_table
 from mixtune.errors import DataError, ParameterError
 
-# The longer endings come first, so that .csv.gz is not taken for another kind.
-_ENDINGS = (".csv.gz", ".tsv.gz", ".csv", ".tsv", ".parquet", ".pq")
-_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-_PARQUET = (".parquet", ".pq")
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+#: What stands for standard input.
+STDIN = Path("-")
+
+_TABS = (".tsv", ".tab")
+#: The kinds of files by the endings of their names; .csv comes first in messages.
+_KINDS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab", ".txt", ".dat"), "csv"),
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".feather", ".arrow", ".ipc"), "arrow"),
+    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "json"),
+}
 
 
-@dataclass(frozen=True)
-class CsvFormat:
-    """How a CSV file is written.
-
-    Parameters
-    ----------
-    encoding
-        Any text encoding that Python knows, such as "utf-8", "latin-1" or "cp1252".
-    separator
-        The character between columns; by default a comma, and a tab for files ending in .tsv.
-    decimal
-        "." or ",": what stands before the decimals.
-
-    Examples
-    --------
-    >>> CsvFormat(separator=",", decimal=",")
-    Traceback (most recent call last):
-        ...
-    mixtune.errors.ParameterError: separator and decimal are both ","; a file needs two different characters
-    """
-
-    encoding: str = "utf-8"
-    separator: str | None = None
-    decimal: str = "."
-
-    def __post_init__(self) -> None:
-        given: dict[str, Any] = {name: setting(name, value) for name, value in vars(self).items()}
-        try:
-            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
-        except (LookupError, TypeError) as error:
-            raise ParameterError('{encoding} is unknown; use one such as "latin-1" or "cp1252"', **given) from error
-        mark = self.separator
-        if mark is not None and not (isinstance(mark, str) and re.fullmatch(r'[^\r\n"\x80-\U0010ffff]', mark)):
-            raise ParameterError('{separator} must be one character, such as "," or ";" or "\\t"', **given)
-        if self.decimal not in (".", ","):
-            raise ParameterError('{decimal} must be "." or ","', **given)
-        if mark == self.decimal:
-            raise ParameterError(f'separator and decimal are both "{mark}"; a file needs two different characters')
+def _unzip(data: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = [
+            each for each in archive.infolist() if not each.is_dir() and not each.filename.startswith("__MACOSX")
+        ]
+        if len(members) != 1:
+            raise OSError(f"it holds {len(members)} files, not one; unpack it")
+        return archive.read(members[0])
 
 
-#: Commas, decimal points, UTF-8.
-UTF8 = CsvFormat()
+_PACKED: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.decompress,
+    ".bz2": bz2.decompress,
+    ".xz": lzma.decompress,
+    ".zip": _unzip,
+}
+_UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, pa.ArrowException)
 
 
 def as_paths(paths: Any) -> list[Path]:
@@ -85,7 +74,9 @@ def as_paths(paths: Any) -> list[Path]:
         raise ParameterError(f"paths={paths!r} must be a path or several paths") from error
     for item in items:
         if is_table(item):
-            raise ParameterError(f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table")
+            raise ParameterError(
+                f"paths holds a {type(item).__name__}, not files; pass it to Domains.from_table or fit_table"
+            )
         if not isinstance(item, str | os.PathLike):
             raise ParameterError(f"paths holds {item!r}, which is not a path; pass texts or pathlib.Path objects")
     if not items:
@@ -101,30 +92,71 @@ def file_label(path: Path) -> str:
     >>> file_label(Path("data/north.csv")), file_label(Path("data/south.csv.gz"))
     ('north', 'south')
     """
-    ending = _ending(path)
-    return path.name[: -len(ending)] if ending else path.stem
+    ending = "".join(_endings(path))
+    return "standard input" if path == STDIN else path.name[: -len(ending)] if ending else path.stem
 
 
-def is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet by its name: its columns then have types, which CSV leaves to guess.
+class FileTable(NamedTuple):
+    """A table from a file, how the file was read where it is CSV, and notes on that."""
+
+    table: Table
+    form: CsvFormat | None
+    notes: list[Note]
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    *,
+    encoding: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    text: Sequence[str] = (),
+) -> FileTable:
+    """Read a file as it comes: what is not known of a CSV file is found out, and small damage is mended with a note.
+
+    Parameters
+    ----------
+    path
+        The file, or "-" for standard input; where the ending of the name does not say the kind, the content does.
+    encoding, separator, decimal
+        How CSV is written; None is found out.
+    text
+        Columns of a CSV file to read as they are written.
 
     Examples
     --------
-    >>> is_parquet(Path("north.parquet")), is_parquet(Path("north.csv"))
-    (True, False)
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder, "north.txt")
+    ...     _ = file.write_text("size price\\n1 2.5\\n")
+    ...     read = read_file(file)
+    >>> read.table.to_pydict(), read.notes
+    ({'size': [1], 'price': [2.5]}, ['"north.txt" is read with blanks between its columns'])
     """
-    return _ending(path) in _PARQUET
+    path = Path(path)
+    given: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
+    with _named_errors(path):
+        data, ending = _load(path, guess=True)
+        kind = _KINDS.get(ending) or _guess_kind(data, path)
+        form: CsvFormat | None = None
+        if kind == "csv":
+            table, form, notes = detect_csv(data, path, text, **given, tabs=ending in _TABS)
+        else:
+            table, notes = _read_typed(data, path, kind)
+        table, renamed = _distinct_names(table, path)
+    _check_rows(table, path)
+    return FileTable(table, form, notes + renamed)
 
 
 def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Sequence[str] = ()) -> Table:
-    """Read one CSV, TSV or Parquet file; the ending of its name says which, and .gz that it is compressed.
+    """Read one file; the ending of its name says of which kind it is, and .gz, .bz2, .xz or .zip that it is compressed.
 
     Parameters
     ----------
     path
         The file. CSV has a header line.
     form
-        How CSV is written; Parquet needs none of it.
+        How CSV is written; a file that is written otherwise is refused. Other kinds need none of it.
     text
         Columns of a CSV file to read as they are written: labels such as 007 and 7 are not the same.
 
@@ -143,105 +175,106 @@ def read_table(path: str | os.PathLike[str], form: CsvFormat = UTF8, *, text: Se
     {'size': [1, 3], 'price': [2.5, 4.5]}
     """
     path = Path(path)
+    with _named_errors(path):
+        data, ending = _load(path, guess=False)
+        kind = _KINDS[ending]
+        if kind == "csv":
+            table = read_csv(data, path, form, text, tabs=ending in _TABS)
+        else:
+            table, _ = _read_typed(data, path, kind)
+    check_names(table.column_names, f'"{path}"')
+    _check_rows(table, path)
+    return table
+
+
+def _endings(path: Path) -> tuple[str, str]:
+    """The ending that says the kind of file and the one that says how it is compressed, each may be empty."""
+    name = path.name.lower()
+    packed = next((ending for ending in _PACKED if name.endswith(ending)), "")
+    return next((each for each in _KINDS if name.removesuffix(packed).endswith(each)), ""), packed
+
+
+@contextmanager
+def _named_errors(path: Path) -> Iterator[None]:
+    """Say which file cannot be read."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        kind = "".join(_endings(path))[1:].upper() or "a table"
+        raise DataError(f'"{path}" cannot be read as {kind}: {error}') from error
+
+
+def _load(path: Path, *, guess: bool) -> tuple[Any, str]:
+    """The bytes of a file, decompressed, as a pyarrow buffer, and the ending that says its kind."""
+    if path == STDIN:
+        return pa.py_buffer(_stdin()), ""
     if path.is_dir():
-        kind = next((found for file in sorted(path.glob("*")) if (found := _ending(file))), ".csv")
+        kind = next((found for file in sorted(path.glob("*")) if (found := "".join(_endings(file)))), ".csv")
         files = Wording(f'sorted(pathlib.Path("{path}").glob("*{kind}"))', f"{path}/*{kind}")
         remedy = phrase("pass the files in it, such as {files}", files=files)
         raise Fault(f'"{path}" is a folder', remedy).error("folder")
-    ending = _ending(path)
-    if path.suffix.lower() in _SPREADSHEETS:
-        save = "save the sheet as CSV"
-        advice = Wording(f"{save}, or pass what pandas.read_excel gives to Domains.from_table", save)
-        raise Fault(f'"{path}" is a spreadsheet, which cannot be read here', advice).error("spreadsheet")
-    if not ending:
-        raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {", ".join(_ENDINGS)}')
+    ending, packed = _endings(path)
+    if not ending and not guess:
+        known = f"{', '.join(_KINDS)}, or one of these and {', '.join(_PACKED)}"
+        raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {known}')
     if not path.is_file():
         raise DataError(f'"{path}" is not a file; check the path')
+    if packed:
+        return pa.py_buffer(_PACKED[packed](path.read_bytes())), ending
+    with pa.memory_map(str(path)) as file:
+        return file.read_buffer(), ending
+
+
+@cache
+def _stdin() -> bytes:
+    """Standard input, which can be read only once."""
+    return sys.stdin.buffer.read()
+
+
+def _guess_kind(data: Any, path: Path) -> str:
+    """The kind of a file by its first bytes."""
+    start = data[:512].to_pybytes()
+    if start.startswith(b"\xd0\xcf\x11\xe0"):
+        raise DataError(f'"{path}" is an Excel file of the old kind (.xls); save it as .xlsx or .csv')
+    marks = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow", b"PK\x03\x04": "excel"}
+    found = next((kind for mark, kind in marks.items() if start.startswith(mark)), None)
+    return found or ("json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv")
+
+
+def _read_typed(data: Any, path: Path, kind: str) -> tuple[Table, list[Note]]:
+    """Read a file whose cells have types."""
+    if kind == "excel":
+        return read_excel(data.to_pybytes(), path)
+    if kind == "json":
+        return read_json(data.to_pybytes(), path), []
+    if kind == "arrow":
+        return _read_arrow(data), []
+    # Not parquet.read_table: that one adds columns from folder names such as school=3.
+    with parquet.ParquetFile(pa.BufferReader(data)) as file:
+        return file.read(), []
+
+
+def _read_arrow(data: Any) -> Table:
     try:
-        table = _read_parquet(path) if ending in _PARQUET else _read_csv(path, ending, form, text)
-    except UnicodeError as error:
-        raise _wrong_encoding(path, form, str(error)) from error
-    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise DataError(f'"{path}" cannot be read as {ending[1:].upper()}: {error}') from error
-    check_names(table.column_names, f'"{path}"')
+        return feather.read_table(pa.BufferReader(data))
+    except pa.ArrowInvalid:
+        return pa.ipc.open_stream(pa.BufferReader(data)).read_all()
+
+
+def _distinct_names(table: Table, path: Path) -> tuple[Table, list[Note]]:
+    """Column names without space around them, each once; those that were there twice get a number."""
+    names: list[str] = []
+    repeated: dict[str, None] = {}
+    for place, name in enumerate(map(str.strip, table.column_names)):
+        again = sum(each == name for each in map(str.strip, table.column_names[:place]))
+        repeated |= {name: None} if name and again else {}
+        names.append(f"Unnamed: {place}" if not name else f"{name} ({again + 1})" if again else name)
+    template = '"{file}" has more than one column named {names}; the later ones are numbered, such as "{such}"'
+    such = f"{next(iter(repeated), '')} (2)"
+    note = Note("repeated-names", template, file=path.name, names=quoted(list(repeated)), such=such)
+    return table.rename_columns(names), [note] if repeated else []
+
+
+def _check_rows(table: Table, path: Path) -> None:
     if table.num_rows == 0:
         raise DataError(f'"{path}" has no rows; leave it out')
-    return table
-
-
-def _ending(path: Path) -> str:
-    """The ending that says the kind of file, in small letters, or an empty text for an unknown one."""
-    return next((ending for ending in _ENDINGS if path.name.lower().endswith(ending)), "")
-
-
-def _read_csv(path: Path, ending: str, form: CsvFormat, text: Sequence[str]) -> Table:
-    separator = form.separator or ("\t" if ending.startswith(".tsv") else ",")
-    if separator == form.decimal:
-        template = '{given} is also what separates the columns of "{path}"; pass {fix}'
-        given, fix = setting("decimal", form.decimal), setting("separator", ";")
-        raise ParameterError(template, given=given, path=path, fix=fix)
-    if form.encoding == "utf-8" and _is_utf16(path):
-        raise _wrong_encoding(path, form, "it starts with the mark of UTF-16")
-    source: Any = path
-    size = path.stat().st_size
-    if ending.endswith(".gz"):
-        data = gzip.decompress(path.read_bytes())
-        source, size = pa.BufferReader(data), len(data)
-    # Arrow infers a column's type from the first block only and then fails on 1.5 after many whole numbers,
-    # so the block is the whole file (up to a gigabyte), which as UTF-8 may take three bytes for one.
-    size = size if form.encoding == "utf-8" else 3 * size
-    reading = csv.ReadOptions(block_size=min(max(size, 1 << 20), 1 << 30), encoding=form.encoding)
-    types = csv.ConvertOptions(decimal_point=form.decimal, column_types=dict.fromkeys(text, pa.string()))
-    try:
-        table = csv.read_csv(source, reading, csv.ParseOptions(delimiter=separator), types)
-    except pa.ArrowInvalid as error:
-        if "invalid UTF8" in str(error):
-            raise _wrong_encoding(path, form, str(error)) from error
-        _check_separator(path, form, separator)
-        raise
-    # Names that are not UTF-8 raise an error only here, when they are asked for.
-    if len(table.column_names) == 1:
-        _check_separator(path, form, separator)
-    # Arrow hands over as bytes what is not UTF-8.
-    if foreign := [field.name for field in table.schema if kinds.is_binary(field.type)]:
-        raise _wrong_encoding(path, form, f"in column {quoted(foreign)}")
-    return table
-
-
-def _read_parquet(path: Path) -> Table:
-    # Not parquet.read_table: that one adds columns from folder names such as school=3.
-    with parquet.ParquetFile(path) as file:
-        return file.read()
-
-
-def _first_bytes(path: Path) -> bytes:
-    """The first bytes of a file, decompressed: enough to look at its header and a few rows."""
-    with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
-        return file.read(1 << 16)
-
-
-def _is_utf16(path: Path) -> bool:
-    return _first_bytes(path).startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-
-
-def _wrong_encoding(path: Path, form: CsvFormat, detail: str) -> DataError:
-    """The error that a file is written in another encoding, and which one to try."""
-    other = "utf-16" if _is_utf16(path) else "latin-1" if form.encoding == "utf-8" else "utf-8"
-    remedy = phrase("pass {fix}, or whichever the file was written in", fix=setting("encoding", other))
-    return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
-
-
-def _check_separator(path: Path, form: CsvFormat, separator: str) -> None:
-    """Refuse a file whose header looks as if another character separated the columns."""
-    lines = _first_bytes(path).decode(form.encoding, errors="replace").splitlines()
-    header = lines[0] if lines else ""
-    found = max(_SEPARATORS, key=header.count)
-    if header.count(found) <= header.count(separator):
-        return
-    # What is typed for a tab, both in Python and on the command line, is a backslash and a t.
-    fix: Wording = setting("separator", "\\t" if found == "\t" else found)
-    cells = (cell for line in lines[1:50] for cell in line.split(found))
-    if found != "," and form.decimal != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells):
-        fix = phrase("{separator} and {decimal}", separator=fix, decimal=setting("decimal", ","))
-    finding = f'the columns of "{path}" are separated by {_SEPARATORS[found]}'
-    raise Fault(finding, phrase("pass {fix}", fix=fix)).error("separator")

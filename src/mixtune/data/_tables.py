@@ -37,6 +37,17 @@ _TABLE_SIGNS = ("__arrow_c_stream__", "__dataframe__", "columns", "column_names"
 _INDEX = re.compile(r"\s*|Unnamed: \d+|__index_level_\d+__")
 
 
+def is_index_name(name: str) -> bool:
+    """Whether a column has the name that tools give to row numbers: none, or "Unnamed: 0".
+
+    Examples
+    --------
+    >>> is_index_name("Unnamed: 0"), is_index_name("size")
+    (True, False)
+    """
+    return bool(_INDEX.fullmatch(name))
+
+
 def is_table(value: Any) -> bool:
     """Whether ``value`` has named columns: a frame, a pyarrow table or a dict."""
     named = isinstance(value, dict) or any(hasattr(value, name) for name in _TABLE_SIGNS)
@@ -138,7 +149,7 @@ def choose_inputs(
         raise ParameterError(template, given=setting("domain", domain))
     if chosen is None:
         chosen = tuple(name for name in names if name not in taken)
-        if index := [name for name in chosen if _INDEX.fullmatch(name)]:
+        if index := [name for name in chosen if is_index_name(name)]:
             finding = f"{where} has a column named {quoted(index)}, which looks like row numbers of the table"
             remedy = phrase("write the table with index=False{otherwise}", otherwise=otherwise)
             raise Fault(finding, remedy).error("index-column")
@@ -197,9 +208,17 @@ def to_matrix(table: Table, names: Sequence[str], where: str, otherwise: str | W
 
 
 def unusable_columns(
-    faults: Mapping[str, Fault], where: str, otherwise: str | Wording = "", *, limit: int = 20
+    faults: Mapping[str, Fault],
+    where: str,
+    otherwise: str | Wording = "",
+    *,
+    limit: int = 20,
+    fixes: Mapping[str, Any] | None = None,
 ) -> DataError:
-    """The error that says what is wrong with each column and then what to do, each remedy once."""
+    """The error that says what is wrong with each column and then what to do, each remedy once.
+
+    ``fixes`` are the settings with which it would work.
+    """
     advice = dict.fromkeys(words for fault in faults.values() for words in (fault.remedy, fault.alternative) if words)
     remedies = Wording(
         ", ".join(map(str, advice)),
@@ -213,5 +232,6 @@ def unusable_columns(
         if rest := list(faults)[limit:]:
             listed.append(f"and also {quoted(rest, len(rest))}")
         findings = f"{len(faults)} columns of {where} cannot be used: {'; '.join(listed)}"
-    fields = {"columns": tuple(faults), "where": where, "findings": findings, "remedies": remedies}
+    fields: dict[str, Any] = {"columns": tuple(faults), "where": where, "findings": findings, "remedies": remedies}
+    fields["fixes"] = dict(fixes or {})
     return DataError("{findings}; {remedies}{otherwise}", code="unusable-columns", otherwise=otherwise, **fields)

@@ -1,14 +1,16 @@
-"""Files with numbers and texts in, domains out: how the command line's tables reach an estimator.
+"""Tables with numbers, texts and dates in, domains out: how files and data frames reach an estimator.
 
-Reading, which columns, which domain, the target, what the columns hold, the encoding: each step refuses what it cannot
-use before the next one starts, and a note reports whatever was done without asking.
+Reading, which columns, which domain, the target, what the columns hold, the encoding. A note reports whatever was done
+without asking; what cannot be used is refused, and all of it in one error.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,14 +19,16 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
-from mixtune._messages import Note, Wording, counted, nearest, quoted, setting
+from mixtune._messages import Note, Place, Wording, closest, counted, nearest, quoted, setting
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
-from mixtune.data._encoder import Encoded, Part, TableEncoder, infer_columns, infer_target, level_notes
-from mixtune.data._parse_column import Fault, inexact, inexact_integer, phrase
-from mixtune.data._readers import CsvFormat, as_paths, file_label, is_parquet, read_table
-from mixtune.data._tables import as_names, choose_inputs, unusable_columns
-from mixtune.errors import DataError, ParameterError
+from mixtune.data._encoder import Encoded, TableEncoder
+from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes
+from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
+from mixtune.data._readers import FileTable, as_paths, file_label, read_file
+from mixtune.data._records import object_table
+from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table
+from mixtune.errors import DataError, MixtuneError, ParameterError
 
 _MOST_DOMAINS = 10_000
 #: In so few rows, one row per label is no sign of an identifier.
@@ -51,115 +55,124 @@ class TrainingTables:
 
 
 def read_training(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: Any,
     *,
     target: str,
     domain: str | None = None,
     focal: str | None = None,
     ignore: str | Sequence[str] = (),
     columns: str | Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
-    missing: Literal["refuse", "impute"] = "refuse",
+    missing: Literal["refuse", "impute"] = "impute",
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
-    drop_missing_target: bool = False,
-    encoding: str = "utf-8",
+    drop_missing_target: bool = True,
+    encoding: str | None = None,
     separator: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> TrainingTables:
-    """Read training tables with columns of numbers and of text: one file with a domain column, or one file per domain.
+    """Read training tables as they come: one table with a domain column, or one file per domain.
+
+    Missing values are filled in, dates become numbers, texts levels; identifiers are left out. ``notes`` says where.
 
     Parameters
     ----------
     paths
-        The file, or the files; without ``domain`` each is one domain, named after its file.
+        The file, or the files; without ``domain`` each is one domain, named after its file. Or one table: a pandas or
+        polars frame, a pyarrow table or a dict of columns.
     target
-        The column to predict: numbers, or text or truth values for classes.
+        The column to predict: numbers, or text or truth values for classes. If it is 0 or 1 in every row, these are
+        two classes.
     domain
-        The column of domain labels, if all domains are in one file.
+        The column of domain labels, if all domains are in one table. Rows without a label are left out.
     focal
         Name of the focal domain; the first file by default. With ``domain`` it must be given.
     ignore
         Columns to leave out.
     columns
         The input columns; by default all but the target, the domain labels and the ignored ones.
+    keep
+        Columns to use although they look like identifiers.
     categories
         Columns to read as categories although they are written as numbers.
     missing
-        ``"refuse"``, or ``"impute"``: the median and a column that says where, for text a level ``"(missing)"``.
+        ``"impute"``: the median and a column that says where, for text a level ``"(missing)"``; or ``"refuse"``.
     max_levels
-        The most levels that a column of text may have.
+        The most levels of a column of text; the rarest of more are joined as ``"(other)"``.
     target_kind
-        Whether the target is a number or a class; by default text and truth values are classes.
+        Whether the target is a number or a class; by default text, truth values, and 0 and 1 are classes.
     drop_missing_target
-        Whether to drop rows without a target, instead of refusing them.
+        Whether to leave out rows without a target, instead of refusing them.
     encoding, separator, decimal
-        How CSV files are written, as for :meth:`Domains.from_files`.
+        How CSV files are written; by default that is found out.
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder, "data.csv")
-    ...     _ = file.write_text("site,size,colour,y\\nn,1,red,10\\nn,2,blue,20\\ns,3,red,30\\ns,4,red,40\\n")
-    ...     read = read_training(file, target="y", domain="site", focal="s")
+    >>> table = {"site": ["n", "n", "s", "s"], "size": [1, 2, None, 4], "colour": ["red", "blue", "red", "red"]}
+    >>> read = read_training(table | {"y": [10, 20, 30, 40]}, target="y", domain="site", focal="s")
     >>> read.domains
-    Domains(2 domains, focal='s', 4 rows, 2 columns, 1 output)
-    >>> read.encoder.names
-    ('size', 'colour=red')
+    Domains(2 domains, focal='s', 4 rows, 3 columns, 1 output)
+    >>> read.encoder.names, read.notes
+    (('size', 'size (missing)', 'colour=red'), ('missing values were filled in: "size" (1)',))
     """
-    roles = _Roles(target, domain, _names(ignore, "ignore"), _names(categories, "categories"))
+    given = {"ignore": ignore, "categories": categories, "keep": keep}
+    roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
-    form, impute = CsvFormat(encoding, separator, decimal), missing == "impute"
-    files, notes = _distinct_files(as_paths(paths))
-    labels = [file_label(path) for path in files]
-    if domain is None:
-        name = _focal_file(labels, focal, files)
-    else:
-        check_single_file(files, domain)
-    text = (*roles.categories, *([] if domain is None else [domain]))
-    parts = [Part(f'"{path}"', read_table(path, form, text=text)) for path in files]
-    _check_known(roles, parts)
-    inputs = _common_inputs(parts, roles, columns)
-    codes: Integers | None = None
-    if domain is not None:
-        codes, labels, name = _label_rows(parts[0], domain, focal)
-    for part, path in zip(parts, files):
-        _check_long_numbers(part, path, form, (*inputs, target), target)
-    spec, values, kept = infer_target(parts, target, kind=target_kind, drop=drop_missing_target)
-    notes += _dropped_notes(files, kept) + level_notes(target, spec.classes or (), setting("drop_missing_target"))
-    parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
-    codes = None if codes is None else codes[kept[0]]
-    place = labels.index(name)
-    if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
-        raise DataError(f'every row of the focal domain "{name}" lacks a target; give at least one of them a target')
-    held = [part for part in parts if part.table.num_rows]
-    known, inferred = infer_columns(held, inputs, impute=impute, max_levels=max_levels, categories=roles.categories)
-    used = {target, domain, *(column.name for column in known)}
-    unused = dict.fromkeys(column for part in parts for column in part.table.column_names if column not in used)
-    encoder = TableEncoder(tuple(known), spec, impute=impute, domain=domain, focal=name, unused=tuple(unused))
+    reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
+    parts, labels, notes = _read_parts(paths, roles, reading)
+    roles = roles.among(_all_names(parts))
+    # Whatever is wrong is collected, so that one error tells all of it.
+    problems = _Problems()
+    problems.attempt(_check_known, roles, parts)
+    inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal) or ((), [])
+    rows = problems.attempt(_label_parts, parts, labels, roles, focal) or _Labelled(parts, labels, "", None, [])
+    parts, labels, name, codes, told = rows
+    kind: Any = {"kind": target_kind, "drop": drop_missing_target}
+    held = all(target in part.table.column_names for part in parts)
+    found = problems.attempt(infer_target, parts, target, **kind) if held else None
+    kept = [np.ones(part.table.num_rows, dtype=bool) for part in parts] if found is None else found[2]
+    if found is not None:
+        spec, values, _, about = found
+        notes += [*index, *told, *_dropped_notes(parts, kept), *about]
+        notes += level_notes(target, spec.classes or (), setting("drop_missing_target"))
+        parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
+        codes = None if codes is None else codes[kept[0]]
+        problems.attempt(_check_focal_rows, parts, labels, name, codes)
+    options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
+    present = [part for part in parts if part.table.num_rows]
+    inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
+    problems.check()
+    assert found is not None
+    assert inferred is not None
+    if not inferred[0]:
+        reasons = "; ".join((*index, *inferred[1]))
+        raise DataError(f"there are no input columns that can be used; add at least one ({reasons})")
+    used = {target, domain, *(column.name for column in inferred[0])}
+    unused = tuple(column for column in _all_names(parts) if column not in used)
+    encoder = TableEncoder(tuple(inferred[0]), spec, impute=options["impute"], domain=domain, focal=name, unused=unused)
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
-    return TrainingTables(domains, encoder, (*notes, *inferred, *_domain_notes(domains, encoder)))
+    return TrainingTables(domains, encoder, (*notes, *inferred[1], *_domain_notes(domains, encoder)))
 
 
 def read_new(
     path: str | os.PathLike[str],
     encoder: TableEncoder,
     *,
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     separator: str | None = None,
-    decimal: str = ".",
+    decimal: str | None = None,
 ) -> Encoded:
     """Read a file of new rows and encode it as the training tables were.
 
     Parameters
     ----------
     path
-        A CSV or Parquet file with the input columns; it may have the target and others, which are left out.
+        A file with the input columns; it may have the target and others, which are left out.
     encoder
         As learned by :func:`read_training`.
     encoding, separator, decimal
-        How a CSV file is written.
+        How a CSV file is written; by default that is found out.
 
     Examples
     --------
@@ -176,13 +189,13 @@ def read_new(
     >>> new.table.to_pydict()["id"]
     ['007', '008']
     """
-    path, form = Path(path), CsvFormat(encoding, separator, decimal)
-    part = Part(f'"{path}"', read_table(path, form, text=encoder.text_columns))
-    encoded = encoder.encode(part.table, part.where)
-    _check_long_numbers(part, path, form, encoder.inputs)
+    path, reading = Path(path), {"encoding": encoding, "separator": separator, "decimal": decimal}
+    read = read_file(path, text=encoder.text_columns, **reading)
+    read = _with_long_numbers(read, path, reading)
+    encoded = encoder.encode(read.table, f'"{path}"')
     # Read again as written: labels such as 007 must come out as they went in.
-    written = part.table if is_parquet(path) else read_table(path, form, text=part.table.column_names)
-    return replace(encoded, table=written)
+    written = read.table if read.form is None else read_file(path, text=read.table.column_names, **reading).table
+    return replace(encoded, table=written, form=read.form, notes=(*read.notes, *encoded.notes))
 
 
 @dataclass(frozen=True)
@@ -193,6 +206,93 @@ class _Roles:
     domain: str | None
     ignore: tuple[str, ...]
     categories: tuple[str, ...]
+    keep: tuple[str, ...]
+
+    def among(self, known: Sequence[str]) -> _Roles:
+        """The same with lists of names taken apart: "a,b" are two columns, unless one is called so."""
+        named: dict[str, Any] = {
+            role: tuple(dict.fromkeys(each for name in getattr(self, role) for each in _apart(name, known) if each))
+            for role in ("ignore", "categories", "keep")
+        }
+        return replace(self, **named)
+
+
+def _apart(name: str, known: Sequence[str]) -> list[str]:
+    return [name] if name in known or "," not in name else [each.strip() for each in name.split(",")]
+
+
+class _Problems:
+    """Errors that are collected, so that all of them are told at once."""
+
+    def __init__(self) -> None:
+        self._found: list[MixtuneError] = []
+
+    def attempt(self, step: Callable[..., Any], *given: Any, **options: Any) -> Any:
+        """What the step returns, or None where it raises an error, which is kept."""
+        try:
+            return step(*given, **options)
+        except MixtuneError as error:
+            self._found += error.fields.get("problems", (error,))
+            return None
+
+    def check(self) -> None:
+        """Raise what was found, as one error."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            fixes = self._fixes()
+            listed = Wording(self._listed("python"), self._listed("terminal"))
+            told: dict[str, Any] = {"count": len(self._found), "listed": listed, "problems": tuple(self._found)}
+            raise DataError("there are {count} problems: {listed}", code="several", fixes=fixes, **told)
+
+    def _fixes(self) -> dict[str, Any]:
+        """The settings that mend all of them; none where one cannot be mended so."""
+        known: list[dict[str, Any]] = [error.fields.get("fixes", {}) for error in self._found]
+        fixes: dict[str, Any] = {}
+        for each in known if all(known) else []:
+            both = [fix["ignore"] for fix in (fixes, each) if fix.get("ignore")]
+            fixes |= {**each, **({"ignore": ",".join(both)} if both else {})}
+        return fixes
+
+    def _listed(self, place: Place) -> str:
+        return "; ".join(f"({number}) {error.render(place)}" for number, error in enumerate(self._found, 1))
+
+
+def _all_names(parts: Sequence[Part]) -> list[str]:
+    return list(dict.fromkeys(name for part in parts for name in part.table.column_names))
+
+
+def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[list[Part], list[str], list[Note]]:
+    """The tables, the domain of each, and notes on how they were read."""
+    if is_table(paths):
+        return [Part("the table", object_table(paths, "the table"))], ["the table"], []
+    files, notes = _distinct_files(as_paths(paths))
+    if roles.domain is not None:
+        check_single_file(files, roles.domain)
+    text = tuple(each for name in roles.categories for each in {name, *map(str.strip, name.split(","))})
+    text = (*text, *([] if roles.domain is None else [roles.domain]))
+    parts = []
+    for path in files:
+        read = _with_long_numbers(read_file(path, text=text, **reading), path, reading)
+        mark = "." if read.form is None else read.form.decimal
+        parts.append(Part(f'"{path}"', read.table, decimal=mark, name=path.name))
+        notes += read.notes
+    return parts, [file_label(path) for path in files], notes
+
+
+def _with_long_numbers(read: FileTable, path: Path, reading: Mapping[str, Any]) -> FileTable:
+    """Keep whole numbers of a CSV file as text that are too long for integers: they were read as floats, rounded."""
+    table = read.table
+    floats = [name for name in table.column_names if kinds.is_floating(table.column(name).type)]
+    large = [name for name in floats if (pc.max(pc.abs(table.column(name))).as_py() or 0) > 2**53]
+    if read.form is None or not large:
+        return read
+    written = read_file(path, text=large, **reading).table
+    for name in large:
+        column = pc.utf8_trim_whitespace(written.column(name).combine_chunks().cast(pa.large_string()))
+        if inexact_integer(column):
+            table = table.set_column(table.column_names.index(name), name, column)
+    return read._replace(table=table)
 
 
 def _names(value: str | Sequence[str], option: str) -> tuple[str, ...]:
@@ -232,27 +332,89 @@ def _distinct_files(files: list[Path]) -> tuple[list[Path], list[Note]]:
     return list(named.values()), [repeated] if len(first) < len(files) else []
 
 
-def _focal_file(labels: Sequence[str], focal: str | None, files: Sequence[Path]) -> str:
+class _Labelled(NamedTuple):
+    """Tables whose rows have labels: the labels, the focal one, the label of each row of one table, and notes."""
+
+    parts: list[Part]
+    labels: list[str]
+    focal: str
+    codes: Integers | None
+    notes: list[Note]
+
+
+def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str | None) -> _Labelled:
+    """Find the domain of every row, and the focal domain."""
+    if roles.domain is None:
+        return _Labelled(parts, labels, _focal_file(labels, focal, parts), None, [])
+    if roles.domain not in parts[0].table.column_names:
+        return _Labelled(parts, labels, "", None, [])  # reported with the columns
+    part, lost = _with_labels(parts[0], roles.domain)
+    codes, labels, name, spelt = _label_rows(part, roles.domain, focal)
+    return _Labelled([part], labels, name, codes, lost + spelt)
+
+
+def _focal_file(labels: Sequence[str], focal: str | None, parts: Sequence[Part]) -> str:
     """Find the focal domain among those named after their files."""
     if focal is None or focal in labels:
         return labels[0] if focal is None else focal
-    if len(files) > 1:
-        raise DataError(f'there is no domain "{focal}" among the files; {nearest(focal, labels)}')
+    if len(parts) > 1:
+        finding = f'there is no domain "{focal}" among the files; {nearest(focal, labels)}'
+        raise DataError("{finding}", code="no-focal", finding=finding, fixes=_spelling("focal", focal, labels))
     advice = "name the column of domain labels with {fix}, or pass one file per domain"
-    finding = f'"{files[0]}" is one domain, "{labels[0]}", not "{focal}"'
-    raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("no-domain")
+    finding = f'{parts[0].where} is one domain, "{labels[0]}", not "{focal}"'
+    column = _holder(parts[0].table, focal)
+    fix = {} if column is None else {"domain": column}
+    error = Fault(finding, phrase(advice, fix=setting("domain", column or "COLUMN"))).error("no-domain")
+    raise DataError(error.message.template, code=error.code, **error.fields, fixes=fix)
+
+
+def _holder(table: Table, label: str | None) -> str | None:
+    """The first column that has this label in one of its rows."""
+    for name in [] if label is None else table.column_names:
+        column = table.column(name)
+        if kinds.is_nested(column.type):
+            continue
+        if any(_same_label(str(value), label or "") for value in pc.unique(column).to_pylist()[:_MOST_DOMAINS]):
+            return str(name)
+    return None
+
+
+def _spelling(option: str, name: str, known: Sequence[str]) -> dict[str, Any]:
+    """The setting with the name that was probably meant."""
+    found = closest(name, known)
+    return {} if found is None else {option: found}
+
+
+def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
+    """The rows that have a label."""
+    column = part.table.column(domain)
+    lost = column.is_null(nan_is_null=True)
+    if is_text(column.type):
+        lost = pc.or_kleene(lost, pc.equal(pc.utf8_trim_whitespace(column.cast(pa.large_string())), ""))
+    known = ~np.asarray(pc.fill_null(lost, True))
+    if known.all() or not known.any():
+        return part, []
+    count = int((~known).sum())
+    rows, are = counted((count, "row")), "are" if count > 1 else "is"
+    template = '{rows} without a label in column "{column}" {are} left out'
+    note = Note("unlabelled-rows", template, rows=rows, column=domain, are=are)
+    return replace(part, table=part.table.filter(pa.array(known))), [note]
 
 
 def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
-    """Refuse to leave out, or to read as categories, a column that no table has."""
-    known = dict.fromkeys(name for part in parts for name in part.table.column_names)
-    for role, given in (("ignore", roles.ignore), ("categories", roles.categories)):
-        for name in given:
+    """Refuse to leave out, to keep, or to read as categories, a column that no table has."""
+    known = _all_names(parts)
+    for role in ("ignore", "categories", "keep"):
+        for name in getattr(roles, role):
             if name not in known:
-                raise ParameterError(f'{role} names "{name}", which no table has; {nearest(name, list(known))}')
+                others = [each for each in getattr(roles, role) if each in known]
+                right = [*others, *filter(None, [closest(name, known)])]
+                template, finding = "{finding}; {hint}", f'{role} names "{name}", which no table has'
+                fields = {"finding": finding, "hint": nearest(name, known), "fixes": {role: ",".join(right)}}
+                raise ParameterError(template, code="no-column", **fields)
 
 
-def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, list[str], str]:
+def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, list[str], str, list[Note]]:
     """Number the domain of each row; so many that they look like identifiers of rows are refused."""
     where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
     codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
@@ -263,60 +425,84 @@ def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, l
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
-        raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest))
-    if name not in labels:
-        finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
-        raise DataError(f"{finding}; {nearest(name, labels)}")
-    return codes, labels, name
+        fixes = {"focal": largest[0]}
+        raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest), fixes=fixes)
+    if name in labels:
+        return codes, labels, name, []
+    if len(alike := [label for label in labels if _same_label(label, name)]) == 1:
+        note = Note("focal-spelling", 'the focal domain is "{label}"', label=alike[0])
+        return codes, labels, alike[0], [note]
+    finding = f'no row of {part.where} has "{name}" in column "{domain}", so there are 0 focal rows'
+    fixes = _spelling("focal", name, labels)
+    hint = nearest(name, labels)
+    raise DataError("{finding}; {hint}", code="no-focal", finding=finding, hint=hint, fixes=fixes)
 
 
-def _common_inputs(parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None) -> tuple[str, ...]:
+def _same_label(label: str, name: str) -> bool:
+    """Whether two labels differ only in capital letters and blanks, or are the same number."""
+    if " ".join(label.casefold().split()) == " ".join(name.casefold().split()):
+        return True
+    try:
+        return float(label) == float(name)
+    except ValueError:
+        return False
+
+
+def _common_inputs(
+    parts: Sequence[Part], roles: _Roles, columns: str | Sequence[str] | None, focal: str | None
+) -> tuple[tuple[str, ...], list[Note]]:
     """Choose the input columns, which all tables must have."""
     ignored = set(roles.ignore)
     if both := [name for name in _names(columns or (), "columns") if name in ignored]:
         raise ParameterError(f"columns and ignore both name {quoted(both)}; name it in one of them")
-    leave: Wording = phrase(", or leave it out with {fix}", fix=setting("ignore", "COLUMN"))
-    named: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain, "columns": columns}
+    named = [("target", roles.target), *([] if roles.domain is None else [("domain", roles.domain)])]
+    problems = _Problems()
+    for part in parts:
+        for option, name in named:
+            problems.attempt(_check_column, part, option, name, focal)
+    problems.check()
+    index = [] if columns is not None else [name for name in _all_names(parts) if is_index_name(name)]
+    given: dict[str, Any] = {"targets": [roles.target], "domain": roles.domain, "columns": columns}
     inputs: tuple[str, ...] = ()
     for part in parts:
-        kept = part.table.select([name for name in part.table.column_names if name not in ignored])
-        found = choose_inputs(kept, **named, where=part.where, otherwise=leave)
+        kept = [name for name in part.table.column_names if name not in ignored and name not in index]
+        found = choose_inputs(part.table.select(kept), **given, where=part.where)
         inputs = inputs or found
         if set(found) != set(inputs):
             finding = f"{part.where} and {parts[0].where} differ in columns: {column_difference(found, inputs)}"
             template = "{finding}, or leave out the others with {fix}"
-            raise DataError(template, code="different-columns", finding=finding, fix=setting("ignore", "COLUMN"))
-    return inputs
+            others = sorted(set(found) ^ set(inputs))
+            fix, fixes = setting("ignore", ",".join(others)), {"ignore": ",".join((*roles.ignore, *others))}
+            raise DataError(template, code="different-columns", finding=finding, fix=fix, fixes=fixes)
+    used = [name for name in index if name not in ignored]
+    return inputs, [left_out(name, "has no name of its own, as row numbers have") for name in used]
 
 
-def _check_long_numbers(
-    part: Part, path: Path, form: CsvFormat, names: Iterable[str], target: str | None = None
-) -> None:
-    """Refuse whole numbers in a CSV file that are too long for integers: they were read as floats, rounded."""
-    if is_parquet(path):
+def _check_column(part: Part, option: str, name: str, focal: str | None) -> None:
+    if name in (known := part.table.column_names):
         return
-    floats = {name: part.table.column(name) for name in names if kinds.is_floating(part.table.column(name).type)}
-    large = [name for name, column in floats.items() if (pc.max(pc.abs(column)).as_py() or 0) > 2**53]
-    if not large:
-        return
-    written = read_table(path, form, text=large)
-    for name in large:
-        column = written.column(name).combine_chunks()
-        if found := inexact_integer(pc.utf8_trim_whitespace(column.cast(pa.large_string()))):
-            remedy = phrase("leave identifiers out with {fix}, or write fewer digits", fix=setting("ignore", name))
-            if name == target:  # which cannot be left out
-                remedy = phrase("correct this number, or write fewer digits")
-            raise unusable_columns({name: inexact(found)._replace(remedy=remedy)}, part.where)
+    fields: dict[str, Any] = {"where": part.where, "column": name, "hint": nearest(name, known)}
+    fixes = _spelling(option, name, known)
+    if not fixes and option == "domain" and (holder := _holder(part.table, focal)):
+        fixes = {"domain": holder}
+    raise DataError('{where} has no column "{column}"; {hint}', code="no-column", **fields, fixes=fixes)
 
 
-def _dropped_notes(files: Sequence[Path], kept: Sequence[Booleans]) -> list[Note]:
+def _check_focal_rows(parts: Sequence[Part], labels: Sequence[str], name: str, codes: Integers | None) -> None:
+    if name not in labels:
+        return  # reported already
+    place = labels.index(name)
+    if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
+        raise DataError(f'every row of the focal domain "{name}" lacks a target; give at least one of them a target')
+
+
+def _dropped_notes(parts: Sequence[Part], kept: Sequence[Booleans]) -> list[Note]:
     # Notes are kept with models, which are passed on: the folders of the training data stay private.
-    lost = {path.name: int((~rows).sum()) for path, rows in zip(files, kept)}
     template = '{rows} of "{file}" without a target {are} left out'
     return [
-        Note("dropped-rows", template, rows=counted((count, "row")), file=name, are="are" if count > 1 else "is")
-        for name, count in lost.items()
-        if count
+        Note("dropped-rows", template, rows=counted((lost, "row")), file=part.name, are="are" if lost > 1 else "is")
+        for part, rows in zip(parts, kept)
+        if (lost := int((~rows).sum()))
     ]
 
 

@@ -368,8 +368,13 @@ class Study:
         for column in self.encoder.columns:
             stop = start + len(column.outputs)
             own: dict[str, Any] = {"kind": column.kind, "name": column.name}
-            if not isinstance(column, NumberColumn):
+            if isinstance(column, LevelColumn):
                 own["levels"] = list(column.levels)
+            elif not isinstance(column, NumberColumn):
+                raise DataError(
+                    f'column "{column.name}" holds dates, which a study does not encode; write them as numbers, such as '
+                    "days since a fixed day"
+                )
             own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
             columns.append(own)
             start = stop

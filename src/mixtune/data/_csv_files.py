@@ -1,0 +1,364 @@
+"""CSV files: how they are written, strictly as told or as found out, and tables from them.
+
+A regular file goes to pyarrow as it is. One with lines before the header, rows of different lengths, a column of row
+names without a name, or spaces between columns is rewritten first.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.types as kinds
+
+from mixtune._messages import Note, Wording, counted, quoted, setting
+from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
+from mixtune.data._tables import Table
+from mixtune.errors import DataError, ParameterError
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
+#: Runs of blanks between columns, which is no character.
+_SPACES = " "
+_WORDS = re.compile(r'"([^"]*)"|(\S+)')
+_DECIMAL_POINT = re.compile(r"\s*[+-]?\d*[.]\d+\s*")
+#: So many bytes are enough to look at the header and some rows.
+_HEAD = 1 << 16
+#: A file with a larger share of rows that do not fit the header is refused.
+_MOST_ODD_ROWS = 0.05
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """How a CSV file is written.
+
+    Parameters
+    ----------
+    encoding
+        Any text encoding that Python knows, such as "utf-8", "latin-1" or "cp1252".
+    separator
+        The character between columns; by default a comma, and a tab for files ending in .tsv.
+    decimal
+        "." or ",": what stands before the decimals.
+
+    Examples
+    --------
+    >>> CsvFormat(separator=",", decimal=",")
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: separator and decimal are both ","; a file needs two different characters
+    """
+
+    encoding: str = "utf-8"
+    separator: str | None = None
+    decimal: str = "."
+
+    def __post_init__(self) -> None:
+        given: dict[str, Any] = {name: setting(name, value) for name, value in vars(self).items()}
+        try:
+            object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
+        except (LookupError, TypeError) as error:
+            raise ParameterError('{encoding} is unknown; use one such as "latin-1" or "cp1252"', **given) from error
+        mark = self.separator
+        if mark is not None and not (isinstance(mark, str) and re.fullmatch(r'[^\r\n"\x80-\U0010ffff]', mark)):
+            raise ParameterError('{separator} must be one character, such as "," or ";" or "\\t"', **given)
+        if self.decimal not in (".", ","):
+            raise ParameterError('{decimal} must be "." or ","', **given)
+        if mark == self.decimal:
+            raise ParameterError(f'separator and decimal are both "{mark}"; a file needs two different characters')
+
+
+#: Commas, decimal points, UTF-8.
+UTF8 = CsvFormat()
+
+
+#: Commas, decimal points, UTF-8.
+UTF8 = CsvFormat()
+
+
+class CsvTable(NamedTuple):
+    """A table from a CSV file, how the file was read, and notes on that."""
+
+    table: Table
+    form: CsvFormat
+    notes: list[Note]
+
+
+def read_csv(data: Any, path: Path, form: CsvFormat, text: Sequence[str] = (), *, tabs: bool = False) -> Table:
+    """Read a CSV file that is written as told, and refuse any other.
+
+    Parameters
+    ----------
+    data
+        The file's bytes, as a pyarrow buffer.
+    path
+        How errors name it.
+    form
+        How it is written; without a separator it has commas, or ``tabs``.
+    text
+        Columns to read as they are written.
+
+    Examples
+    --------
+    >>> data = pa.py_buffer(b"size;price\\n1;2,5\\n")
+    >>> read_csv(data, Path("a.csv"), CsvFormat(separator=";", decimal=",")).to_pydict()
+    {'size': [1], 'price': [2.5]}
+    """
+    separator = form.separator or ("\t" if tabs else ",")
+    if separator == form.decimal:
+        template = '{given} is also what separates the columns of "{path}"; pass {fix}'
+        given, fix = setting("decimal", form.decimal), setting("separator", ";")
+        raise ParameterError(template, given=given, path=path, fix=fix)
+    if form.encoding == "utf-8" and _is_utf16(data):
+        raise wrong_encoding(data, path, form, "it starts with the mark of UTF-16")
+    try:
+        table = _parse(data, form, separator, text)
+    except UnicodeError as error:
+        raise wrong_encoding(data, path, form, str(error)) from error
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise wrong_encoding(data, path, form, str(error)) from error
+        _check_separator(data, path, form, separator)
+        raise
+    # Names that are not UTF-8 raise an error only here, when they are asked for.
+    try:
+        names = table.column_names
+    except UnicodeError as error:
+        raise wrong_encoding(data, path, form, str(error)) from error
+    if len(names) == 1:
+        _check_separator(data, path, form, separator)
+    # Arrow hands over as bytes what is not UTF-8.
+    if foreign := [field.name for field in table.schema if kinds.is_binary(field.type)]:
+        raise wrong_encoding(data, path, form, f"in column {quoted(foreign)}")
+    return table
+
+
+def _parse(data: Any, form: CsvFormat, separator: str, text: Sequence[str]) -> Table:
+    # Arrow infers a column's type from the first block only and then fails on 1.5 after many whole numbers,
+    # so the block is the whole file (up to a gigabyte), which as UTF-8 may take three bytes for one.
+    size = data.size if form.encoding == "utf-8" else 3 * data.size
+    reading = pa.csv.ReadOptions(block_size=min(max(size, 1 << 20), 1 << 30), encoding=form.encoding)
+    types = pa.csv.ConvertOptions(decimal_point=form.decimal, column_types=dict.fromkeys(text, pa.string()))
+    # Cells may hold line breaks; with one block they cost nothing.
+    parsing = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, types)
+
+
+def wrong_encoding(data: Any, path: Path, form: CsvFormat, detail: str) -> DataError:
+    """The error that a file is written in another encoding, and which one to try."""
+    other = "utf-16" if _is_utf16(data) else "latin-1" if form.encoding == "utf-8" else "utf-8"
+    remedy = phrase("pass {fix}, or whichever the file was written in", fix=setting("encoding", other))
+    return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
+
+
+def _is_utf16(data: Any) -> bool:
+    return data[:2].to_pybytes() in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def _check_separator(data: Any, path: Path, form: CsvFormat, separator: str) -> None:
+    """Refuse a file whose header looks as if another character separated the columns."""
+    lines = data[:_HEAD].to_pybytes().decode(form.encoding, errors="replace").splitlines()
+    header = lines[0] if lines else ""
+    found = max(_SEPARATORS, key=header.count)
+    if header.count(found) <= header.count(separator):
+        return
+    # What is typed for a tab, both in Python and on the command line, is a backslash and a t.
+    fix: Wording = setting("separator", "\\t" if found == "\t" else found)
+    cells = (cell for line in lines[1:50] for cell in line.split(found))
+    if found != "," and form.decimal != "," and any(DECIMAL_COMMA.fullmatch(cell) for cell in cells):
+        fix = phrase("{separator} and {decimal}", separator=fix, decimal=setting("decimal", ","))
+    finding = f'the columns of "{path}" are separated by {_SEPARATORS[found]}'
+    raise Fault(finding, phrase("pass {fix}", fix=fix)).error("separator")
+
+
+def detect_csv(
+    data: Any,
+    path: Path,
+    text: Sequence[str] = (),
+    *,
+    encoding: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    tabs: bool = False,
+) -> CsvTable:
+    """Read a CSV file of which some is not known: what is None is found out.
+
+    Parameters
+    ----------
+    data, path, text
+        As for :func:`read_csv`.
+    encoding, separator, decimal
+        How the file is written.
+    tabs
+        Whether tabs are the more likely separator.
+
+    Examples
+    --------
+    >>> file = "größe;preis\\n1;2,5\\n3\\n".encode("cp1252")
+    >>> read = detect_csv(pa.py_buffer(file), Path("a.csv"))
+    >>> read.table.to_pydict(), read.form.separator, read.form.decimal
+    ({'größe': [1, 3], 'preis': [2.5, None]}, ';', ',')
+    """
+    # What is given is checked before the rest is found out.
+    CsvFormat(encoding or "utf-8", separator, decimal or ".")
+    if not data.size:
+        raise pa.ArrowInvalid("Empty CSV file")
+    notes: list[Note] = []
+    if encoding is None:
+        encoding = _find_encoding(data)
+        if encoding not in ("utf-8", "utf-16"):
+            template = '"{file}" is not written in UTF-8; it is read as {encoding} ({fix} changes that)'
+            fix = setting("encoding", "NAME")
+            notes.append(Note("encoding", template, file=path.name, encoding=encoding, fix=fix))
+    head = data[:_HEAD].to_pybytes()
+    whole = len(head) == data.size
+    lines = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
+    found = separator or _find_separator(lines, whole=whole, likely="\t" if tabs else ",")
+    rows = _split(lines, found, whole=whole)
+    mark = decimal or ("." if found == "," else _find_decimal(rows))
+    form = CsvFormat(encoding, found, mark)
+    if separator is None and found != ("\t" if tabs else ","):
+        notes.append(_form_note(path, found, mark))
+    if _is_regular(rows) and found != _SPACES:
+        try:
+            names = [name for name in rows[0] if name.strip() in text]
+            return CsvTable(_parse(data, form, found, names), form, notes)
+        except UnicodeError as error:
+            raise wrong_encoding(data, path, form, str(error)) from error
+        except pa.ArrowInvalid as error:
+            if "Expected" not in str(error):
+                raise
+    try:
+        content = data.to_pybytes().decode(encoding).removeprefix("\ufeff")
+    except UnicodeError as error:
+        raise wrong_encoding(data, path, form, str(error)) from error
+    if not (cells := _split(content, found)):
+        raise pa.ArrowInvalid("Empty CSV file")
+    rewritten, repairs = _repair(cells, path)
+    plain = CsvFormat(decimal=".") if mark == "." else CsvFormat(separator=";", decimal=",")
+    names = [name for name in rewritten[0] if name.strip() in text]
+    lines_out = io.StringIO()
+    csv.writer(lines_out, delimiter=plain.separator or ",").writerows(rewritten)
+    buffer = pa.py_buffer(lines_out.getvalue().encode())
+    return CsvTable(_parse(buffer, plain, plain.separator or ",", names), form, notes + repairs)
+
+
+def _form_note(path: Path, separator: str, decimal: str) -> Note:
+    between = "blanks" if separator == _SPACES else _SEPARATORS.get(separator, repr(separator))
+    commas = " and numbers with decimal commas" if decimal == "," else ""
+    template = '"{file}" is read with {between} between its columns{commas}'
+    return Note("csv-format", template, file=path.name, between=between, commas=commas)
+
+
+def _find_encoding(data: Any) -> str:
+    """UTF-8 where the bytes are that, UTF-16 where they start with its mark, else what Windows writes."""
+    if _is_utf16(data):
+        return "utf-16"
+    for encoding in ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            for start in range(0, data.size, 1 << 20):
+                decoder.decode(data[start : start + (1 << 20)].to_pybytes())
+            decoder.decode(b"", final=True)
+        except UnicodeError:
+            continue
+        return encoding
+    return "latin-1"
+
+
+def _split(text: str, separator: str, *, whole: bool = True) -> list[list[str]]:
+    """The cells of each line that is not blank; the last line of a part of a file may be cut and is left out."""
+    if separator == _SPACES:
+        lines = text.splitlines() if whole else text.splitlines()[:-1]
+        rows = [[quoted or bare for quoted, bare in _WORDS.findall(line)] for line in lines]
+    else:
+        try:
+            rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+        except csv.Error:  # a cell longer than the reader takes, as after a quote that is never closed
+            rows = [line.split(separator) for line in text.splitlines()]
+        rows = rows if whole else rows[:-1]
+    return [row for row in rows if any(map(str.strip, row))]
+
+
+def _usual_width(rows: Sequence[Sequence[str]]) -> int:
+    return Counter(map(len, rows[1:] or rows)).most_common(1)[0][0] if rows else 0
+
+
+def _find_separator(text: str, *, whole: bool, likely: str) -> str:
+    """The separator with which most rows have as many cells as the header; the likely one where none does."""
+    scores: dict[str, tuple[float, int]] = {}
+    for separator in (likely, *(mark for mark in _SEPARATORS if mark != likely), _SPACES):
+        rows = _split(text, separator, whole=whole)[:200]
+        width = _usual_width(rows)
+        start = _header_place(rows, width)
+        if width < 2 or start is None or len(rows[start]) < 2:
+            continue
+        same = sum(len(row) == width for row in rows[start + 1 :]) / max(1, len(rows) - start - 1)
+        # Blanks also stand between the words of one column.
+        scores[separator] = (round(same, 1) if separator != _SPACES else round(same - 0.5, 1), width)
+    return max(scores, key=scores.__getitem__) if scores else likely
+
+
+def _find_decimal(rows: Sequence[Sequence[str]]) -> str:
+    cells = [cell for row in rows[:200] for cell in row]
+    commas = sum(bool(DECIMAL_COMMA.fullmatch(cell)) for cell in cells)
+    return "," if commas > sum(bool(_DECIMAL_POINT.fullmatch(cell)) for cell in cells) else "."
+
+
+def _header_place(rows: Sequence[Sequence[str]], width: int) -> int | None:
+    """Which row is the header: the first that is as wide as the others, or one cell less, and no remark."""
+    for place, row in enumerate(rows[:50]):
+        named = sum(bool(cell.strip()) for cell in row)
+        if len(row) >= width - 1 and 2 * named > width and not row[0].startswith("#"):
+            return place
+    return None
+
+
+def _is_regular(rows: Sequence[Sequence[str]]) -> bool:
+    return bool(rows) and not rows[0][0].startswith("#") and {len(row) for row in rows} == {len(rows[0])}
+
+
+def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[Note]]:
+    """Rows of equal length: without lines before the header, filled up, and with a name for a column of row names.
+
+    Examples
+    --------
+    >>> rows, notes = _repair([["A title"], ["x", "y"], ["1", "2"], ["3"], ["4", "5", ""]], Path("a.csv"))
+    >>> rows
+    [['x', 'y'], ['1', '2'], ['3', ''], ['4', '5']]
+    >>> [note.code for note in notes]
+    ['skipped-lines', 'short-rows']
+    """
+    width = _usual_width(rows)
+    start = _header_place(rows, width) or 0
+    header, body = rows[start], rows[start + 1 :]
+    if width == len(header) + 1 and any(row[-1].strip() for row in body if len(row) == width):
+        header = ["rownames", *header]
+    width = len(header)
+    short = sum(len(row) < width for row in body)
+    fitting = [row for row in body if not any(map(str.strip, row[width:]))]
+    long = len(body) - len(fitting)
+    if long + short > max(3, _MOST_ODD_ROWS * len(body)) and long:
+        finding = f'{counted((long + short, "row"))} of "{path}" have another number of cells than the header, {width}'
+        raise DataError(f"{finding}; is the separator right, and is text with separators in it quoted?")
+    told = {
+        "skipped-lines": (start, "line", 'before the header of "{file}" {are} skipped'),
+        "short-rows": (short, "row", 'of "{file}" {are} shorter than the header; the rest is missing'),
+        "long-rows": (long, "row", 'of "{file}" {are} longer than the header and left out'),
+    }
+    notes = [
+        Note(
+            code, f"{{count}} {words}", count=counted((count, noun)), file=path.name, are="is" if count == 1 else "are"
+        )
+        for code, (count, noun, words) in told.items()
+        if count
+    ]
+    return [header, *([*row[:width], *[""] * (width - len(row))] for row in fitting)], notes

