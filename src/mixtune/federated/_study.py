@@ -25,6 +25,7 @@ from mixtune._messages import quoted
 from mixtune.data import (
     UTF8,
     CsvFormat,
+    LevelColumn,
     NumberColumn,
     TableEncoder,
     TargetColumn,
@@ -372,7 +373,7 @@ class Study:
                 own["levels"] = list(column.levels)
             elif not isinstance(column, NumberColumn):
                 raise DataError(
-                    f'column "{column.name}" holds dates, which a study does not encode; write them as numbers, such as '
+                    f'column "{column.name}" holds dates, which a study does not encode; write numbers, such as '
                     "days since a fixed day"
                 )
             own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
