@@ -12,7 +12,7 @@ from mixtune.errors import DataError
 
 pytest.importorskip("cryptography")
 
-from mixtune.federated import Coordinator, FixedMethod, Key, Ledger, Policy, RefusedError, Site, read_message
+from mixtune.federated import Coordinator, FixedMethod, Key, Ledger, Limits, Policy, RefusedError, Site, read_message
 from mixtune.federated._masks import from_ring
 from mixtune.federated._messages import write_message
 from mixtune.federated._sums import decode, moment_arrays, sizes
@@ -420,3 +420,53 @@ def test_shares_and_ranks_of_the_wrong_shape(consortium, group, second):
         asking.rejected.clear()
         asking._plan(asking._sorted([*moments, *told[1:], resent(tuned, told[0], spec={"rank": rank})]))
         assert "orders its rows" in asking.rejected["m1"]
+
+
+# --- members confirm who took part ------------------------------------------------------------------------------------
+
+
+def test_confirmed_sums_equal_pooled(consortium):
+    for gone in (set(), {(2, "m3")}):
+        group = consortium(members=6, fixed=FixedMethod(weights="equal"), limits=Limits(confirm=True))
+        coordinator, messages = group.run(gone=gone)
+        combined = coordinator.combine(messages)
+        assert combined.exchanges == 3
+        pooled = group.pooled(combined.names)
+        np.testing.assert_allclose(group.model(combined, guard=False).coef_, pooled.coef_, rtol=1e-9)
+        second = [each for each in messages if each.step < 3]
+        fresh = group.coordinator()
+        with pytest.raises(DataError, match=r"have not confirmed|took part in the first"):
+            fresh.combine([*coordinator._sent[:2], *second])
+
+
+def test_a_false_report_of_a_drop_out_gives_nothing(consortium):
+    """All answered; the coordinator says that m5 did not. It gets the key of m5, and still cannot read its sums."""
+    from scipy import stats
+
+    from mixtune.federated._masks import join_shares, mask_of, own_mask
+
+    group = consortium(members=6, fixed=FixedMethod(weights="equal"), limits=Limits(confirm=True))
+    sites, coordinator = group.sites(), group.coordinator()
+    first = coordinator.ask()
+    answers = [site.answer(first) for site in sites.values()]
+    second = coordinator.ask(answers)
+    masked = {name: site.answer(second) for name, site in sites.items()}
+    alive = ["m1", "m2", "m3", "m4"]
+    third = coordinator.ask([*answers, *(masked[name] for name in alive)])
+    given = {name: sites[name].answer(third).open(group.keys["m0"])[1] for name in alive}
+    told = Telling.read(group.study, *second.open(group.keys["m0"]))
+    shares = {place: given[name]["shares"][0].tobytes() for place, name in enumerate(alive)}
+    private = join_shares(dict(list(shares.items())[: group.study.threshold]))
+    count = sum(sizes(4).values())
+    others = {group.study.sources.index(name): told.public[name] for name in alive}
+    vector = masked["m5"].open(group.keys["m0"])[1]["masked"]
+    opened = vector - mask_of(4, private, others, told.transcript, count)
+    # Its masks with the others are gone, and it is still uniform: nobody gave shares of its own mask.
+    assert int(opened[-1]) != 1
+    assert stats.kstest(opened / 2.0**64, "uniform").pvalue > 1e-6
+    own = own_mask(sites["m5"]._seed(told.first), told.transcript, count)
+    assert int((opened - own)[-1]) == 1
+    assert all(shares["own_shares"].shape[0] == 4 for shares in given.values())
+    # And the others' answers are readable only without it: a second report is refused.
+    with pytest.raises(RefusedError, match="second release"):
+        sites["m1"].answer(forged(group, third, spec={"dropped": []}))

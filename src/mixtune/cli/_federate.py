@@ -36,6 +36,9 @@ PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="Th
 Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed parameters, or the tuned choice.")]
 Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
 Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
+Confirm: TypeAlias = Annotated[
+    bool, typer.Option("--confirm", help="One more exchange: members confirm who took part.")
+]
 Epsilon: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the privacy budget.")]
 Delta: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the probability that it fails.")]
 
@@ -54,6 +57,7 @@ def study_new(
     epsilon: Epsilon = 3.0,
     delta: Delta = 1e-6,
     drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     days: Annotated[int, typer.Option(help="So long the study is open.")] = 90,
@@ -78,7 +82,7 @@ def study_new(
         fixed=FixedMethod(weights=weights, ridge=ridge),
         features=FeatureSpec(random_width or 0, seed),
         privacy=Privacy(epsilon, delta),
-        limits=Limits(drop_outs=drop_outs),
+        limits=Limits(drop_outs=drop_outs, confirm=confirm),
     )
     made.save(study)
     console = outputs.output()
@@ -234,6 +238,7 @@ def simulate(
     epsilon: Epsilon = 3.0,
     delta: Delta = 1e-6,
     drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     transport: Annotated[str, typer.Option(metavar="files", help="What carries the messages.")] = "files",
@@ -269,7 +274,7 @@ def simulate(
         "fixed": FixedMethod(weights=weights, ridge=ridge),
         "features": FeatureSpec(random_width or 0, seed),
         "privacy": Privacy(epsilon, delta),
-        "limits": Limits(drop_outs=drop_outs),
+        "limits": Limits(drop_outs=drop_outs, confirm=confirm),
     }
     study = Study.new(like, target=target, focal=focal, name=folder.resolve().name, **settings)
     deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}

@@ -6,7 +6,7 @@ request or the result follows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -22,8 +22,8 @@ from mixtune._registry import arrays_below
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError, MixtuneError
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
-from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of
-from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
+from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
+from mixtune.federated._messages import CONTENT_FORM, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
     TERM_BITS,
     TRIAL_BITS,
@@ -174,7 +174,7 @@ class Coordinator:
             made = self._first()
         elif known.last.public["ask"] == "keys":
             made = self._second(known)
-        elif known.last.public["ask"] == "sums" and self._dropped(known):
+        elif known.last.public["ask"] == "sums" and (self.study.limits.confirm or self._dropped(known)):
             made = self._third(known)
         elif self.study.level == 2 and self.study.method == "tuned" and known.last.public["ask"] in ("sums", "terms"):
             made = self._next_masked(known)
@@ -244,7 +244,13 @@ class Coordinator:
         study, found = self.study, {}
         for name, (spec, arrays) in self._read(known, request).items():
             degree = len(study.graph.neighbours[study.sources.index(name)])
-            shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": (degree, BOX_BYTES)}
+            shapes: dict[str, tuple[int, ...]] = {
+                "public": (KEY_BYTES,),
+                "signature": (SIGNATURE_BYTES,),
+                "boxes": (degree, BOX_BYTES),
+            }
+            if study.limits.confirm:
+                shapes |= {"own_boxes": (degree, BOX_BYTES), "own_digest": (KEY_BYTES,)}
             sent = {part: arrays.get(part) for part in shapes}
             if any(a is None or a.shape != shapes[part] or a.dtype != np.uint8 for part, a in sent.items()):
                 self.rejected[name] = "it sent no keys for masks"
@@ -277,10 +283,13 @@ class Coordinator:
         dropped = self._dropped(known)
         alive = [name for name in spec["roster"] if name not in dropped]
         first = self._read(known, known.requests[0])
-        boxes = np.stack([first[name][1]["boxes"] for name in dropped])
+        held = {**arrays, "boxes": _stacked([first[name][1]["boxes"] for name in dropped])}
+        if self.study.limits.confirm:
+            held["own_boxes"] = np.stack([first[name][1]["own_boxes"] for name in alive])
         told = {"second": spec, "second_digest": second.digest, "dropped": dropped}
-        says = [f"a question for shares of the masks of {', '.join(dropped)}, who dropped out"]
-        return self._request("shares", 3, alive, says, told, {**arrays, "boxes": boxes})
+        gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
+        says = [f"a question for shares of the masks of {gone}"]
+        return self._request("shares", 3, alive, says, told, held)
 
     def _next_play(self, known: _Known) -> Message:
         """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
@@ -487,7 +496,8 @@ class Coordinator:
                 raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
         alive = [name for name in told.roster if name in answers]
         total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
-        if dropped := [name for name in told.roster if name not in answers]:
+        dropped = [name for name in told.roster if name not in answers]
+        if dropped or study.limits.confirm:
             total = total + self._recovered(known, told, dropped, alive, count)
         blocks = decode(total, told.exponents, study.n_features, len(alive), study.level)
         if study.level == 3:
@@ -518,31 +528,34 @@ class Coordinator:
         return replace(found, summed=summed, terms=made, tasks=[] if trials is None else read_trials(trials))
 
     def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
-        """What the masks of members that dropped out left in the sum, negated."""
+        """What masks left in the sum, negated: of members that dropped out, and of the others those of their own."""
         study = self.study
         third = _asked(known, "shares")
         if third is None or self._own(third)[0]["dropped"] != dropped:
+            whose = f"{quoted(dropped)} took part in the first exchange and did not answer the second"
             raise DataError(
-                f"{quoted(dropped)} took part in the first exchange and did not answer the second; ask again, for the "
-                "shares of their masks",
+                f"{whose if dropped else 'members have not confirmed who took part'}; ask again, for shares of masks",
                 code="dropped",
                 members=tuple(dropped),
             )
-        shape = (len(dropped), SHARE_BYTES)
-        answers = {name: each for name, each in self._read(known, third).items() if _is_bytes(each[1], "shares", shape)}
+        shapes = {"shares": (len(dropped), SHARE_BYTES)}
+        if study.limits.confirm:
+            shapes["own_shares"] = (len(alive), SHARE_BYTES)
+        answers = self._read(known, third)
+        for part, shape in shapes.items():
+            answers = {name: each for name, each in answers.items() if _is_bytes(each[1], part, shape)}
         total: Any = np.zeros(count, dtype=np.uint64)
+        first = self._read(known, known.requests[0]) if study.limits.confirm else {}
+        for row, name in enumerate(alive if study.limits.confirm else ()):
+            digest = first[name][1]["own_digest"].tobytes()
+            shares = _shares_of(study, answers, "own_shares", row, name)
+            seed = _joined(shares, study.threshold, hashed, digest, name)
+            total = total - own_mask(seed, told.transcript, count)
         for row, name in enumerate(dropped):
             place = study.sources.index(name)
             holders = study.graph.neighbours[place]
-            given = {study.sources.index(each): arrays["shares"][row] for each, (_, arrays) in answers.items()}
-            shares = {holder: given[holder].tobytes() for holder in holders if holder in given}
-            if len(shares) < study.threshold:
-                raise DataError(
-                    f'{len(shares)} members gave shares of the masks of "{name}", {study.threshold} are needed; wait '
-                    "for more, or start again without it",
-                    code="few-answers",
-                )
-            private = _private_key(shares, study.threshold, told.public[name], name)
+            shares = _shares_of(study, answers, "shares", row, name)
+            private = _joined(shares, study.threshold, public_of, told.public[name], name)
             others = {study.sources.index(each): told.public[each] for each in alive}
             others = {other: public for other, public in others.items() if other in holders}
             total = total + mask_of(place, private, others, told.transcript, count)
@@ -664,12 +677,32 @@ class Coordinator:
         )
 
 
-def _private_key(shares: Mapping[int, bytes], threshold: int, public: bytes, name: str) -> bytes:
-    """The key that fits the public one; a few members may have sent wrong shares."""
+def _stacked(boxes: Sequence[Any]) -> Any:
+    return np.stack(boxes) if boxes else np.zeros((0, 0, BOX_BYTES), dtype=np.uint8)
+
+
+def _shares_of(study: Study, answers: Mapping[str, Any], part: str, row: int, name: str) -> dict[int, bytes]:
+    """The shares of one member's secret, by the places of those who hold them."""
+    given = {study.sources.index(each): arrays[part][row] for each, (_, arrays) in answers.items()}
+    holders = study.graph.neighbours[study.sources.index(name)]
+    shares = {holder: given[holder].tobytes() for holder in holders if holder in given}
+    if len(shares) < study.threshold:
+        raise DataError(
+            f'{len(shares)} members gave shares of the masks of "{name}", {study.threshold} are needed; wait for more, '
+            "or start again without it",
+            code="few-answers",
+        )
+    return shares
+
+
+def _joined(
+    shares: Mapping[int, bytes], threshold: int, shown: Callable[[bytes], bytes], known: bytes, name: str
+) -> bytes:
+    """The secret behind shares, of which ``shown`` is known; a few members may have sent wrong ones."""
     for chosen in islice(combinations(shares, threshold), MOST_TRIED):
-        private = join_shares({holder: shares[holder] for holder in chosen})
-        if private is not None and public_of(private) == public:
-            return private
+        secret = join_shares({holder: shares[holder] for holder in chosen})
+        if secret is not None and shown(secret) == known:
+            return secret
     raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
 
 

@@ -126,6 +126,12 @@ def mask_of(place: int, private: bytes, others: Mapping[int, bytes], transcript:
     return total
 
 
+def own_mask(seed: bytes, transcript: bytes, count: int) -> Ring:
+    """The mask (count,) that a member has with nobody."""
+    key = derive(seed, salt=transcript, info=b"mixtune/1 own mask")
+    return np.frombuffer(keystream(key, 8 * count), dtype="<u8")
+
+
 def split_secret(secret: bytes, places: Sequence[int], threshold: int) -> dict[int, bytes]:
     """Shares of a secret of 32 bytes, one for each place; ``threshold`` of them give it back, fewer say nothing.
 

@@ -19,8 +19,8 @@ from mixtune._files import Arrays, unpack
 from mixtune.data import UTF8, CsvFormat
 from mixtune.errors import DataError
 from mixtune.federated._keys import Key, public_of
-from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, split_secret
-from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
+from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, own_mask, split_secret
+from mixtune.federated._messages import CONTENT_FORM, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
     TERM_BITS,
     TRIAL_BITS,
@@ -274,12 +274,6 @@ class Site:
         private = self._private(first)
         public = public_of(private)
         neighbours = study.graph.neighbours[self.place]
-        shares = split_secret(private, neighbours, study.threshold)
-        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
-        for row, place in enumerate(neighbours):
-            name = study.sources[place]
-            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
-            boxes[row] = np.frombuffer(box, dtype=np.uint8)
         told: dict[str, Any] = {}
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
@@ -291,8 +285,27 @@ class Site:
                 says += ["one number that says how well the local model predicts the focal member's rows"]
         signature = self.key.sign(key_text(study, first, self.key.name, public))
         made = {"public": public, "signature": signature}
-        keys = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
-        return Answer(says, told, {**keys, "boxes": boxes})
+        if study.limits.confirm:
+            made["own_digest"] = hashed(self._seed(first))
+        sent = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
+        sent["boxes"] = self._boxes(private, first, neighbours)
+        if study.limits.confirm:
+            sent["own_boxes"] = self._boxes(self._seed(first), first, neighbours)
+        return Answer(says, told, sent)
+
+    def _boxes(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
+        """Shares of a secret, each sealed to one neighbour."""
+        study, shares = self.study, split_secret(secret, neighbours, self.study.threshold)
+        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
+        for row, place in enumerate(neighbours):
+            name = study.sources[place]
+            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
+            boxes[row] = np.frombuffer(box, dtype=np.uint8)
+        return boxes
+
+    def _seed(self, first: str) -> bytes:
+        """The seed of the mask that this member has with nobody."""
+        return self.key.secret(b"own mask", bytes.fromhex(first))
 
     def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
@@ -318,6 +331,9 @@ class Site:
             weight = told.weights[self.key.name]
             vector = encode(self._local().blocks, weight, told.exponents, roster)
         vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+        if self.study.limits.confirm:
+            vector = vector + own_mask(self._seed(told.first), told.transcript, count)
+            says += ["the other members take off a last mask when they have confirmed who took part"]
         return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
 
     def _spend(self, request: Message) -> float:
@@ -377,14 +393,22 @@ class Site:
             why = f"the study allows {study.limits.drop_outs} members to drop out"
             raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
         self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
-        found = np.zeros((len(dropped), SHARE_BYTES), dtype=np.uint8)
-        for row, name in enumerate(dropped):
+        # Of a member either the key or its own mask, never both: with both, its sums could be read.
+        found = {"shares": self._opened(told.first, dropped, arrays["boxes"])}
+        if study.limits.confirm:
+            alive = [name for name in told.roster if name not in dropped]
+            found["own_shares"] = self._opened(told.first, alive, arrays["own_boxes"])
+        whose = ", ".join(dropped) or "those who took part"
+        says = [f"shares that take the masks of {whose} from the sum; {study.threshold} are needed"]
+        return Answer(says, {"dropped": dropped}, found)
+
+    def _opened(self, first: str, names: Sequence[str], boxes: Any) -> Any:
+        """The shares of these members' secrets that this one holds; zeros where it holds none."""
+        study, found = self.study, np.zeros((len(names), SHARE_BYTES), dtype=np.uint8)
+        for row, name in enumerate(names):
             holders = study.graph.neighbours[study.sources.index(name)]
             if self.place in holders:
-                box = arrays["boxes"][row, holders.index(self.place)].tobytes()
-                context = share_context(study, told.first, name, self.key.name)
+                box = boxes[row, holders.index(self.place)].tobytes()
+                context = share_context(study, first, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
-        says = [
-            f"shares that take the masks of {', '.join(dropped)} from the sum; {study.threshold} of them are needed"
-        ]
-        return Answer(says, {"dropped": dropped}, {"shares": found})
+        return found

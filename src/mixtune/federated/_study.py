@@ -110,17 +110,23 @@ class Limits:
     """The largest message, and how many members may drop out between the two exchanges of masked sums.
 
     Of k neighbours, k - ``drop_outs`` are needed to recover the masks of one that dropped out: as many would have to
-    collude with the coordinator to read a member's sums. ``complete`` and ``degree`` are those of the graph of masks.
+    collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
+    neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
+    never both. A coordinator that reports a member as gone although it answered then learns nothing.
+    ``complete`` and ``degree`` are those of the graph of masks.
     """
 
     message_bytes: int = MOST_BYTES
     drop_outs: int = 1
+    confirm: bool = False
     complete: int = COMPLETE
     degree: int = DEGREE
 
     def __post_init__(self) -> None:
         check_whole("message_bytes", self.message_bytes, least=1000)
         check_whole("drop_outs", self.drop_outs)
+        if not isinstance(self.confirm, bool):
+            raise ParameterError(f"confirm must be true or false; got {self.confirm!r}")
         check_whole("complete", self.complete, least=3)
         check_whole("degree", self.degree, least=4)
 
@@ -176,6 +182,8 @@ class Study:
         if self.level not in (1, 2, 3) or isinstance(self.level, bool):
             raise ParameterError(f"level must be 1 (sealed), 2 (masked) or 3 (private); got {self.level!r}")
         check_choice("method", self.method, METHODS)
+        if self.limits.confirm and self.level == 2 and self.method == "tuned":
+            raise ParameterError("confirm goes with the fixed method, or with level 3; the tuned one needs other sums")
         names = [card.name for card in self.members]
         if len(set(names)) < len(names) or "" in names:
             raise DataError("two members of the study have the same name, or one has none; give each its own")
