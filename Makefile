@@ -99,7 +99,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib,data,onnx,dask]'
+	$(PIP) install --quiet -c constraints.txt -e '.[dev,docs,torch,report,quantlib,data,onnx,dask,dp]'
 	@touch $@ $(VENV)/.installed
 
 clean:

@@ -1,9 +1,9 @@
-"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE], or python -m benchmarks transfer [OPTION ...]
+"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE]; python -m benchmarks transfer or prices --help
 
 Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
-cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer` is a
-command of its own: it compares methods on real data (see its --help). So is `ablation`, which says what the constants
-of the choice are worth.
+cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer`,
+`prices` and `ablation` are commands of their own (see their --help): they compare methods on real data and prices with
+references, and say what the constants of the choice are worth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import benchmarks
 from benchmarks.results import check_machine, keep, machine
 from benchmarks.timing import Claim
 
-HELPERS = ("__main__", "timing", "results", "transfer", "ablation")
+HELPERS = ("__main__", "timing", "results", "transfer", "ablation", "prices")
 
 
 def names() -> list[str]:
@@ -50,6 +50,10 @@ def main() -> int:
         from benchmarks.ablation import main as ablation
 
         return ablation(sys.argv[2:])
+    if sys.argv[1:2] == ["prices"]:
+        from benchmarks.prices import main as prices
+
+        prices(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
     parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")

@@ -289,12 +289,39 @@ def _loads(text: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def _encode(spec: dict[str, Any], arrays: Arrays) -> bytes:
+def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str) -> bytes:
+    """Lay a spec and arrays out as the bytes of a file of the format ``form``, for :func:`unpack`.
+
+    Examples
+    --------
+    >>> unpack(pack({"a": 1}, {"b": np.arange(2)}, form="example"), form="example", where="the message")
+    ({'a': 1}, {'b': array([0, 1])})
+    """
+    return _encode(plain_spec(spec), _plain_arrays(arrays), form)
+
+
+def unpack(content: bytes, *, form: str, where: str) -> tuple[dict[str, Any], Arrays]:
+    """Read bytes of :func:`pack`; nothing is used before it is checked, and ``where`` names them in errors."""
+    try:
+        if content[8:9] != b"{":
+            raise ValueError("its first bytes are not those of one")
+        (length,) = struct.unpack("<Q", content[:8])
+        if length > min(len(content) - 8, _LONGEST_HEADER):
+            raise ValueError(f"its header should take {length:,} bytes, there are {len(content):,}")
+        digest, spec = _check_metadata(where, _loads(content[8 : 8 + length], "header").get(_METADATA), form)
+        return _checked(content, digest, spec)
+    except DataError:
+        raise
+    except (ValueError, KeyError, safetensors.SafetensorError) as error:
+        raise DataError(f"{where} is cut off or altered: {error}; ask for it again") from error
+
+
+def _encode(spec: dict[str, Any], arrays: Arrays, form: str = FORMAT) -> bytes:
     """Lay the file out; the same model gives the same bytes."""
     # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
     body = safetensors.numpy.save(arrays)
     (length,) = struct.unpack("<Q", body[:8])
-    metadata = {"format": FORMAT, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": _dumps(spec)}
+    metadata = {"format": form, "version": str(FORMAT_VERSION), "sha256": _NO_DIGEST, "spec": _dumps(spec)}
     header = _dumps({_METADATA: metadata, **json.loads(body[8 : 8 + length])}).encode()
     header += b" " * (-len(header) % 8)
     if len(header) > _LONGEST_HEADER:
@@ -331,15 +358,22 @@ def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
         header = file.read(length)
         digest, spec = _check_metadata(path, _loads(header, "header").get(_METADATA))
         content = start[:8] + header + file.read()
+    return _checked(content, digest, spec)
+
+
+def _checked(content: bytes, digest: str, spec: str) -> tuple[dict[str, Any], Arrays]:
+    """The spec and the arrays, if no byte was changed."""
     if _digest(content, digest) != digest:
         raise ValueError("its checksum does not agree with its content")
     tensors = safetensors.numpy.load(content)
     return _loads(spec.encode(), "spec"), {name: tensors[name] for name in sorted(tensors)}
 
 
-def _check_metadata(path: Path, metadata: Any) -> tuple[str, str]:
+def _check_metadata(path: Path | str, metadata: Any, form: str = FORMAT) -> tuple[str, str]:
     """Find the checksum and the spec, if this is a mixtune file of a known version."""
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+    if not isinstance(metadata, dict) or metadata.get("format") != form:
+        if form != FORMAT:
+            raise DataError(f"{path} is not a {form}; pass a file of that kind")
         raise _foreign(path, "it is a safetensors file of something else")
     version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))
     if not re.fullmatch("[1-9][0-9]{0,8}", str(version)):
@@ -352,5 +386,5 @@ def _check_metadata(path: Path, metadata: Any) -> tuple[str, str]:
     return str(digest), spec
 
 
-def _foreign(path: Path, why: str) -> DataError:
+def _foreign(path: Path | str, why: str) -> DataError:
     return DataError(f"{path} is not a mixtune model: {why}; pass a file that was written by save")

@@ -95,7 +95,7 @@ def test_folder_of_observed_paths(tmp_path):
         (["--dates", "0"], "dates"),
         (["--maturity", "-1"], "maturity"),
         (["--hurst", "0.1"], "hurst"),
-        (["--model", "heston", "--correlation", "0.5"], "has no correlation"),
+        (["--model", "rough-heston", "--correlation", "0.5"], "has no correlation"),
         (["--scheme", "qe"], "has no scheme"),
         (["--plot", "/nonexistent/x.png"], "no folder"),
         (["--plot", "x.png", "--assets", "3", "--payoff", "max-call"], "one or two assets"),
@@ -123,9 +123,11 @@ def test_a_worthless_option_and_a_picture(tmp_path):
         ("a.toml", "spot = ", "not valid TOML"),
         ("a.json", "[1]", "one table"),
         ("a.json", '{"spto": 1}', "unknown settings spto"),
-        ("a.toml", 'spot = "high"', "spot must be a float"),
+        ("a.toml", 'spot = "high"', "spot must be a number, or one for each asset"),
         ("a.toml", "data = 7", "data must be a str"),
-        ("a.toml", "v0 = true", "v0 must be a float"),
+        ("a.toml", 'model = "heston"\nv0 = true', "v0 must be a number, or one for each asset"),
+        ("a.toml", "rate = true", "rate must be a float"),
+        ("a.toml", "cash_dividends = [[0.5]]", "cash_dividends must be pairs such as 0.25:1.5"),
     ],
 )
 def test_refused_files(tmp_path, name, text, message):
@@ -133,6 +135,57 @@ def test_refused_files(tmp_path, name, text, message):
     done = run("--config", str(tmp_path / name))
     assert isinstance(done.exception, MixtuneError)
     assert message in str(done.exception)
+
+
+def test_lists_curves_and_cash_dividends(tmp_path):
+    law = [
+        "--v0",
+        "0.04,0.09",
+        "--v-vol",
+        "0.3,0.6",
+        "--rho",
+        "-0.7,-0.2",
+        "--correlation",
+        "0.5",
+        "--dividend",
+        "0.01,0",
+    ]
+    many = ["--model", "heston", "--payoff", "max-call", "--assets", "2", "--spot", "90,100", *law]
+    settings = as_json(*many, *FAST)["settings"]["process"]
+    assert "v0=array([0.04, 0.09])" in settings
+    assert "correlation=0.5" in settings
+    curve = ["--volatility", "0.5:0.3,1:0.1", "--dividend", "1:0.02", "--cash-dividends", "0.25:1.5,0.75:2"]
+    given = as_json(*curve, *FAST)
+    (tmp_path / "a.toml").write_text(
+        "volatility = [[0.5, 0.3], [1, 0.1]]\ndividend = [[1, 0.02]]\ncash_dividends = [[0.25, 1.5], [0.75, 2]]"
+    )
+    filed = as_json("--config", str(tmp_path / "a.toml"), *FAST)
+    assert given["price"] == filed["price"]
+    assert given["price"] != as_json(*curve[:4], *FAST)["price"]
+    assert "TermStructure" in given["settings"]["process"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--spot", "90,,100"], "spot must be a number, or one for each asset"),
+        (["--spot", "1:90"], "spot must be a number, or one for each asset"),
+        (["--volatility", "0.5:x"], "volatility must be pairs such as"),
+        (["--cash-dividends", "0.5"], "cash_dividends must be pairs such as"),
+        (["--model", "rough-heston", "--correlation", "0.5"], "rough-heston has no correlation"),
+        (["--bias-tolerance", "0"], "bias_tolerance must be a finite number > 0"),
+    ],
+)
+def test_bad_lists(options, message):
+    done = run(*options, *FAST)
+    assert isinstance(done.exception, MixtuneError), done.output
+    assert message in str(done.exception)
+
+
+def test_the_bias_of_the_steps_is_printed():
+    done = run("--model", "heston", *FAST)
+    assert "bias of the time steps:" in done.output
+    assert "bias" in as_json("--model", "rough-heston", *FAST)
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch):

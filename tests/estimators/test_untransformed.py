@@ -83,7 +83,7 @@ def test_targets_of_sources_that_missed_the_transformation(make, routing):
 def test_inputs_of_sources_that_missed_the_steps(make, routing):
     X, y, sources = problem()
     scaler = StandardScaler().fit(X)
-    name, steps = of_step(make(), routing), make_pipeline(StandardScaler(), make())
+    name, steps = of_step(make(), routing), make_pipeline(StandardScaler(), make(feature_map=None))
     with sklearn.config_context(enable_metadata_routing=routing):
         assert_warns("X", lambda: steps.fit(X, y, **{name: sources}))
         right = Sources(sources).transformed(X=scaler.transform)

@@ -33,6 +33,10 @@ CLASSIFIERS = {
 }
 
 
+#: With maps made from the rows, and scales of targets.
+DEFAULTS = {"default": RegretOptimalRegressorCV}
+
+
 @dataclass(frozen=True)
 class Problem:
     """Focal rows first: inputs, targets and sample weights of every domain, and rows to predict."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extras import extra
-from fuzz.problems import CLASSIFIERS, REGRESSORS, problems
+from fuzz.problems import CLASSIFIERS, DEFAULTS, REGRESSORS, problems
 from mixtune.errors import MixtuneError
 
 pd = extra("pandas")
@@ -55,10 +55,10 @@ def checked_fit(problem, make, container="array"):
     return None
 
 
-@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS])
+@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS, *DEFAULTS])
 @given(problem=problems, container=st.sampled_from(list(CONTAINERS)))
 def test_any_container(estimator, problem, container):
-    make = {**REGRESSORS, **CLASSIFIERS}[estimator]
+    make = {**REGRESSORS, **CLASSIFIERS, **DEFAULTS}[estimator]
     problem = problem.labels() if estimator in CLASSIFIERS else problem
     found = checked_fit(problem, make, container)
     if found is None:
@@ -70,7 +70,7 @@ def test_any_container(estimator, problem, container):
         np.testing.assert_allclose(found, checked_fit(problem, make), rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS])
+@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS, *DEFAULTS])
 @given(problem=problems, seed=st.integers(0, 2**32 - 1), size=st.sampled_from(SIZES), target=st.sampled_from(SIZES))
 def test_any_magnitude(estimator, problem, seed, size, target):
     """Columns and targets in absurd units."""
@@ -80,11 +80,11 @@ def test_any_magnitude(estimator, problem, seed, size, target):
     with np.errstate(all="ignore"):
         problem = problem.map(X=lambda X: X * factor, y=lambda y: y * target)
     problem = problem.labels() if estimator in CLASSIFIERS else problem
-    found = checked_fit(problem, {**REGRESSORS, **CLASSIFIERS}[estimator])
+    found = checked_fit(problem, {**REGRESSORS, **CLASSIFIERS, **DEFAULTS}[estimator])
     assert found is None or np.all(np.isfinite(found))
 
 
-@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS])
+@pytest.mark.parametrize("estimator", [*REGRESSORS, *CLASSIFIERS, *DEFAULTS])
 @given(problem=problems, seed=st.integers(0, 2**32 - 1), value=st.sampled_from(VALUES), where=st.sampled_from("Xyws"))
 def test_any_value(estimator, problem, seed, value, where):
     """One number somewhere replaced by an extreme or impossible one."""
@@ -106,7 +106,7 @@ def test_any_value(estimator, problem, seed, value, where):
         if where == "y":
             return
         changed = changed.labels()
-    found = checked_fit(changed, {**REGRESSORS, **CLASSIFIERS}[estimator])
+    found = checked_fit(changed, {**REGRESSORS, **CLASSIFIERS, **DEFAULTS}[estimator])
     if not np.isfinite(value) and where != "w":
         assert found is None
     assert found is None or np.all(np.isfinite(found))

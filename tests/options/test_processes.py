@@ -2,17 +2,27 @@
 
 import dataclasses
 import math
-from functools import cache
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.special import gamma
 from scipy.stats import norm, qmc
 
 from mixtune.errors import ParameterError
-from mixtune.options import BlackScholes, FractionalBrownianMotion, Heston, RoughHeston, State, TimeGrid
+from mixtune.options import (
+    BlackScholes,
+    Call,
+    FractionalBrownianMotion,
+    Heston,
+    Put,
+    RoughHeston,
+    State,
+    TimeGrid,
+    european,
+)
+from mixtune.options._heston import first_passage_noise
 from mixtune.options._process import _brownian_directions, normal_blocks
+from mixtune.options._rough import mittag_leffler
 
 # The paper's market; spot and strike are 100.
 VARIANCE = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3}
@@ -24,8 +34,16 @@ PROCESSES = {
     "black-scholes": BlackScholes(spot=[90, 110], volatility=[0.2, 0.4], dividend=0.1, n_assets=2, correlation=0.5),
     "heston-paper": Heston(**MARKET, n_assets=2, scheme="paper"),
     "heston-log-euler": Heston(**MARKET, n_assets=2, scheme="log-euler", substeps=4),
-    "heston-qe": Heston(**MARKET, n_assets=2, scheme="qe"),
-    "rough-volterra": RoughHeston(**MARKET, n_assets=2, hurst=0.1, substeps=5),
+    "heston-qe": Heston(**MARKET, n_assets=2, scheme="qe", substeps=2),
+    "heston-correlated": Heston(
+        **{**MARKET, "spot": [90.0, 110.0], "v0": [0.01, 0.09], "v_vol": [0.2, 0.6], "rho": [-0.3, -0.8]},
+        n_assets=2,
+        correlation=0.6,
+        substeps=3,
+    ),
+    "heston-inverse-gaussian": Heston(**MARKET, n_assets=2, scheme="inverse-gaussian", substeps=2),
+    "rough-inverse-gaussian": RoughHeston(**MARKET, n_assets=2, hurst=0.1, substeps=2, kernel_range=(1e-3, 3)),
+    "rough-volterra": RoughHeston(**MARKET, n_assets=2, hurst=0.1, substeps=5, scheme="volterra"),
     "rough-markovian": RoughHeston(**MARKET, n_assets=2, hurst=0.1, substeps=5, scheme="markovian"),
     "fractional": FractionalBrownianMotion(hurst=0.3, spot=100, volatility=0.2, exponential=True, n_assets=2),
 }
@@ -124,40 +142,6 @@ def test_a_correlation_matrix_of_many_assets():
 # --- Heston ----------------------------------------------------------------------------------------------------------
 
 
-def heston_call(*, spot, v0, v_mean, v_speed, v_vol, rho, dividend, strike, maturity, rate):
-    """Lewis' formula with the characteristic function in its stable form."""
-
-    def log_phi(z):
-        xi = v_speed - 1j * rho * v_vol * z
-        root = np.sqrt(xi**2 + v_vol**2 * (z**2 + 1j * z))
-        g, decay = (xi - root) / (xi + root), np.exp(-root * maturity)
-        C = v_speed * v_mean / v_vol**2 * ((xi - root) * maturity - 2 * np.log((1 - g * decay) / (1 - g)))
-        return C + v0 / v_vol**2 * (xi - root) * (1 - decay) / (1 - g * decay)
-
-    k = math.log(spot / strike) + (rate - dividend) * maturity
-
-    def integrand(u):
-        return np.exp(1j * u * k + log_phi(u - 0.5j)).real / (u * u + 0.25)
-
-    integral = quad(integrand, 0, np.inf, limit=500)[0]
-    growth = math.exp(-(rate + dividend) * maturity / 2)
-    return spot * math.exp(-dividend * maturity) - math.sqrt(spot * strike) * growth / math.pi * integral
-
-
-def quantlib_call(*, spot, v0, v_mean, v_speed, v_vol, rho, dividend, strike, maturity, rate):
-    ql = pytest.importorskip("QuantLib")
-    today = ql.Date(1, 1, 2024)
-    ql.Settings.instance().evaluationDate = today
-    days = ql.Actual365Fixed()
-    curves = [ql.YieldTermStructureHandle(ql.FlatForward(today, level, days)) for level in (rate, dividend)]
-    quote = ql.QuoteHandle(ql.SimpleQuote(spot))
-    model = ql.HestonModel(ql.HestonProcess(*curves, quote, v0, v_speed, v_mean, v_vol, rho))
-    exercise = ql.EuropeanExercise(today + ql.Period(round(365 * maturity), ql.Days))
-    option = ql.VanillaOption(ql.PlainVanillaPayoff(ql.Option.Call, strike), exercise)
-    option.setPricingEngine(ql.AnalyticHestonEngine(model))
-    return option.NPV()
-
-
 MARKETS = {
     "paper": (MARKET, {"strike": 100.0, "maturity": 3.0, "rate": 0.05}),
     "skewed": (
@@ -172,27 +156,19 @@ MARKETS = {
 
 
 @pytest.mark.parametrize("market", MARKETS)
-def test_the_fourier_price_agrees_with_quantlib(market):
-    variance, option = MARKETS[market]
-    assert abs(heston_call(**variance, **option) / quantlib_call(**variance, **option) - 1) < 1e-6
-    if market == "paper":
-        assert abs(heston_call(**variance, **option) - 1.2094) < 1e-4
-
-
-@pytest.mark.parametrize("market", MARKETS)
 def test_quadratic_exponential_prices(market):
     variance, option = MARKETS[market]
     grid = TimeGrid(maturity=option["maturity"], dates=9, rate=option["rate"])
     process = Heston(**variance, scheme="qe", substeps=2)
     prices = call(process.sample(2**16, grid, rng(), sobol=True), grid=grid, strike=option["strike"])
-    assert abs(prices.mean() / heston_call(**variance, **option) - 1) < 0.006
+    assert abs(prices.mean() / european(process, Call(option["strike"]), grid) - 1) < 0.006
 
 
 def test_fine_log_euler_agrees_with_fourier_and_with_quadratic_exponential():
-    variance, option = MARKETS["skewed"]
+    variance, _ = MARKETS["skewed"]
     grid = TimeGrid(maturity=1, dates=4, rate=0.02)
     fine = call(Heston(**variance, scheme="log-euler", substeps=25).sample(40_000, grid, rng()), grid=grid, strike=110)
-    assert abs(fine.mean() - heston_call(**variance, **option)) < 4 * fine.std() / 200 + 0.03
+    assert abs(fine.mean() - european(Heston(**variance), Call(110), grid)) < 4 * fine.std() / 200 + 0.03
     quick = call(Heston(**variance, scheme="qe").sample(40_000, grid, rng(1)), grid=grid, strike=110)
     assert abs(fine.mean() - quick.mean()) < 4 * math.hypot(fine.std(), quick.std()) / 200 + 0.03
 
@@ -252,6 +228,20 @@ def test_a_variance_without_noise_is_black_scholes():
     np.testing.assert_allclose(last.prices, same.prices)
 
 
+@pytest.mark.parametrize(("scheme", "tolerance"), [("qe", 1.0), ("inverse-gaussian", 4.0)])
+@pytest.mark.parametrize("v_vol", [0.0, 1e-12, 1e-8, 1e-4])
+def test_a_variance_with_hardly_any_noise_is_black_scholes(v_vol, scheme, tolerance):
+    # Sobol points do less for the second scheme, which uses squares of normals.
+    process = Heston(spot=100, v0=0.04, v_mean=0.04, v_speed=2, v_vol=v_vol, rho=-0.7, scheme=scheme)
+    prices = process.sample(2**14, GRID, rng(), sobol=True)[:, -1, 0]
+    logs = np.log(prices / 100)
+    assert abs(logs.mean() - (0.15 - 0.06)) < 5e-4 * tolerance
+    assert abs(logs.var() / 0.12 - 1) < 5e-3 * tolerance
+    exact = european(BlackScholes(spot=100, volatility=0.2), Call(100), GRID)
+    assert abs(european(process, Call(100), GRID) - exact) < 1e-3
+    assert abs(call(prices[:, None, None]).mean() / exact - 1) < 2e-3 * tolerance
+
+
 def test_a_variance_that_dies_out_stays_finite():
     process = Heston(spot=100, v0=0.0001, v_mean=0.0, v_speed=0.0, v_vol=1.0, rho=-0.5, scheme="qe")
     prices, hidden = process.sample_with_hidden(1000, GRID, rng())
@@ -292,7 +282,9 @@ def test_volterra_is_the_sum_over_the_past(substeps):
         increments.append(2.0 * (0.01 - v) * dt + 0.2 * np.sqrt(v) * dB)
         lags = dt * np.arange(step + 1, 0, -1)
         v = np.maximum(0.01 + lags**-0.4 / gamma(0.6) @ np.array(increments), 0)
-    prices, hidden = RoughHeston(**MARKET, hurst=0.1, substeps=substeps).sample_with_hidden(20, grid, rng())
+    prices, hidden = RoughHeston(**MARKET, hurst=0.1, scheme="volterra", substeps=substeps).sample_with_hidden(
+        20, grid, rng()
+    )
     np.testing.assert_allclose(prices[:, -1, 0], 100 * np.exp(logs), rtol=1e-10)
     np.testing.assert_allclose(hidden[:, -1, 0], v, atol=1e-12)
 
@@ -300,7 +292,7 @@ def test_volterra_is_the_sum_over_the_past(substeps):
 @pytest.mark.parametrize("hurst", [0.02, 0.1, 0.3, 0.49])
 def test_factors_follow_the_whole_past_path_by_path(hurst):
     market = {**MARKET, "n_assets": 2, "hurst": hurst}
-    whole = RoughHeston(**market)
+    whole = RoughHeston(**market, scheme="volterra")
     few = RoughHeston(**market, scheme="markovian")
     assert whole.kernel_error == 0
     assert few.kernel_error < 3e-5
@@ -324,46 +316,85 @@ def test_fewer_factors_fit_a_shorter_range():
         narrow.sample(10, TimeGrid(maturity=4, dates=1), rng())
 
 
-@cache
-def rough_call(hurst, strike, steps=300, nodes=96, cut=60.0):
-    """Lewis' formula for the paper's market, with the fractional Riccati equation solved by the Adams method."""
-    v0, v_mean, v_speed, v_vol, rho = VARIANCE.values()
-    alpha, dt, maturity, rate, dividend = hurst + 0.5, 3.0 / steps, 3.0, 0.05, 0.1
-    x, w = np.polynomial.legendre.leggauss(nodes)
-    u, w = 0.5 * cut * (x + 1), 0.5 * cut * w
-    z = u - 0.5j
-
-    def F(h):
-        return -0.5 * (z * z + 1j * z) + (1j * z * rho * v_vol - v_speed) * h + 0.5 * v_vol**2 * h * h
-
-    h = np.zeros((steps + 1, nodes), dtype=complex)
-    Fh = np.zeros_like(h)
-    Fh[0] = F(h[0])
-    for k in range(steps):
-        j = np.arange(k + 1)
-        b = (k + 1 - j) ** alpha - (k - j) ** alpha
-        predicted = np.einsum("j,ju->u", b, Fh[: k + 1]) * dt**alpha / gamma(alpha + 1)
-        a = (k - j + 2.0) ** (alpha + 1) + (k - j) ** (alpha + 1) - 2 * (k - j + 1.0) ** (alpha + 1)
-        a[0] = k ** (alpha + 1) - (k - alpha) * (k + 1) ** alpha
-        h[k + 1] = (np.einsum("j,ju->u", a, Fh[: k + 1]) + F(predicted)) * dt**alpha / gamma(alpha + 2)
-        Fh[k + 1] = F(h[k + 1])
-    trapezoid = np.full(steps + 1, dt)
-    trapezoid[[0, -1]] = dt / 2
-    log_phi = v_speed * v_mean * (trapezoid @ h) + v0 * (trapezoid @ Fh)
-    k = math.log(100 / strike) + (rate - dividend) * maturity
-    integral = (np.exp(1j * u * k + log_phi).real / (u * u + 0.25)) @ w
-    growth = math.exp(-(rate + dividend) * maturity / 2)
-    return 100 * math.exp(-dividend * maturity) - math.sqrt(100 * strike) * growth / math.pi * integral
+def test_euler_steps_of_the_rough_model_are_biased_and_integrated_ones_are_not():
+    law = {"spot": 100.0, "v0": 0.04, "v_mean": 0.04, "v_speed": 0.3, "v_vol": 0.3, "rho": -0.7, "hurst": 0.1}
+    grid, exact = TimeGrid(maturity=1, dates=10), 6.92385
+    for scheme, least, most in (("markovian", 0.015, 0.03), ("inverse-gaussian", -0.008, 0.008)):
+        process = RoughHeston(**law, scheme=scheme)
+        assert abs(european(process, Put(100), grid) - exact) < 1e-5
+        prices = process.sample(30_000, grid, rng(3))[:, -1]
+        flows, control = Put(100)(prices), prices[:, 0] - 100
+        flows -= (flows - flows.mean()) @ control / (control @ control) * control
+        assert least < flows.mean() / exact - 1 < most
 
 
-def test_rough_prices_agree_with_fourier():
-    assert abs(rough_call(0.5, 100) - 1.2094) < 1e-4
-    for hurst in (0.1, 0.3):
-        process = RoughHeston(**MARKET, hurst=hurst, scheme="markovian", substeps=20)
-        prices = call(process.sample(30_000, GRID, rng(3), antithetic=True), strike=86)
-        pairs = prices.reshape(2, -1).mean(axis=0)
-        # The Euler scheme is still up to 1% too high for H = 0.1.
-        assert abs(pairs.mean() - rough_call(hurst, 86)) < 0.01 * pairs.mean() + 3 * pairs.std() / math.sqrt(15_000)
+@pytest.mark.parametrize("v_speed", [0.0, 0.3, 2.0])
+def test_integrated_steps_are_the_sum_over_the_past(v_speed):
+    """A plain loop without factors: every past noise enters with its own mean of the kernel integrated twice."""
+    market = {**MARKET, "v0": 0.03, "v_speed": v_speed, "hurst": 0.1}
+    grid = TimeGrid(maturity=1, dates=3, rate=0.05)
+    process = RoughHeston(**market, substeps=4).for_grid(grid)
+    assert process.kernel_error < 1e-4
+    Z = draw_normals(20, 3, 12, rng()).reshape(20, 12, 3)
+    dt, alpha = 1 / 12, 0.6
+    t = dt * np.arange(14)
+    twice = np.append(0.0, mittag_leffler(t[1:], alpha, alpha + 2, v_speed))
+    weights = 0.2 * np.append(twice[1], np.diff(twice, 2)) / dt
+    survival = np.append(0.0, mittag_leffler(t[1:], alpha, 2.0, v_speed))
+    curve = 0.01 * dt + 0.02 * np.diff(survival)
+    logs, noises, deficit = np.zeros(20), np.empty((0, 20)), np.zeros(20)
+    for step in range(12):
+        level = curve[step] + weights[1 : step + 1][::-1] @ noises + deficit
+        deficit, level = np.minimum(level, 0.0), np.maximum(level, 1e-14 * dt)
+        # The inverse Gaussian law with mean level and shape (level / own)^2, textbook form.
+        shape, y = (level / weights[0]) ** 2, Z[:, step, 0] ** 2
+        low = (
+            level + level**2 * y / (2 * shape) - level / (2 * shape) * np.sqrt(4 * level * shape * y + level**2 * y**2)
+        )
+        U = np.where(norm.cdf(Z[:, step, 1]) <= level / (level + low), low, level**2 / low)
+        noise = (U - level) / weights[0]
+        logs += -0.05 * dt - U / 2 - 0.3 * noise + np.sqrt(0.91 * U) * Z[:, step, 2]
+        noises = np.vstack([noises, noise])
+    prices, hidden = process.sample_with_hidden(20, grid, rng())
+    np.testing.assert_allclose(prices[:, -1, 0], 100 * np.exp(logs), rtol=1e-4)
+    ahead = (curve[12] + weights[1:13][::-1] @ noises) / dt
+    np.testing.assert_allclose(hidden[:, -1, 0], np.maximum(ahead, 0), rtol=1e-3, atol=1e-6)
+
+
+def test_first_passage_noise_has_the_inverse_gaussian_law():
+    Z = rng().standard_normal((2, 200_000))
+    level, own = 0.04, 0.05
+    noise = first_passage_noise(np.full(200_000, level), own, *Z)
+    U = level + own * noise
+    assert U.min() > 0
+    assert_mean(np.stack([noise, noise**2, U**2], axis=1), [0, level, level**2 + own**2 * level])
+    # A Brownian motion at a stopping time: its exponential martingale has mean 1 whatever the exponent.
+    for exponent in (-2.0, 1.0):
+        assert_mean(np.exp(exponent * noise - exponent**2 * U / 2), 1.0)
+    still = first_passage_noise(np.full(200_000, level), 0.0, *Z)
+    assert_mean(np.stack([still, still**2, still**4], axis=1), [0, level, 3 * level**2])
+
+
+@pytest.mark.parametrize("kind", [Heston, RoughHeston])
+def test_a_deficit_keeps_the_mean_of_the_integrated_variance(kind):
+    # So much noise that half of the steps expect less than nothing.
+    law = {"v0": 0.01, "v_mean": 0.02, "v_speed": 0.3, "v_vol": 0.8, "rho": 0.0, "scheme": "inverse-gaussian"}
+    grid = TimeGrid(maturity=0.7, dates=1)
+    process = kind(spot=100, **law, **({"hurst": 0.45} if kind is RoughHeston else {}), substeps=8).for_grid(grid)
+    Z = rng().standard_normal((1, 16, 60_000))
+    _, total, control = process.conditional_law(grid, Z)
+    assert_mean(control, 0.0)
+    exact = 0.7 * process.mean_variance(0.7)[0]
+    # What is still missing at maturity is little.
+    assert 1 < total.mean() / exact < 1.2
+
+
+@pytest.mark.parametrize("hurst", [0.05, 0.3, 0.5])
+def test_a_rough_variance_without_noise_is_black_scholes(hurst):
+    process = RoughHeston(spot=100, v0=0.04, v_mean=0.04, v_speed=1, v_vol=0, rho=-0.5, hurst=hurst)
+    logs = np.log(process.sample(40_000, GRID, rng())[:, -1, 0] / 100)
+    assert_mean(logs, 0.15 - 0.06)
+    assert_mean((logs - 0.09) ** 2, 0.12)
 
 
 # --- fractional Brownian motion --------------------------------------------------------------------------------------
@@ -515,16 +546,26 @@ def test_blocks_bound_memory():
         (Heston, {"v_mean": -0.1}, "v_mean must be a finite number >= 0"),
         (Heston, {"v_speed": -1}, "v_speed must be a finite number >= 0"),
         (Heston, {"v_vol": -0.2}, "v_vol must be a finite number >= 0"),
-        (Heston, {"v_vol": 0}, 'scheme "qe" needs v_vol > 0'),
+        (Heston, {"v0": [0.1, 0.2, 0.3], "n_assets": 2}, "v0 must be one number or 2, one per asset"),
+        (Heston, {"rho": [0.1, -1.2], "n_assets": 2}, "rho must be a correlation, between -1 and 1"),
+        (Heston, {"n_assets": 2, "correlation": 2}, "correlation must lie between -1 and 1"),
+        (Heston, {"cash_dividends": 3.0}, "cash_dividends must be pairs of time and amount"),
+        (Heston, {"cash_dividends": [(0.0, 1.0)]}, "the time of a dividend must be finite > 0"),
+        (BlackScholes, {"cash_dividends": [(1.0, -1.0)]}, "dividend must be finite >= 0"),
         (Heston, {"rho": 1.1}, "rho must be a correlation, between -1 and 1"),
         (Heston, {"rho": None}, "rho must be finite"),
-        (Heston, {"scheme": "milstein"}, "scheme must be one of 'paper', 'log-euler', 'qe'"),
+        (
+            Heston,
+            {"scheme": "milstein"},
+            "scheme must be one of 'auto', 'inverse-gaussian', 'qe', 'log-euler', 'paper'",
+        ),
         (Heston, {"substeps": 0}, "substeps must be a whole number >= 1"),
         (RoughHeston, {"hurst": 0}, "hurst must be a finite number > 0"),
         (RoughHeston, {"hurst": 0.6}, "hurst must be above 0 and at most 1/2"),
         (RoughHeston, {"v_vol": -0.2}, "v_vol must be a finite number >= 0"),
         (RoughHeston, {"rho": -2}, "rho must be a correlation"),
-        (RoughHeston, {"scheme": "paper"}, "scheme must be one of 'volterra', 'markovian'"),
+        (RoughHeston, {"scheme": "paper"}, "scheme must be one of 'inverse-gaussian', 'volterra', 'markovian'"),
+        (RoughHeston, {"v_vol": [0.1, 0.2], "n_assets": 2}, "v_vol of rough Heston must be one number"),
         (RoughHeston, {"substeps": 1.5}, "substeps must be a whole number"),
         (RoughHeston, {"factors": 1}, "factors must be a whole number >= 2"),
         (RoughHeston, {"kernel_range": (1, 1)}, "0 < shortest < longest"),

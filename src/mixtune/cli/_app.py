@@ -11,6 +11,7 @@ from rich.console import Console
 from mixtune._version import __version__
 from mixtune.cli._compare import compare
 from mixtune.cli._demo import demo
+from mixtune.cli._federate import federate
 from mixtune.cli._fit import fit
 from mixtune.cli._inspect import inspect
 from mixtune.cli._outputs import safe
@@ -30,6 +31,7 @@ for command in (fit, predict, inspect, compare, demo):
     app.command()(command)
 app.command("price")(price_command)
 app.command()(reproduce)
+app.add_typer(federate, name="federate")
 
 
 @app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})

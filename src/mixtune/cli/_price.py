@@ -18,16 +18,29 @@ from mixtune.errors import ParameterError
 if TYPE_CHECKING:
     from mixtune.options import PriceResult, Process
 
-HESTON = ("v0", "v_mean", "v_speed", "v_vol", "rho", "scheme", "substeps")
+VARIANCE = ("v0", "v_mean", "v_speed", "v_vol", "rho")
+HESTON = (*VARIANCE, "scheme", "substeps")
 #: Models, and the settings that only some of them have.
-MODELS = {"black-scholes": ("volatility", "correlation"), "heston": HESTON, "rough-heston": (*HESTON, "hurst")}
+MODELS = {
+    "black-scholes": ("volatility", "correlation"),
+    "heston": (*HESTON, "correlation"),
+    "rough-heston": (*HESTON, "hurst"),
+}
 #: Values where the user gives none: the paper's market.
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
-SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("markovian", "volterra")}
+SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
+CURVE = "time:value pairs for a curve"
+SCHEME = (
+    "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
+)
 #: Settings of the pricer that are passed on as they are.
-PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
+PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "bias_tolerance", "seed")
+#: Settings with one number for all assets, or one for each; lists in a settings file.
+PER_ASSET = ("spot", "dividend", "volatility", *VARIANCE)
+#: Of these, the settings that may change with time.
+CURVES = ("dividend", "volatility")
 #: Settings that apply to observed paths.
 OBSERVED = {"data", "focal", "payoff", "strike", "rate", "maturity", "dates", "seed"}
 
@@ -36,26 +49,28 @@ def price_command(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
-    spot: Annotated[float, typer.Option(help="Price of every asset today.")] = 100.0,
+    spot: Annotated[str, typer.Option(help="Price of every asset today, or one each: 90,100.")] = "100",
     strike: Annotated[float, typer.Option(help="Strike of the option.")] = 100.0,
     rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
-    dividend: Annotated[float, typer.Option(help="Dividend yield per year.")] = 0.0,
-    volatility: Annotated[float, typer.Option(help="Volatility per year (Black-Scholes).")] = 0.2,
-    correlation: Annotated[float, typer.Option(help="Correlation between assets (Black-Scholes).")] = 0.0,
+    dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one each; {CURVE}.")] = "0",
+    cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
+    volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one each; {CURVE}.")] = "0.2",
+    correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
-    v0: Annotated[float | None, typer.Option("--v0", help="Variance today (Heston).")] = None,
-    v_mean: Annotated[float | None, typer.Option(help="Long-run variance (Heston).")] = None,
-    v_speed: Annotated[float | None, typer.Option(help="Mean-reversion speed (Heston).")] = None,
-    v_vol: Annotated[float | None, typer.Option(help="Volatility of variance (Heston).")] = None,
-    rho: Annotated[float | None, typer.Option(help="Correlation of price and variance (Heston).")] = None,
+    v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
+    v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one each (Heston).")] = None,
+    v_speed: Annotated[str | None, typer.Option(help="Mean-reversion speed, or one each (Heston).")] = None,
+    v_vol: Annotated[str | None, typer.Option(help="Volatility of variance, or one each (Heston).")] = None,
+    rho: Annotated[str | None, typer.Option(help="Correlation of price and variance, or one each (Heston).")] = None,
     hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
     paths: Annotated[int, typer.Option(help="Evaluation paths, and as many to learn from.")] = 50_000,
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    scheme: Annotated[str | None, typer.Option(help="qe, log-euler or paper; markovian or volterra (rough).")] = None,
-    substeps: Annotated[int | None, typer.Option(help="Simulation steps per exercise date (Heston models).")] = None,
+    scheme: Annotated[str | None, typer.Option(help=SCHEME)] = None,
+    substeps: Annotated[int | None, typer.Option(help="Simulation steps per date (Heston models).")] = None,
+    bias_tolerance: Annotated[float, typer.Option(help="Accepted error of the time steps, 0.001 for 0.1%.")] = 0.001,
     antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
     all_paths: Annotated[bool, typer.Option("--all-paths", help="Regress also on paths out of the money.")] = False,
@@ -115,11 +130,44 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
+        if name in (*PER_ASSET, "cash_dividends"):
+            given[name] = value
+            continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
         if type(value) is not expected and (expected, type(value)) != (float, int):
             raise ParameterError(f"{config}: {name} must be a {expected.__name__}; got {value!r}")
         given[name] = value
     return given, explicit | set(found)
+
+
+def _list(name: str, value: Any) -> Any:
+    """One number, or a list of them, from an option such as "90,100" or from a settings file."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    try:
+        numbers = [float("no" if isinstance(part, bool) else part) for part in parts]
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a number, or one for each asset such as 90,100; got {value!r}") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _pairs(name: str, value: Any) -> list[tuple[float, Any]]:
+    """Times with a number each (or one per asset), from "0.25:1.5,0.75:1.5" or from lists in a settings file."""
+    parts = [part.split(":") for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    try:
+        return [(float(time), amount if isinstance(amount, list) else float(amount)) for time, amount in parts]
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be pairs such as 0.25:1.5,0.75:1.5; got {value!r}") from None
+
+
+def _curve_or_list(name: str, value: Any) -> Any:
+    """A number, one for each asset, or a term structure of pairs of time and value."""
+    from mixtune.options import TermStructure
+
+    by_time = ":" in value if isinstance(value, str) else isinstance(value, list) and isinstance((*value, 0)[0], list)
+    if name in CURVES and by_time:
+        times, values = zip(*_pairs(name, value))
+        return TermStructure(times, values)
+    return _list(name, value)
 
 
 def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
@@ -134,6 +182,8 @@ def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
     if model in SCHEMES:
         known.setdefault("scheme", SCHEMES[model][settings["preset"] == "paper"])
     own = {name: known[name] for name in ("spot", "dividend", *MODELS[model]) if name in known}
+    own = {name: _curve_or_list(name, value) if name in PER_ASSET else value for name, value in own.items()}
+    own["cash_dividends"] = _pairs("cash_dividends", settings["cash_dividends"])
     return dict(zip(MODELS, kinds))[model](n_assets=settings["assets"], **own)
 
 
@@ -196,5 +246,7 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
         console.print(f"gap between the bounds: {result.gap:.4f}{share}")
     if result.below_european:
         console.print("below the European price on the same paths: within noise, or the policy needs more paths")
+    if result.bias is not None:
+        console.print(f"bias of the time steps: {result.bias}")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
     console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))

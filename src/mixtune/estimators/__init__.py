@@ -15,24 +15,18 @@ from mixtune.estimators._baselines import (
 )
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal, RidgePath
+from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
 from mixtune.streaming import StreamedSources
 
-__all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FocalSplit", "JointRegressor", "JointSubsetRegressor"]
+__all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
+__all__ += ["JointSubsetRegressor"]
 __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "RegretOptimalClassifier", "RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
-__all__ += [
-    "DomainColumnRegressor",
-    "StreamedSources",
-    "as_sources",
-    "compare_held_out",
-    "compare_nested",
-    "load",
-    "read_info",
-    "rivals",
-]
+__all__ += ["DomainColumnRegressor"]
+__all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
+__all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
-__all__ += ["savable", "split_sample_domain", "split_stream", "split_table"]

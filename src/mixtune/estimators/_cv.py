@@ -423,7 +423,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
 
     def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
         self._made_map, self._blocks, self._map_notes = found.made
-        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(found.prepared.inputs)
+        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
         found.solved.attributes["_inputs"] = dict(rows)
         self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
@@ -597,7 +597,7 @@ def tuned_fit(
         coef,
         intercept,
         # Leave-one-out and posterior of the average, both made when first asked for.
-        Uncertainty(partial(_left_out, choices, prepared.focal), partial(posterior_of, choices)),
+        Uncertainty(partial(left_out_of, choices, prepared.focal), partial(posterior_of, choices)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
@@ -701,12 +701,19 @@ def _domain_weights(
     choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
 ) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
-    count = len(prepared.names)
-    values = np.sum([_weights_of(c, slice(None), c.shares, count, places) for c in choices], axis=0)
-    # A prior from a source of a few rows is hardly more than the prior without it.
-    values[1:] *= counted_part(np.array([part.total for part in prepared.inputs[1:]]))
+    values = tuned_weights(choices, prepared.names, [part.total for part in prepared.inputs], places)
     errors = _focal_errors(prepared.focal, heads, logs)
-    return DomainWeights(values / values.sum(), prepared.names, 0, "cross-validated", errors)
+    return DomainWeights(values, prepared.names, 0, "cross-validated", errors)
+
+
+def tuned_weights(
+    choices: Sequence[MapAverage], names: Sequence[str], totals: Sequence[float], places: Integers
+) -> Floats:
+    """Weights of the domains, which have so many rows each, the focal one first."""
+    values = np.sum([_weights_of(c, slice(None), c.shares, len(names), places) for c in choices], axis=0)
+    # A prior from a source of a few rows is hardly more than the prior without it.
+    values[1:] *= counted_part(np.array(totals[1:]))
+    return values / values.sum()
 
 
 def counted_part(rows: Floats) -> Floats:
@@ -746,7 +753,7 @@ def _focal_errors(rows: Rows, heads: Heads, logs: Floats | None = None) -> Float
     return found
 
 
-def _left_out(choices: Sequence[MapAverage], rows: Rows) -> LeaveOneOut:
+def left_out_of(choices: Sequence[MapAverage], rows: Rows) -> LeaveOneOut:
     residuals = np.column_stack([choice.left_out for choice in choices])
     inflation = float(np.mean([choice.inflation for choice in choices]))
     spreads = choices[0].spreads if len(choices) == 1 else np.ones(len(residuals))

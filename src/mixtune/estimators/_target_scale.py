@@ -7,8 +7,9 @@ exponentials of left-out residuals, corrects it (Duan, Smearing estimate, J. Am.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,11 +93,11 @@ def log_is_better(plain: MapAverage, logs: MapAverage, targets: Floats, levels: 
     """
     weight = logs.choices[0].focal.known.weight
     evidence = float(weight.sum()) * _evidence(plain.left_out, logs.left_out, np.log(targets), weight)
-    before = {task.source: task for task in plain.tasks}
-    for task in logs.tasks:
+    before: dict[int, Any] = {task.source: task for task in plain.tasks}
+    tasks: Sequence[Any] = logs.tasks
+    for task in tasks:
         # Both fits are tested on the same rows, unless ties between rows were broken by the targets.
         if (same := before.get(task.source)) is not None and len(same.weight) == len(task.weight):
-            assert task.targets is not None
             values = task.targets * logs.size + levels[1]
             parts = same.residuals[0] * plain.size, task.residuals[0] * logs.size
             evidence += TEST_ROWS / len(logs.tasks) * logs.n_plays * _evidence(*parts, values, task.weight)

@@ -265,6 +265,53 @@ class Clipped:
         return self.inner.transform(array_namespace(rows).clip(rows, *limits))
 
 
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """A map of inputs in agreed units: a shift is subtracted from every column, and it is divided by a scale.
+
+    Parameters
+    ----------
+    inner
+        The map.
+    shift, scale
+        Of each column; scales are positive.
+
+    Examples
+    --------
+    >>> Scaled(Identity(1), np.array([1.0]), np.array([2.0])).transform([[4.0]])
+    array([[1.5]])
+    """
+
+    inner: FeatureMap
+    shift: Array
+    scale: Array
+
+    def __post_init__(self) -> None:
+        shift, scale = np.asarray(self.shift, dtype=np.float64), np.asarray(self.scale, dtype=np.float64)
+        if shift.ndim != 1 or shift.shape != scale.shape or not np.all(np.isfinite(shift) & np.isfinite(scale)):
+            raise ParameterError("shift and scale must be finite numbers, one of each for every column")
+        if not np.all(scale > 0):
+            raise ParameterError("scales must be positive; give columns that do not vary the scale 1")
+        object.__setattr__(self, "shift", shift)
+        object.__setattr__(self, "scale", scale)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return len(self.shift)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        return self.inner.n_features_out
+
+    def transform(self, X: Array, /) -> Array:
+        """Compute the features of the rows of ``X`` in agreed units."""
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        return self.inner.transform((rows - match_library(self.shift, rows)) / match_library(self.scale, rows))
+
+
 def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None) -> Array:
     """Features of rows, whose columns may have names, for a map that may know names."""
     named = columns is not None and hasattr(feature_map, "transform_named")

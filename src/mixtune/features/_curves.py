@@ -75,7 +75,7 @@ class Splines:
         places, size = np.linspace(0.0, 1.0, knots), np.abs(X).max(axis=0)
         ways: dict[str, Any] = {"axis": 0, "weights": weight, "method": "inverted_cdf"}
         # From below and from above, so that columns of the opposite sign have the same curves.
-        found = (np.quantile(X, places, **ways) - np.quantile(-X, places, **ways)[::-1]) / 2
+        found = np.quantile(X, places, **ways) / 2 - np.quantile(-X, places, **ways)[::-1] / 2
         # Knots that differ only by rounding would make a curve jump.
         made = [_apart(column, TIED * most) for column, most in zip(found.T, size)]
         turned = np.zeros(len(made), dtype=bool) if signs is None else signs < 0

@@ -14,7 +14,7 @@ from mixtune._files import array_digest, plain_spec
 from mixtune._messages import quoted
 from mixtune._registry import arrays_below, building, entry_named, field_values, joined_arrays, name_of, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity
+from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Scaled
 from mixtune.features._sklearn import probe, same_features
 
 Spec = tuple[dict[str, Any], dict[str, Any]]
@@ -242,8 +242,18 @@ def _read_clipped(settings: dict[str, Any], arrays: dict[str, Any], supplied: _S
     return Clipped(_read(settings["inner"], arrays_below(arrays, "inner"), supplied), arrays["low"], arrays["high"])
 
 
+def _write_scaled(scaled: Scaled, networks: list[str]) -> Spec:
+    spec, arrays = _write(scaled.inner, networks)
+    return {"inner": spec}, {**joined_arrays({"inner": arrays}), "shift": scaled.shift, "scale": scaled.scale}
+
+
+def _read_scaled(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Scaled:
+    return Scaled(_read(settings["inner"], arrays_below(arrays, "inner"), supplied), arrays["shift"], arrays["scale"])
+
+
 register("feature map", "none", type(None), lambda *_: ({}, {}), lambda *_: None)
 register("feature map", "identity", Identity, lambda same, _: (field_values(same), {}), lambda s, *_: Identity(**s))
 register("feature map", "concatenate", Concatenate, _write_parts, _read_parts)
 register("feature map", "clipped", Clipped, _write_clipped, _read_clipped)
+register("feature map", "scaled", Scaled, _write_scaled, _read_scaled)
 register("feature map", "given", _Outside, _write_outside, _read_outside)

@@ -9,7 +9,7 @@ from warnings import warn
 
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
-from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, posterior
+from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, left_out_residuals, posterior
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
@@ -38,11 +38,12 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin", "Paths"]
-__all__ += ["Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats", "SolverOptions"]
-__all__ += ["System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center", "leave_one_out"]
-__all__ += ["local_heads", "loo_ridge", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling"]
-__all__ += ["posterior", "recentred", "roots_of", "rounding_of", "spectrum_of", "weighted_system"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
+__all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
+__all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
+__all__ += ["leave_one_out", "left_out_residuals", "local_heads", "loo_ridge", "moved", "no_center", "own_center"]
+__all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "roots_of", "rounding_of", "spectrum_of"]
+__all__ += ["weighted_system"]
 
 if not TYPE_CHECKING:
 

@@ -1,5 +1,7 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
+from mixtune.options._bias import Bias
+from mixtune.options._fourier import european
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
@@ -24,11 +26,21 @@ from mixtune.options._pricer import (
     upper_bound,
 )
 from mixtune.options._settings import PriceSettings, TimeGrid
-from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
+from mixtune.options.processes import (
+    BlackScholes,
+    FractionalBrownianMotion,
+    Heston,
+    Process,
+    RoughHeston,
+    State,
+    TermStructure,
+)
 
 # Markets and dates, payoffs, pricing and its results, paths.
-__all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State", "TimeGrid"]
+__all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State"]
+__all__ += ["TermStructure", "TimeGrid"]
 __all__ += ["BasketCall", "BasketPut", "Call", "CustomPayoff", "GeometricBasketPut", "MaxCall", "MinPut", "Put"]
 __all__ += ["PriceSettings", "exercise_region", "payoff_from_name", "price", "price_observed", "upper_bound"]
+__all__ += ["Bias", "european"]
 __all__ += ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound"]
 __all__ += ["observed_folder", "observed_paths", "simulate"]

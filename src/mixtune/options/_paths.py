@@ -143,6 +143,7 @@ def simulate_runs(
     >>> simulate_runs(BlackScholes(spot=100, volatility=0.2), Put(100), grid, paths=5, rngs=rngs).prices.shape
     (2, 5, 4, 1)
     """
+    process = process.for_grid(grid)
     there = device if process.follows_arrays else None
     shape = (len(rngs), paths, grid.n_dates, process.normals_per_interval)
     if there is not None and there.startswith("cuda"):

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -41,8 +42,10 @@ from threadpoolctl import threadpool_limits
 
 from mixtune._array import Array, Booleans, Floats, to_numpy
 from mixtune._checks import check_whole
+from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
+from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
 from mixtune.options._paths import PathData, simulate
 from mixtune.options._payoffs import PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid
@@ -118,6 +121,7 @@ def upper_bound(
     outer_paths, inner_paths : int
         Paths of the bound itself, and one-interval continuations from each of their states (paired antithetically).
     """
+    process = process.for_grid(grid)
     outer_paths = check_whole("outer_paths", outer_paths, least=2)
     pairs = (check_whole("inner_paths", inner_paths, least=2) + 1) // 2
     state_map = policy.state
@@ -271,6 +275,9 @@ class PriceResult(Estimate):
         train it, with its 95% interval; or the immediate payoff where that is more.
     european : Estimate
         The same paths held to maturity: exercising early must be worth at least this.
+    bias : Bias or None
+        What the time steps of the simulation do to the European price on the same paths; None for models that are
+        sampled exactly, and where the European price is not known without simulation.
     upper : UpperBound or None
         A dual upper bound, where asked for.
     exercise_probability : array (dates + 1,)
@@ -288,6 +295,7 @@ class PriceResult(Estimate):
     european: Estimate
     exercise_probability: Floats
     policy: learn.Policy
+    bias: Bias | None = None
     upper: UpperBound | None = None
     region: ExerciseRegion | None = None
     greeks: dict[str, Greek] = field(default_factory=dict)
@@ -308,6 +316,7 @@ class PriceResult(Estimate):
         """Plain numbers, for JSON."""
         facts: dict[str, Any] = {"price": self.price, "standard_error": self.standard_error}
         facts |= {"european": self.european.value, "below_european": self.below_european}
+        facts["bias"] = None if self.bias is None else self.bias.as_dict()
         if self.upper is not None:
             facts |= {"upper_price": self.upper.price, "upper_method": self.upper.method, "gap": self.gap}
         for prefix, part in (("", self), ("european_", self.european), ("upper_", self.upper)):
@@ -347,7 +356,7 @@ def price(
         Called with the name of each stage as it starts.
     **options
         Fields of :class:`PriceSettings`: method, preset, paths, training_paths, width, degree, in_the_money,
-        observe_hidden, antithetic, sobol, upper, upper_paths, inner_paths, greeks, device, seed.
+        observe_hidden, antithetic, sobol, upper, upper_paths, inner_paths, greeks, bias_tolerance, device, seed.
 
     Returns
     -------
@@ -365,9 +374,13 @@ def price(
     settings = replace(settings, training_paths=settings.training_paths or settings.paths)
     if settings.paper:
         settings = replace(settings, in_the_money=False, observe_hidden=False)
-    run, seconds = _Run(process, payoff, grid, settings), dict[str, float]()
+    seconds = dict[str, float]()
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
+        with stage("choose steps"):
+            tolerance, seed = settings.bias_tolerance, settings.seed
+            process, steps = with_chosen_steps(process, payoff, grid, tolerance=tolerance, seed=seed)
+        run = _Run(process, payoff, grid, settings, steps)
         with stage("simulate"):
             training = run.draw(process, run.streams[0], paths=settings.training_paths, device=settings.device)
             evaluation = run.evaluation_paths(process, settings.device)
@@ -385,6 +398,7 @@ def price(
                 immediate = float(evaluation.payoffs[0, 0]) > float(flows.mean())
                 difference = partial(run.difference, policy, immediate)
                 found["greeks"] = greeks(process, difference, drawn=settings.drawn)
+        found["bias"] = run.bias(evaluation, Estimate.of(flows, drawn=settings.drawn))
     found |= {"policy": policy, "seconds": seconds, "settings": run.record()}
     return _result(evaluation, flows, dates, drawn=settings.drawn, **found)
 
@@ -397,6 +411,7 @@ class _Run:
     payoff: PayoffFunction
     grid: TimeGrid
     settings: PriceSettings
+    steps: Bias | None = None
 
     @property
     def streams(self) -> list[np.random.SeedSequence]:
@@ -429,6 +444,29 @@ class _Run:
         how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
         how |= {"rng": rng, "with_hidden": settings.observe_hidden}
         return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
+
+    def bias(self, evaluation: PathData, found: Estimate) -> Bias | None:
+        """What the time steps do to the European price; a warning where that is more than accepted."""
+        accepted = self.settings.bias_tolerance
+        if found.price > 0:
+            accepted = max(accepted, METHOD.bias_errors * found.standard_error / found.price)
+        bias = self.steps
+        if bias is None:
+
+            def estimate(samples: Floats) -> tuple[float, float]:
+                mean = Estimate.of(samples, drawn=self.settings.drawn)
+                return mean.value, mean.standard_error
+
+            terminal = evaluation.prices[:, -1]
+            bias = observed_bias(self.process, self.payoff, self.grid, terminal, estimate=estimate, tolerance=accepted)
+        if bias is None:
+            return None
+        bias = replace(bias, tolerance=accepted)
+        # The paper's scheme is biased by design; who asks for it is not warned.
+        if bias.missed and getattr(self.process, "scheme", None) != "paper" and not self.settings.paper:
+            note = "the time steps of the simulation bias prices by {found}; leave scheme and substeps to the library"
+            warnings.warn(Note("discretisation-bias", note, found=str(bias)), UserWarning, stacklevel=3)
+        return bias
 
     def difference(self, policy: learn.Policy, immediate: bool, up: Process, down: Process) -> Floats:
         """Paired difference of cash flows between two markets; of payoffs today where exercising at once is best."""

@@ -20,6 +20,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -40,6 +41,12 @@ BLOCK_PATHS = 1024
 HALF_CELL = 2.0**-31
 #: Multiplications in one matrix product below which OpenBLAS stays on one thread.
 ONE_THREAD = 250_000
+#: How far below zero rounding may push the smallest eigenvalue of a correlation matrix.
+ROUNDING = 1e-10
+#: Times that differ by less are the same: dates are multiples of rounded steps.
+SAME_TIME = 1e-9
+#: Discretisation error that is accepted unless told otherwise, as a share of the price.
+TOLERANCE = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +113,46 @@ class Process(ABC):
     spot: ArrayLike
     #: Whether steps are taken in the array library of the normals; otherwise in NumPy only.
     follows_arrays: bool = False
+    #: Times and amounts per asset, in the order of time; see :func:`dividend_schedule`.
+    cash_dividends: Any = ()
+    #: Parts into which cash dividends cut an interval at the most; :meth:`for_grid` finds it.
+    pieces: int = 1
+
+    @property
+    def normals_per_piece(self) -> int:
+        """How many standard normals one path needs between two exercise or dividend dates."""
+        return self.n_assets
 
     @property
     def normals_per_interval(self) -> int:
         """How many standard normals one path needs for one exercise interval."""
-        return self.n_assets
+        return self.normals_per_piece * self.pieces
+
+    def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
+        """The same market, with the steps that it takes between these dates chosen.
+
+        Sampling does this by itself. Do it before :meth:`advance`, or to see the steps.
+
+        Parameters
+        ----------
+        grid
+            The dates.
+        tolerance
+            Discretisation error to aim at, as a share of the price. Models that are sampled exactly have none.
+
+        Examples
+        --------
+        >>> from mixtune.options import Heston
+        >>> heston = Heston(spot=100, v0=0.04, v_mean=0.04, v_speed=2, v_vol=0.3, rho=-0.7)
+        >>> heston.for_grid(TimeGrid(maturity=5, dates=1)).substeps
+        21
+        >>> heston.for_grid(TimeGrid(maturity=5, dates=10)).substeps
+        3
+        """
+        times = [time for time, _ in self.cash_dividends]
+        cuts = [sum(begin + SAME_TIME < t < end - SAME_TIME for t in times) for begin, end in pairwise(grid.times)]
+        pieces = 1 + max(cuts)
+        return self if pieces <= self.pieces else replace(self, pieces=pieces)  # type: ignore[type-var]
 
     @abstractmethod
     def start(self, n_paths: int) -> State:
@@ -154,7 +196,21 @@ class Process(ABC):
             raise ParameterError(f"normals must have shape {shape}, one row per path; got {normals.shape}")
         if not (0 <= begin < end < math.inf and math.isfinite(rate)):
             raise ParameterError(f"an interval needs 0 <= begin < end and a finite rate; got {begin}, {end}, {rate}")
-        return self._step(state, begin=float(begin), end=float(end), rate=float(rate), normals=normals)
+        return self._move(state, begin=float(begin), end=float(end), rate=float(rate), normals=normals)
+
+    def _move(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
+        """Advance over one interval, and let the prices fall by the cash dividends that are paid on the way."""
+        due = [(t, cash) for t, cash in self.cash_dividends if begin + SAME_TIME < t <= end + SAME_TIME]
+        width, used = normals.shape[1] // self.pieces, 0
+        for time, cash in [*due, (end, None)]:
+            until = end if time > end - SAME_TIME else time
+            if until > begin:
+                part = normals[:, used : used + width]
+                state = self._step(state, begin=begin, end=until, rate=rate, normals=part)
+                begin, used = until, used + width
+            if cash is not None:
+                state = replace(state, prices=(state.prices - match(cash, normals)).clip(0.0))
+        return state
 
     def sample(self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **options: Any) -> Floats:
         """Simulate paths from time 0 to maturity.
@@ -216,6 +272,7 @@ class Process(ABC):
         hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
             ``State.hidden`` at every date; without columns where a model hides nothing.
         """
+        self = self.for_grid(grid)
         shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
         there = device if self.follows_arrays else None
         xp = np if there is None else torch_module()
@@ -240,7 +297,7 @@ class Process(ABC):
         state = self.start(normals.shape[2]).like(normals)
         yield state
         for interval, Z in enumerate(normals):
-            state = self._step(state, **grid.interval(interval), normals=Z.T)
+            state = self._move(state, **grid.interval(interval), normals=Z.T)
             yield state
 
 
@@ -256,6 +313,134 @@ def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -mat
     if array.shape not in ((), (n_assets,)):
         raise ParameterError(f"{name} must be one number or {n_assets}, one per asset; got shape {array.shape}")
     return freeze(np.broadcast_to(array, (n_assets,)).copy())
+
+
+@dataclass(frozen=True, eq=False)
+class TermStructure:
+    """A setting that changes with time, constant between the given times.
+
+    Parameters
+    ----------
+    times
+        When each value ends, increasing and above 0. The last value holds ever after.
+    values
+        One number per time, or one row per time with a number per asset.
+
+    Examples
+    --------
+    >>> curve = TermStructure(times=[0.5, 1.0], values=[0.2, 0.3])
+    >>> round(float(curve.integral(0.25, 2.0)), 12)
+    0.5
+    """
+
+    times: ArrayLike
+    values: ArrayLike
+
+    def __post_init__(self) -> None:
+        times, values = numbers("times", self.times, least=0, strict=True), numbers("values", self.values)
+        if times.ndim != 1 or times.size == 0 or not np.all(np.diff(times) > 0):
+            raise ParameterError(f"times of a term structure must be a list that increases; got {self.times!r}")
+        if values.ndim not in (1, 2) or len(values) != times.size:
+            raise ParameterError(f"a term structure needs one value per time, {times.size}; got shape {values.shape}")
+        object.__setattr__(self, "times", freeze(times))
+        object.__setattr__(self, "values", freeze(values))
+
+    def __mul__(self, factor: float) -> TermStructure:
+        """The curve with all values multiplied, as sensitivities need it."""
+        return TermStructure(self.times, np.asarray(self.values) * factor)
+
+    __rmul__ = __mul__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        return np.array(self.values, dtype=dtype)
+
+    def weights(self, begin: float, end: float) -> Floats:
+        """How long each value holds between two times."""
+        ends = np.append(np.asarray(self.times)[:-1], math.inf)
+        begins = np.append(0.0, np.asarray(self.times)[:-1])
+        return np.maximum(np.minimum(ends, end) - np.maximum(begins, begin), 0.0)
+
+    def integral(self, begin: float, end: float) -> Floats:
+        """Of the values over time, one number per asset."""
+        return self.weights(begin, end) @ np.asarray(self.values)
+
+
+def curve_per_asset(name: str, value: Any, n_assets: int, *, least: float = -math.inf) -> Floats | TermStructure:
+    """``value`` as one number per asset, or as a term structure with one column per asset."""
+    if not isinstance(value, TermStructure):
+        return per_asset(name, value, n_assets, least=least)
+    values = np.asarray(value.values)
+    rows = [per_asset(name, row, n_assets, least=least) for row in values]
+    return TermStructure(value.times, np.stack(rows))
+
+
+def mean_over(value: Any, begin: float, end: float) -> Floats:
+    """The mean of a number per asset, or of a term structure, over an interval."""
+    if isinstance(value, TermStructure):
+        return value.integral(begin, end) / (end - begin)
+    return np.asarray(value)
+
+
+def dividend_schedule(value: Any, n_assets: int) -> tuple[tuple[float, Floats], ...]:
+    """Cash dividends as (time, amount per asset) in the order of time.
+
+    Examples
+    --------
+    >>> dividend_schedule([(0.75, 2.0), (0.25, 1.0)], 1)
+    ((0.25, array([1.])), (0.75, array([2.])))
+    """
+    try:
+        pairs = [(time, amount) for time, amount in value]
+    except (TypeError, ValueError):
+        raise ParameterError(f"cash_dividends must be pairs of time and amount; got {value!r}") from None
+    known = [
+        (
+            float(numbers("the time of a dividend", time, least=0, strict=True)),
+            per_asset("dividend", amount, n_assets, least=0),
+        )
+        for time, amount in pairs
+    ]
+    return tuple(sorted(known, key=lambda pair: pair[0]))
+
+
+def correlation_matrix(correlation: ArrayLike, n_assets: int) -> Floats | None:
+    """The correlations of the assets, checked; None if the assets are independent.
+
+    Examples
+    --------
+    >>> correlation_matrix(0.5, 2)
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    matrix = numbers("correlation", correlation)
+    if matrix.shape not in ((), square := (n_assets, n_assets)):
+        raise ParameterError(f"correlation must be one number or a matrix of shape {square}; got shape {matrix.shape}")
+    if not np.all(np.abs(matrix) <= 1):
+        raise ParameterError("correlation must lie between -1 and 1")
+    if matrix.ndim == 0:
+        matrix = np.where(np.eye(n_assets, dtype=bool), 1.0, matrix)
+    if not np.allclose(matrix, matrix.T, rtol=0, atol=ROUNDING):
+        raise ParameterError("correlation must be symmetric; pass the mean of the matrix and its transpose")
+    if not np.allclose(np.diag(matrix), 1.0, rtol=0, atol=ROUNDING):
+        raise ParameterError("correlation must have ones on its diagonal; pass volatilities as volatility")
+    if np.array_equal(matrix, np.eye(n_assets)):
+        return None
+    smallest = np.linalg.eigvalsh(matrix)[0]
+    if smallest < -ROUNDING * n_assets:
+        hint = f"; one number for all pairs must be >= {-1 / (n_assets - 1):.6g}" if np.ndim(correlation) == 0 else ""
+        raise ParameterError(
+            f"correlation must be positive semi-definite; its smallest eigenvalue is {smallest:.3g}{hint}"
+        )
+    return matrix
+
+
+def correlation_factor(matrix: Floats) -> Floats:
+    """A matrix whose product with its transpose is the given one."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+    except np.linalg.LinAlgError:  # singular: some asset is a combination of others
+        eigenvalues, vectors = np.linalg.eigh(matrix)
+        return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)), dtype=np.float64)
 
 
 def constant_columns(values: ArrayLike, n_paths: int) -> Floats:

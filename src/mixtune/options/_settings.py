@@ -27,6 +27,8 @@ class MethodConstants:
     scramblings : int
         Independent randomisations of the Sobol points, from which their standard error is read (Owen 1997): the
         points of one scrambling are dependent.
+    bias_errors : float
+        Standard errors of a price below which its discretisation error does not matter.
     bump : float
         Relative size of the central differences of the Greeks. Smaller ones gain no accuracy, since the payoff has a
         kink, and cost variance (Glasserman 2004, section 7.1).
@@ -42,6 +44,7 @@ class MethodConstants:
     ridges: tuple[float, ...] = tuple(10.0**k for k in range(-9, 3))
     choice_rows: int = 2000
     scramblings: int = 32
+    bias_errors: float = 0.5
     bump: float = 0.01
     region_tail: float = 0.001
     memory: float = 0.9
@@ -82,6 +85,9 @@ class PriceSettings:
         Whether to compute the dual upper bound, and with how many outer and inner paths.
     greeks : bool
         Delta and vega by common random numbers.
+    bias_tolerance : float
+        Discretisation error that is accepted, as a share of the price; the steps of Heston models are chosen for it.
+        Half a standard error of the price is accepted in any case.
     device : str, optional
         A PyTorch device, "cuda" or "cpu", for paths, features, regressions and evaluation; by default NumPy. The
         normals are the same, so the price is the same up to rounding. Bounds and Greeks are computed in NumPy.
@@ -111,6 +117,7 @@ class PriceSettings:
     upper_paths: int = 1000
     inner_paths: int = 200
     greeks: bool = False
+    bias_tolerance: float = 0.001
     device: str | None = None
 
     def __post_init__(self) -> None:
@@ -122,6 +129,7 @@ class PriceSettings:
             raise ParameterError(f"sobol needs at least {least} paths for its standard error; got {self.paths}")
         if self.sobol and self.antithetic:
             raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
+        check_positive("bias_tolerance", self.bias_tolerance)
         check_device(self.device)
         check_whole("seed", self.seed)
 

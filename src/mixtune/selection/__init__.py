@@ -1,20 +1,28 @@
 """Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
 from mixtune.moments import Sample, loo_ridge
-from mixtune.selection._choose import Choice, choose, content_order, sample_sources
-from mixtune.selection._compare import (
-    Comparison,
-    TransferGain,
-    compare,
-    joint_left_out,
-    mean_left_out,
-    transfer_gain,
-)
+from mixtune.selection._choose import Choice, Plan, choose, content_order, rank_of, sample_sources, target_scale
+from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
+from mixtune.selection._model_averaging import SummedTask
 from mixtune.selection._pretraining import learn_columns, learn_own_column
+from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
+from mixtune.selection._summed import (
+    SIZES,
+    PooledStart,
+    SourceTerms,
+    choose_summed,
+    merged_task,
+    summed_labels,
+    summed_play,
+    task_of_sums,
+)
 
-__all__ = ["SETTINGS", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Prior", "Sample"]
-__all__ += ["TransferGain", "choose", "choose_maps", "compare", "content_order", "joint_left_out"]
-__all__ += ["learn_columns", "learn_own_column", "loo_ridge", "mean_left_out", "sample_sources", "transfer_gain"]
+__all__ = ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
+__all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
+__all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
+__all__ += ["learn_own_column"]
+__all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
+__all__ += ["sample_sources", "summed_labels", "summed_play", "target_scale", "task_of_sums", "transfer_gain"]

@@ -24,10 +24,10 @@ from mixtune.moments import Paths, Rows, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
+    Task,
     Validated,
     ValidationTask,
     average_weights,
-    averaged,
     focal_only_best,
     guarded,
     mix,
@@ -42,13 +42,13 @@ from mixtune.selection._settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
+class Pool:
     """All families, side by side."""
 
     families: tuple[Family, ...]
 
     @classmethod
-    def of(cls, sources: Sequence[Sample], *, every: bool = True) -> _Pool:
+    def of(cls, sources: Sequence[Sample], *, every: bool = True) -> Pool:
         """All families that suit the sources; ``every`` with those that seldom differ from others."""
         count = len(sources)
         families: list[Family] = [FocalFamily(count)]
@@ -130,11 +130,11 @@ class Choice(Validated):
     spreads: Floats
     focal_left_out: Floats
     prior: Prior
-    tasks: Sequence[ValidationTask]
+    tasks: Sequence[Task]
     size: float
     task: Sample
     focal: Sample
-    pool: _Pool
+    pool: Pool
 
     @property
     def error(self) -> float:
@@ -163,7 +163,7 @@ class Choice(Validated):
             kept[index] = 0.0
         elif index is not None:
             shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
-        paths = _joined(self.pool.fits(self.task, kept, self._memos))
+        paths = joined_paths(self.pool.fits(self.task, kept, self._memos))
         return shares @ paths.heads * self.size, mix(shares, paths.left_out) * self.size
 
 
@@ -198,7 +198,14 @@ class Plan:
 
 
 def choose(
-    focal: Sample, sources: Sequence[Sample], *, seed: int = 0, plan: Plan | None = None, every: bool = True
+    focal: Sample,
+    sources: Sequence[Sample],
+    *,
+    seed: int = 0,
+    plan: Plan | None = None,
+    tasks: Sequence[Task] | None = None,
+    pool: Pool | None = None,
+    every: bool = True,
 ) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
@@ -213,6 +220,10 @@ def choose(
         Which rows and sources are drawn for validation.
     plan : Plan, optional
         What was drawn, by :func:`draw_plan` from other features of the same rows.
+    tasks : sequence of ValidationTask or SummedTask, optional
+        Validation tasks that were done elsewhere, by :class:`RemoteTasks`; none are done here then.
+    pool : Pool, optional
+        Other candidates than those that the sources give, for targets divided by their standard deviation.
     every : bool
         Whether to have candidates with one intercept for all sources too.
 
@@ -228,16 +239,18 @@ def choose(
     >>> bool(abs(found.head[0] - 2.0) < 0.2)
     True
     """
-    size = _target_scale([focal, *sources])
+    size = target_scale([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = _Pool.of(sources, every=every)
+    pool = Pool.of(sources, every=every) if pool is None else pool
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     count, partly = len(focal.known.y), plan.judged is not None
     judged = focal.judged(plan.judged) if partly else focal
-    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *validation_tasks(pool, sources, plan)]
-    fits, *tasks = in_threads(lambda job: job(), jobs, width=focal.columns)
-    heads, left_out, leverages = _joined(fits)
+    here = validation_tasks(pool, sources, plan) if tasks is None else []
+    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *here]
+    fits, *done = in_threads(lambda job: job(), jobs, width=focal.columns)
+    tasks = done if tasks is None else tasks
+    heads, left_out, leverages = joined_paths(fits)
     weight = judged.known.weight
     negligible = negligible_error(focal)
     scores = robust_errors(left_out, weight, negligible)
@@ -271,7 +284,7 @@ def choose(
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
         prior=prior,
-        tasks=[averaged(task, shares) for task in tasks],
+        tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,
         focal=given,
@@ -285,39 +298,53 @@ def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int 
     Tasks are of sources with rows to spare, or at least half as many as the focal domain. Sources whose rows are
     unknown inform priors only. What is drawn follows the content of rows and sources, not the order they came in.
     """
+    sizes = [0 if source.rows is None else len(source.rows.y) for source in sources]
+    orders: dict[int, Integers] = {}
+
+    def drawn(k: int, places: Integers) -> Integers:
+        if k not in orders:
+            orders[k] = by_content(sources[k])
+        return orders[k][places]
+
+    plan = plan_of(focal, sizes, lambda k: rank_of(sources[k].known), seed=seed, most=most)
+    return replace(plan, tasks=[(k, drawn(k, places)) for k, places in plan.tasks])
+
+
+def plan_of(
+    focal: Sample, sizes: Sequence[int], rank: Callable[[int], Any], *, seed: int, most: int | None = None
+) -> Plan:
+    """The plan for sources of so many rows, with places in the order of their content; ``rank`` orders the sources."""
     rng = np.random.default_rng(seed)
     count, n, judged = len(focal.known.y), max(round(focal.total), 1), None
     # Some rows, with the sums of all, do for paths through d x d matrices only.
     if count > max(SETTINGS.judged_rows, focal.columns):
         judged = np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
-    if n > SETTINGS.validated_rows or len(sources) < SETTINGS.validated_sources:
+    if n > SETTINGS.validated_rows or len(sizes) < SETTINGS.validated_sources:
         return Plan(judged, n, False, [])
-    sizes = np.array([0 if source.rows is None else len(source.rows.y) for source in sources])
-    able = np.flatnonzero(sizes >= n + max(8, n // 4)).tolist()
+    able = np.flatnonzero(np.array(sizes) >= n + max(8, n // 4)).tolist()
     # Where rows cannot be spared for a test, they are left out in turn.
     spare = len(able) >= 2
     if not spare:
-        able = np.flatnonzero(sizes >= max(n / 2, 8)).tolist()
+        able = np.flatnonzero(np.array(sizes) >= max(n / 2, 8)).tolist()
     if len(able) < 2:
         return Plan(judged, n, False, [])
     narrow = focal.columns <= SETTINGS.narrow_columns
     most = most or SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
-    able = sorted(able, key=lambda k: _rank(sources[k].known))
+    able = sorted(able, key=rank)
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
     turns = min(most // len(able), SETTINGS.tasks_per_source) if spare and narrow else 1
-    orders = {k: by_content(sources[k]) for k in able}
-    return Plan(judged, n, spare, [(k, rng.permutation(orders[k])) for _ in range(turns) for k in able])
+    return Plan(judged, n, spare, [(k, rng.permutation(sizes[k])) for _ in range(turns) for k in able])
 
 
-def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list[Callable[[], ValidationTask]]:
+def validation_tasks(pool: Pool, sources: Sequence[Sample], plan: Plan) -> list[Callable[[], ValidationTask]]:
     """Validation tasks to be done."""
 
     def validate(k: int, order: Integers) -> ValidationTask:
         allowed = np.ones(len(sources))
         allowed[k] = 0.0
         task = sources[k].part(order[: plan.rows])
-        heads, left_out, _ = _joined(pool.fits(task, allowed))
+        heads, left_out, _ = joined_paths(pool.fits(task, allowed))
         negligible = negligible_error(task)
         alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
         if not plan.spare:
@@ -333,7 +360,7 @@ def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list
     return [partial(validate, k, order) for k, order in plan.tasks]
 
 
-def _joined(fits: Sequence[Fits]) -> Paths:
+def joined_paths(fits: Sequence[Fits]) -> Paths:
     """The paths of all families, one below the other."""
     return Paths(*(np.concatenate(parts) for parts in zip(*(f.paths for f in fits))))
 
@@ -353,10 +380,10 @@ def by_content(sample: Sample) -> Integers:
 
 def content_order(sources: Sequence[Rows]) -> Integers:
     """The places of the sources in an order that follows from their content."""
-    return np.array(sorted(range(len(sources)), key=lambda k: _rank(sources[k])), dtype=np.int64)
+    return np.array(sorted(range(len(sources)), key=lambda k: rank_of(sources[k])), dtype=np.int64)
 
 
-def _rank(rows: Rows) -> tuple[float, ...]:
+def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
     norms, cubes = _symmetric(rows.X)
     y = rows.targets.sum(axis=1)
@@ -370,16 +397,16 @@ def _symmetric(X: Floats) -> tuple[Floats, Floats]:
     return np.sum(size**2, axis=1), np.sum(size**3, axis=1)
 
 
-def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
+def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
     for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
-        paths = _joined(pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed))
+        paths = joined_paths(pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed))
         parts.append(np.vstack([*(mix(share, paths.left_out) for share in mixes), paths.leverages[top]]))
     return np.hstack(parts)
 
 
-def _target_scale(samples: Sequence[Sample]) -> float:
+def target_scale(samples: Sequence[Sample]) -> float:
     """Standard deviation of all targets, or 1 where they do not vary."""
     total = sum(sample.total for sample in samples)
     square = sum(float(sample.moments.square) for sample in samples) / total
@@ -409,7 +436,7 @@ def sample_sources(
         return np.arange(count)
     rows, width = sum(len(source.y) for source in sources), sources[0].shape[1]
     wanted = int(np.ceil(SETTINGS.rows_per_column * width / (rows / count)))
-    order = sorted(range(count), key=lambda k: _rank(prepare(sources[k])))
+    order = sorted(range(count), key=lambda k: rank_of(prepare(sources[k])))
     # A generator of its own, so that what else is drawn does not depend on whether sources were.
     rng = np.random.default_rng([seed, count])
     return np.sort(rng.choice(order, min(max(SETTINGS.sampled_sources, wanted), count), replace=False))

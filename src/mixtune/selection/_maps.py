@@ -20,6 +20,7 @@ from mixtune.moments import Moments, Sample
 from mixtune.selection._choose import Choice, choose, draw_plan
 from mixtune.selection._families import Label
 from mixtune.selection._model_averaging import (
+    Task,
     Validated,
     ValidationTask,
     relative_errors,
@@ -97,9 +98,9 @@ class MapAverage(Validated):
 
     @cached_property
     def _map_tasks(self) -> list[ValidationTask]:
-        """The validation tasks that all maps have, with a candidate for each map."""
+        """The validation tasks that all maps have, with a candidate for each map; those with rows only."""
         common = min(len(choice.tasks) for choice in self.choices)
-        joined = [[choice.tasks[place] for choice in self.choices] for place in range(common)]
+        joined: Any = [[choice.tasks[place] for choice in self.choices] for place in range(common)]
         return [
             replace(
                 parts[0],
@@ -118,13 +119,13 @@ class MapAverage(Validated):
         return usable[int(np.argmin(robust_errors(left_out, weight)))]
 
     @cached_property
-    def tasks(self) -> list[ValidationTask]:
+    def tasks(self) -> list[Task]:
         """Validation tasks with two candidates: the average over all maps, and the focal-only fit of the plain one."""
         if len(self.choices) == 1:
             return list(self.choices[0].tasks)
-        found = []
+        found: list[Task] = []
         for place in range(len(self._map_tasks)):
-            parts = [choice.tasks[place] for choice in self.choices]
+            parts: Any = [choice.tasks[place] for choice in self.choices]
             both: dict[str, Any] = {}
             for name in ("residuals", "left_out"):
                 own = [getattr(part, name) for part in parts]

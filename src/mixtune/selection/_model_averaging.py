@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Booleans, Floats, Integers
 from mixtune.moments import Sample, best_ridge
 from mixtune.selection._compare import compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
@@ -34,6 +34,7 @@ class ValidationTask:
     negligible: float = SETTINGS.negligible_error
     left_out_weight: Floats | None = None
     targets: Floats | None = None
+    stands_for: ClassVar[int] = 1
 
     @property
     def errors(self) -> Floats:
@@ -44,18 +45,105 @@ class ValidationTask:
         """Mean squared error of the average."""
         return float((shares @ self.residuals) ** 2 @ (self.weight / self.weight.sum()))
 
+    @property
+    def total(self) -> float:
+        """The number of rows that were kept for testing, each counting as its weight."""
+        return float(self.weight.sum())
 
-def averaged(task: ValidationTask, shares: Floats) -> ValidationTask:
-    """The task with two candidates: the average, and the focal-only fit."""
-    both = [shares, np.eye(len(shares))[task.alone]]
-    residuals, left_out = (np.stack([mix(each, part) for each in both]) for part in (task.residuals, task.left_out))
-    return replace(task, residuals=residuals, left_out=left_out, alone=1)
+    def products(self) -> Floats:
+        """Mean products (C, C) of the candidates' residuals, relative to the error of the best of them."""
+        good = np.sort(self.errors)[: max(3, len(self.residuals) // 4)]
+        weight = self.weight / self.weight.sum() / max(float(np.median(good)), self.negligible)
+        # Two outliers must not decide: residuals count up to five times their typical size.
+        limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(self.residuals), self.weight)))
+        # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
+        kept = np.clip(self.residuals, -limit, limit)
+        return (kept * weight) @ kept.T
+
+    def inside(self, shares: Floats) -> float:
+        """Mean square of the average's residuals of left-out rows."""
+        return float(np.average(mix(shares, self.left_out) ** 2, weights=self.left_out_weight))
+
+    def averaged(self, shares: Floats) -> ValidationTask:
+        """The task with two candidates: the average, and the focal-only fit."""
+        both = [shares, np.eye(len(shares))[self.alone]]
+        residuals, left_out = (np.stack([mix(each, part) for each in both]) for part in (self.residuals, self.left_out))
+        return replace(self, residuals=residuals, left_out=left_out, alone=1)
+
+
+@dataclass(frozen=True, eq=False)
+class SummedTask:
+    """A validation task that was done elsewhere, of which only sums over its rows are known.
+
+    Attributes
+    ----------
+    source, alone, negligible
+        As of :class:`ValidationTask`.
+    total : float
+        The number of rows that were kept for testing.
+    squares, clipped, left : arrays (C, C)
+        Mean products of residuals on these rows; those of :meth:`ValidationTask.products`; and mean products of
+        residuals of left-out rows, over the candidates for which all of them are finite.
+    finite : array (C,) of bool
+        Whether a candidate can do without each of its rows.
+    stands_for : int
+        Of how many sources these are the sums.
+    """
+
+    source: int
+    total: float
+    squares: Floats
+    clipped: Floats
+    left: Floats
+    finite: Booleans
+    alone: int
+    negligible: float = SETTINGS.negligible_error
+    stands_for: int = 1
+
+    @classmethod
+    def of(cls, task: ValidationTask) -> SummedTask:
+        """The sums of a task."""
+        finite = np.all(np.isfinite(task.left_out), axis=1)
+        left = np.where(finite[:, None], task.left_out, 0.0)
+        squares = (task.residuals * (task.weight / task.weight.sum())) @ task.residuals.T
+        known = np.ones(left.shape[1]) if task.left_out_weight is None else task.left_out_weight
+        inside = (left * (known / known.sum())) @ left.T
+        return cls(
+            task.source, task.total, squares, task.products(), inside, finite, task.alone, float(task.negligible)
+        )
+
+    @property
+    def errors(self) -> Floats:
+        """Mean squared error of every candidate."""
+        return np.maximum(np.diagonal(self.squares), 0.0)
+
+    def error(self, shares: Floats) -> float:
+        """Mean squared error of the average."""
+        return max(float(shares @ self.squares @ shares), 0.0)
+
+    def products(self) -> Floats:
+        return self.clipped
+
+    def inside(self, shares: Floats) -> float:
+        """Mean square of the average's residuals of left-out rows."""
+        used = shares > 0
+        return float(shares @ self.left @ shares) if np.all(self.finite[used]) else np.inf
+
+    def averaged(self, shares: Floats) -> SummedTask:
+        """The task with two candidates: the average, and the focal-only fit."""
+        both = np.stack([shares, np.eye(len(shares))[self.alone]])
+        squares, clipped, left = (both @ part @ both.T for part in (self.squares, self.clipped, self.left))
+        finite = np.array([bool(np.all(self.finite[each > 0])) for each in both])
+        return replace(self, squares=squares, clipped=clipped, left=left, finite=finite, alone=1)
+
+
+Task = ValidationTask | SummedTask
 
 
 def average_weights(
     scores: Floats,
     prior: Floats,
-    tasks: Sequence[ValidationTask],
+    tasks: Sequence[Task],
     count: float,
     *,
     enough: int,
@@ -69,7 +157,7 @@ def average_weights(
     share = prior
     trust = SETTINGS.rows_trust
     if tasks:
-        sources = len(validated_sources(tasks))
+        sources = len(validated_sources(tasks)) + sum(task.stands_for - 1 for task in tasks)
         pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
         told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
         share = stacked_weights(tasks, prior, pull, told=told)
@@ -93,7 +181,7 @@ def guarded(
     count: float,
     shares: Floats,
     focal: Floats,
-    tasks: Sequence[ValidationTask],
+    tasks: Sequence[Task],
     *,
     negligible: float = 0.0,
 ) -> Floats:
@@ -111,7 +199,7 @@ def guarded(
 
 
 def stacked_weights(
-    tasks: Sequence[ValidationTask],
+    tasks: Sequence[Task],
     equal: Floats,
     pull: float,
     *,
@@ -126,15 +214,9 @@ def stacked_weights(
     """
     cross = np.zeros((len(equal), len(equal)))
     # Many rows know a task's error better than few, but of one source only.
-    says = np.sqrt([task.weight.sum() for task in tasks]) if says is None else says
+    says = np.sqrt([task.total for task in tasks]) if says is None else says
     for task, say in zip(tasks, says / says.sum()):
-        good = np.sort(task.errors)[: max(3, len(equal) // 4)]
-        weight = task.weight / task.weight.sum() / max(float(np.median(good)), task.negligible)
-        # Two outliers must not decide: residuals count up to five times their typical size.
-        limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(task.residuals), task.weight)))
-        # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
-        kept = np.clip(task.residuals, -limit, limit)
-        cross += say * (kept * weight) @ kept.T
+        cross += say * task.products()
     errors = np.diagonal(cross)
     prior = np.maximum(equal * np.exp(-told * (errors - errors.min())), 1e-300)
     share = prior / prior.sum()
@@ -143,7 +225,7 @@ def stacked_weights(
         product, distance = cross @ share, np.log(np.maximum(share, 1e-300) / prior)
         now = float(share @ product + pull * (share @ distance))
         # Steps that are too long go back and forth for ever, and rounding would decide where they end.
-        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else rate, now
+        rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else min(1.05 * rate, 0.5), now
         slope = 2 * product + pull * distance
         share = share * np.exp(-rate * (slope - slope.min()))
         share = np.maximum(share / share.sum(), 1e-300)
@@ -197,7 +279,7 @@ def relative_errors(errors: Floats) -> Floats | None:
     return np.exp(np.mean(logs - logs.min(axis=1, keepdims=True), axis=0))
 
 
-def interval_inflation(tasks: Sequence[ValidationTask], shares: Floats) -> float:
+def interval_inflation(tasks: Sequence[Task], shares: Floats) -> float:
     """How much larger the root mean squared error of tasks is on their tests than leave-one-out says, in [1, 2].
 
     Leave-one-out keeps the weights of the candidates, which the same rows helped to choose; intervals without this
@@ -205,14 +287,14 @@ def interval_inflation(tasks: Sequence[ValidationTask], shares: Floats) -> float
     """
     ratios = []
     for task in tasks:
-        inside = float(np.average(mix(shares, task.left_out) ** 2, weights=task.left_out_weight))
+        inside = task.inside(shares)
         outside = task.error(shares)
         if 0 < inside < np.inf and outside > 0:
             ratios.append(np.log(outside / inside))
     return float(np.clip(np.exp(0.5 * np.mean(ratios)), 1.0, 2.0)) if ratios else 1.0
 
 
-def transfer_gains(tasks: Sequence[ValidationTask], shares: Floats) -> Floats:
+def transfer_gains(tasks: Sequence[Task], shares: Floats) -> Floats:
     """Of each validated source: log of its root mean squared error on tests, of ours over the focal-only fit."""
     ours = np.array([task.error(shares) for task in tasks])
     alone = np.array([task.errors[task.alone] for task in tasks])
@@ -222,7 +304,7 @@ def transfer_gains(tasks: Sequence[ValidationTask], shares: Floats) -> Floats:
     return np.array([gains[sources == source].mean() for source in validated_sources(tasks)])
 
 
-def validated_sources(tasks: Sequence[ValidationTask]) -> list[int]:
+def validated_sources(tasks: Sequence[Task]) -> list[int]:
     """The sources that took the focal role, each once, in their order."""
     return sorted({task.source for task in tasks})
 

@@ -1,0 +1,54 @@
+"""Put the results of `python -m benchmarks prices --out docs/results/prices.csv` on the page: python -m docs.prices
+
+Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->` of docs/prices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, read_results, summary, verdict
+from docs.numerics import fill, table
+
+PAGE = Path(__file__).with_name("prices.md")
+RESULTS = Path(__file__).parent / "results" / "prices.csv"
+HEAD = ("option", "reference", "exact", "price, 99% ±", "upper bound", "bias of the steps", "delta ±", "exact", "")
+
+
+def row(result: Result) -> list[str]:
+    """One case as cells."""
+    delta = exact_delta = ""
+    if result.delta is not None and result.delta_error is not None and result.exact_delta is not None:
+        delta, exact_delta = (
+            f"{result.delta:.4f} ± {GREEK_ERRORS * result.delta_error:.4f}",
+            f"{result.exact_delta:.4f}",
+        )
+    return [
+        result.name,
+        result.source,
+        f"{result.exact:.4f}",
+        f"{result.price:.4f} ± {NORMAL_99 * result.standard_error:.4f}",
+        f"{result.upper:.4f}",
+        "" if result.bias is None else f"{result.bias:+.2%}",
+        delta,
+        exact_delta,
+        verdict(result) if result.holds else f"**{verdict(result)}**",
+    ]
+
+
+def tables(results: Sequence[Result]) -> str:
+    """A heading and a table for every group of cases."""
+    groups = dict.fromkeys(result.group for result in results)
+    parts = [f"### {name}\n\n" + table(HEAD, (row(r) for r in results if r.group == name)) for name in groups]
+    return "\n\n".join(parts)
+
+
+def parts(results: Sequence[Result]) -> dict[str, str]:
+    """What belongs between the markers of the page."""
+    return {"summary": summary(results) + ".", "prices": tables(results)}
+
+
+if __name__ == "__main__":
+    found = list(read_results(RESULTS).values())
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts(found)), encoding="utf-8")

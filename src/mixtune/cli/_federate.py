@@ -1,0 +1,440 @@
+"""``mixtune federate``: a study among members who keep their rows, carried by files."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from mixtune.cli import _outputs as outputs
+from mixtune.cli import _reading as reading
+from mixtune.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from mixtune.federated import Combined, Key, Policy, Study
+    from mixtune.federated.folder import Faults
+
+federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows: sums travel, as files.")
+study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
+federate.add_typer(study_app, name="study")
+
+StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
+StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
+KeyOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--key", help="The member's key; by default the one *.key beside the study.")
+]
+Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
+Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Requests and answers, .mxf.")]
+FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
+RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Do not go on without a member.")]
+PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
+Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed parameters, or the tuned choice.")]
+Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
+Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
+Epsilon: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the privacy budget.")]
+Delta: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the probability that it fails.")]
+
+
+@study_app.command("new")
+def study_new(
+    study: StudyFile,
+    like: Annotated[list[Path], typer.Option(help="A table with the columns; the first one gives the scales.")],
+    target: reading.Target,
+    focal: Annotated[str, typer.Option(help="The member that the model is for.")],
+    name: Annotated[str, typer.Option(help="Of the study.")] = "study",
+    level: Level = 2,
+    method: Method = "fixed",
+    weights: Weights = "predictive",
+    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0,
+    epsilon: Epsilon = 3.0,
+    delta: Delta = 1e-6,
+    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    random_width: reading.RandomWidth = None,
+    seed: reading.Seed = 0,
+    days: Annotated[int, typer.Option(help="So long the study is open.")] = 90,
+    force: reading.Force = False,
+) -> None:
+    """Plan a study: columns, levels, scales, feature map, method and level.
+
+    Scales are means and standard deviations of the first table, to two digits.
+    Look through the file and edit it before anybody joins.
+    """
+    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+
+    outputs.check_outputs({"STUDY": study}, force=force, inputs=like)
+    made = Study.new(
+        like,
+        target=target,
+        focal=focal,
+        name=name,
+        days=days,
+        level=level,
+        method=method,
+        fixed=FixedMethod(weights=weights, ridge=ridge),
+        features=FeatureSpec(random_width or 0, seed),
+        privacy=Privacy(epsilon, delta),
+        limits=Limits(drop_outs=drop_outs),
+    )
+    made.save(study)
+    console = outputs.output()
+    console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {level}.")
+    console.print(f"Next, every member: mixtune federate study join {outputs.safe(study)} --name NAME")
+
+
+@study_app.command("join")
+def study_join(
+    study: StudyFile,
+    name: Annotated[str, typer.Option(help="The member's name.")],
+    key: Annotated[
+        Path | None, typer.Option(help="Where the new key goes; by default NAME.key beside the study.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
+) -> None:
+    """Make a key for a member and pin its public half in the study. The key file never leaves the member."""
+    from mixtune.federated import Key, Study
+
+    found = Study.load(study)
+    if data is not None:
+        found.read(data)
+    place = key or study.parent / f"{name}.key"
+    made = Key.load(place) if place.exists() else Key.generate(name)
+    joined = found.joined(made.card)
+    if not place.exists():
+        made.save(place)
+    joined.save(study)
+    console = outputs.output()
+    console.print(
+        f'"{outputs.safe(name)}" is a member of study "{outputs.safe(found.name)}"; its key is {outputs.safe(place)}.'
+    )
+    console.print("Send the study file on; keep the key file to yourself.")
+
+
+@study_app.command("check")
+def study_check(
+    study: StudyFile,
+    data: Annotated[
+        Path | None, typer.Option(help="Check these rows against the study and the default policy.")
+    ] = None,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Show what was agreed on, and the fingerprint to compare over the telephone."""
+    from mixtune.federated import Policy, Study
+
+    found = Study.load(study)
+    found.check()
+    if data is not None:
+        Policy().check_rows(found.read(data), found.n_features, found.encoder.names)
+    lines = found.describe()
+    if as_json:
+        members = [card.name for card in found.members]
+        outputs.print_json({"fingerprint": found.fingerprint, "members": members, "level": found.level, "says": lines})
+        return
+    outputs.show_lines(outputs.output(), f"Study {found.name}", lines)
+
+
+@federate.command()
+def ask(
+    study: StudyFile,
+    files: Messages = None,
+    out: Annotated[Path, typer.Option(help="Where the request goes.")] = Path("q.mxf"),
+    focal: FocalRows = None,
+    key: KeyOption = None,
+    policy: PolicyFile = None,
+    force: reading.Force = False,
+) -> None:
+    """Write the next request: the first one, or what follows from requests and answers so far."""
+    from mixtune.federated import Coordinator, Study
+
+    outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
+    found = Study.load(study)
+    request = Coordinator(found, focal, _key(key, study), policy=_policy(policy)).ask(files or ())
+    request.save(out)
+    outputs.show_lines(outputs.output(), f"Wrote {out}", request.explain())
+
+
+@federate.command()
+def answer(
+    request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request, .mxf.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Where the answer goes.")],
+    study: StudyOption = Path("study.toml"),
+    key: KeyOption = None,
+    policy: PolicyFile = None,
+    ledger: Annotated[Path | None, typer.Option(help="What was told so far; by default KEY.ledger.")] = None,
+    force: reading.Force = False,
+) -> None:
+    """Answer a request with sums of the member's rows, or refuse it and say why.
+
+    Look at the answer with "mixtune federate inspect" before you send it.
+    """
+    from mixtune.federated import Ledger, Site, Study
+
+    outputs.check_outputs({"--out": out}, force=force, inputs=[request, data])
+    found, own = Study.load(study), _key(key, study)
+    book = Ledger(ledger or study.parent / f"{own.name}.ledger")
+    made = Site(found, data, own, _policy(policy), ledger=book).answer(request)
+    made.save(out)
+    outputs.show_lines(outputs.output(), f"Wrote {out}", made.explain())
+
+
+@federate.command("inspect")
+def inspect_message(
+    message: Annotated[Path, typer.Argument(metavar="FILE", help="A request or an answer, .mxf.")],
+    as_json: reading.AsJson = False,
+) -> None:
+    """Say in plain words what a file says, who can read it and how large it is."""
+    from mixtune.federated import read_message
+
+    found = read_message(message)
+    if as_json:
+        outputs.print_json({**found.header, "bytes": found.size, "explained": found.explain()})
+        return
+    outputs.show_lines(outputs.output(), str(message), found.explain())
+
+
+@federate.command()
+def combine(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The request and the answers, .mxf.")],
+    focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
+    out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None,
+    study: StudyOption = Path("study.toml"),
+    key: KeyOption = None,
+    require_all: RequireAll = False,
+    force: reading.Force = False,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Make the focal member's model from the answers."""
+    from mixtune.federated import Coordinator, Study
+
+    outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=[*files, focal])
+    found = Study.load(study)
+    combined = Coordinator(found, focal, _key(key, study)).combine(files, require_all=require_all)
+    document = _finish(combined, focal, out, report)
+    if as_json:
+        outputs.print_json(document)
+        return
+    _show(document)
+
+
+@federate.command()
+def simulate(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="One CSV file for each member, named after it.")],
+    focal: Annotated[str, typer.Option(help="The member that the model is for.")],
+    target: reading.Target,
+    level: Level = 2,
+    method: Method = "fixed",
+    weights: Weights = "predictive",
+    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0,
+    epsilon: Epsilon = 3.0,
+    delta: Delta = 1e-6,
+    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    random_width: reading.RandomWidth = None,
+    seed: reading.Seed = 0,
+    transport: Annotated[str, typer.Option(metavar="files", help="What carries the messages.")] = "files",
+    processes: Annotated[int, typer.Option(help="The most processes; members share them.", min=1)] = 8,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
+    kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,
+    slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None,
+    policy: PolicyFile = None,
+    require_all: RequireAll = False,
+    out: Annotated[Path | None, typer.Option(help="Keep the model in this file.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the model.")] = None,
+    force: reading.Force = False,
+    as_json: reading.AsJson = False,
+) -> None:
+    """Run a whole study on this machine, with a process for each member, and compare it with the pooled computation.
+
+    Examples:
+
+    mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
+    """
+    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+    from mixtune.federated.folder import Faults
+
+    if transport != "files":
+        raise ParameterError(f"--transport {transport} is not known; choose files")
+    outputs.check_outputs({"--out": out, "--report": report}, force=force)
+    tables = _tables(folder, focal)
+    begin = time.perf_counter()
+    like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
+    settings: dict[str, Any] = {
+        "level": level,
+        "method": method,
+        "fixed": FixedMethod(weights=weights, ridge=ridge),
+        "features": FeatureSpec(random_width or 0, seed),
+        "privacy": Privacy(epsilon, delta),
+        "limits": Limits(drop_outs=drop_outs),
+    }
+    study = Study.new(like, target=target, focal=focal, name=folder.resolve().name, **settings)
+    deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}
+    faults = Faults(deaths, _pairs(slow, tables, "--slow"))
+    given: dict[str, Any] = {"policy": _policy(policy), "timeout": timeout, "processes": processes}
+    with outputs.progress_bar(6) as step:
+        combined = _simulated(study, tables, step=step, faults=faults, require_all=require_all, **given)
+        step("Comparing with the pooled computation")
+        seconds = time.perf_counter() - begin
+        document = _finish(combined, tables[focal], out, report)
+        document |= {"difference": _difference(combined, tables), "seconds": seconds}
+    if as_json:
+        outputs.print_json(document)
+        return
+    _show(document)
+
+
+def _simulated(
+    study: Study,
+    tables: dict[str, Path],
+    *,
+    step: Callable[[str], None],
+    policy: Policy,
+    timeout: float,
+    faults: Faults,
+    processes: int,
+    require_all: bool,
+) -> Combined:
+    """All exchanges of a study on this machine, with processes for its members."""
+    from mixtune.federated import Coordinator, Key
+    from mixtune.federated.folder import Folder, start_members
+
+    keys = {name: Key.generate(name) for name in tables}
+    study = study.joined(*(key.card for key in keys.values()))
+    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=policy)
+    with ExitStack() as stack:
+        folder = Folder(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        study.save(folder.path / "study.toml")
+        for name in study.sources:
+            keys[name].save(folder.key_path(name))
+        own = {name: tables[name] for name in study.sources}
+        options: dict[str, Any] = {"processes": processes, "timeout": timeout, "policy": policy, "faults": faults}
+        running = start_members(folder, own, **options)
+        for each in running:
+            stack.callback(each.end)
+        messages: list[Any] = []
+        while True:
+            try:
+                request = coordinator.ask(messages)
+            except DataError as error:
+                if error.code != "nothing-left":
+                    raise
+                break
+            step(f"Exchange {request.step}")
+            folder.send(request)
+            names = [name for name in request.header["recipients"] if name in own]
+            gone = lambda: [name for each in running if each.ended for name in each.names]  # noqa: E731
+            answers, lost = folder.collect(request, names, timeout=timeout, gone=gone)
+            messages += answers
+            coordinator.rejected |= lost
+            if lost and require_all:
+                name, why = next(iter(lost.items()))
+                raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+        folder.finish()
+    return coordinator.combine(messages, require_all=require_all)
+
+
+def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | None) -> dict[str, Any]:
+    """The model, its files, and what there is to say."""
+    from mixtune.estimators import FederatedRegressor
+    from mixtune.report import model_facts, page_html
+
+    study = combined.study
+    rows = study.read(focal)
+    model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
+    facts = model_facts(model, {study.focal: len(rows.y)})
+    if out is not None:
+        metadata = {"made_by": "mixtune federate", "encoder": study.encoder.to_dict(), "notes": model.notes_}
+        model.save(out, metadata=outputs.plain(metadata | {"rows": {study.focal: len(rows.y)}}))
+    if report is not None:
+        settings = {"level": study.level, "method": study.method, "study": study.name}
+        title = f"{study.encoder.target.name} of {study.focal}"
+        outputs.write_file(report, page_html(facts, title=title, settings=settings).encode())
+    about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
+    about |= {"focal": study.focal, "members": list(combined.names), "missing": dict(combined.missing)}
+    about |= {"exchanges": combined.exchanges, "bytes_per_member": combined.bytes_per_member}
+    about |= {"guarded": model.guarded_, "made": list(model.made_)}
+    about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
+    return {**about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
+
+
+def _difference(combined: Combined, tables: dict[str, Path]) -> float:
+    """The largest difference of coefficients from the pooled computation, relative to the largest of them."""
+    import numpy as np
+
+    from mixtune.estimators import FederatedRegressor, pooled_twin
+
+    study = combined.study
+    rows = {name: study.read(tables[name]) for name in (study.focal, *combined.names)}
+    focal = rows.pop(study.focal)
+    ours = FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=combined)
+    pooled = pooled_twin(combined, focal, rows)
+    mine, theirs = (np.append(each.coef_, each.intercept_) for each in (ours, pooled))
+    return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
+
+
+def _show(document: dict[str, Any]) -> None:
+    console = outputs.output()
+    outputs.show_lines(console, "How the model was made", document["made"])
+    weights = sorted(((each.get("weight") or 0.0, each["name"]) for each in document["domains"]), reverse=True)
+    shown = [f"{name}: {weight:.1%}" for weight, name in weights[: outputs.MOST_DOMAINS]]
+    outputs.show_lines(console, "Weights", shown)
+    gain = document["transfer_gain"]
+    lines = [f"root mean squared error on the focal rows, left out in turn: {document['loo_rmse']:.4g}"]
+    if gain is not None and gain["reduction"] is not None:
+        lines.append(
+            f"{gain['reduction']:.1%} below that of the focal rows alone ({gain['low']:.1%} to {gain['high']:.1%})"
+        )
+    if document["guarded"]:
+        lines.append("the guard kept to the focal rows: the members' sums make predictions worse")
+    if "difference" in document:
+        lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
+        lines.append(f"{document['seconds']:.1f} seconds")
+    outputs.show_lines(console, "Result", lines)
+    for name, path in document["written"].items():
+        if path is not None:
+            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
+
+
+def _tables(folder: Path, focal: str) -> dict[str, Path]:
+    """The members' tables by name."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; put one CSV file for each member into it")
+    found = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix.lower() in (".csv", ".parquet")}
+    if focal not in found:
+        raise DataError(f'{folder} has no table of the focal member "{focal}"; it has {", ".join(list(found)[:8])}')
+    return found
+
+
+def _pairs(given: list[str] | None, names: dict[str, Any], option: str) -> dict[str, float]:
+    """Options such as NAME=3, for members that there are."""
+    found = {}
+    for pair in given or ():
+        name, _, value = pair.rpartition("=")
+        if name not in names:
+            raise ParameterError(f"{option} {pair}: there is no member {name!r}; write NAME=NUMBER")
+        try:
+            found[name] = float(value)
+        except ValueError as error:
+            raise ParameterError(f"{option} {pair}: {value!r} is not a number; write NAME=NUMBER") from error
+    return found
+
+
+def _policy(path: Path | None) -> Policy:
+    from mixtune.federated import Policy
+
+    return Policy() if path is None else Policy.load(path)
+
+
+def _key(path: Path | None, study: Path) -> Key:
+    from mixtune.federated import Key
+
+    if path is not None:
+        return Key.load(path)
+    found = sorted(study.parent.glob("*.key"))
+    if len(found) != 1:
+        raise ParameterError(f"there are {len(found)} keys beside {study}; say which with --key")
+    return Key.load(found[0])

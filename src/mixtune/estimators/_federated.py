@@ -1,0 +1,318 @@
+"""FederatedRegressor: a model of focal rows and of sums that other members sent, who kept their rows.
+
+The sums come from :mod:`mixtune.federated`. At level 1 there are moments of each member, and the fit is that of
+:class:`RegretOptimalRegressor`. At level 2 only weighted sums are known. The regret-optimal solution needs no more:
+with ``r = rho/|w|^2`` from all weights, it is that of two domains, the focal one and the weighted mean of all members.
+The model keeps no sums of any member, so that its file can be handed on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune._messages import Note
+from mixtune.errors import DataError
+from mixtune.estimators import _fits as fits
+from mixtune.estimators._base import LinearTransferRegressor, Settings
+from mixtune.estimators._cv import (
+    Candidate,
+    RegretOptimalRegressorCV,
+    candidates_of,
+    left_out_of,
+    posterior_of,
+    tuned_weights,
+)
+from mixtune.estimators._regressor import RegretOptimalRegressor
+from mixtune.estimators._saving import savable
+from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
+from mixtune.moments import Rows, Sample, Scaling, augmented, moved
+from mixtune.selection import (
+    Choice,
+    Comparison,
+    FeatureBlock,
+    MapAverage,
+    PooledStart,
+    SourceTerms,
+    TransferGain,
+    choose_summed,
+    merged_task,
+    summed_play,
+    transfer_gain,
+)
+from mixtune.weights import DomainWeights
+
+#: Settings of the regret problem.
+HELD = ("transfer", "stability", "horizon")
+
+
+@dataclass(eq=False, repr=False)
+class FederatedSettings(Settings):
+    """Parameters of the estimator; those of the method are in the study."""
+
+    _: KW_ONLY
+    guard: bool = True
+
+
+@savable
+class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
+    """A linear model for the focal member of a federated study.
+
+    Parameters
+    ----------
+    feature_map : object with transform(X)
+        That of the study; :meth:`from_study` sets it.
+    guard : bool
+        Keep to the focal rows alone where leave-one-out says, beyond its 95% interval, that the sums of the members
+        make predictions worse: a member may have sent wrong sums.
+    standardise, fit_intercept, focal_name, device
+        As for :class:`RegretOptimalRegressor`; the scales are those of the study.
+
+    Attributes
+    ----------
+    coef_, intercept_ : array (p,) and float
+    weights_ : DomainWeights
+        Of the focal member and all members that take part.
+    effective_ridge_ : float
+    compared_ : tuple of Comparison
+        Leave-one-out errors of this model and of the focal rows alone.
+    transfer_gain_ : TransferGain
+    candidates_ : tuple of Candidate
+        Of the self-tuned choice, largest share first.
+    guarded_ : bool
+        Whether the guard kept to the focal rows.
+    made_ : tuple of str
+        How the model was made, in sentences.
+    notes_ : tuple of str
+
+    Examples
+    --------
+    See the page on federated studies.
+    """
+
+    _stored_attributes: ClassVar[tuple[str, ...]] = (
+        *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_", "candidates_"),
+    )
+
+    weights_: DomainWeights
+    effective_ridge_: float | None
+    compared_: tuple[Comparison, ...]
+    transfer_gain_: TransferGain
+    candidates_: tuple[Candidate, ...]
+    guarded_: bool
+    made_: tuple[str, ...]
+    notes_: tuple[str, ...]
+
+    @classmethod
+    def from_study(cls, study: Any, *, guard: bool = True) -> Self:
+        """An estimator with the feature map of a study."""
+        return cls(study.feature_map, standardise=False, focal_name=study.focal, guard=guard)
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Fit to focal rows, inputs as the study encodes them, and what the members' answers amount to.
+
+        Parameters
+        ----------
+        X, y
+            The focal rows.
+        sample_weight
+            Not supported.
+        sources : Combined
+            From :meth:`mixtune.federated.Coordinator.combine`.
+        """
+        if not isinstance(sources, Combined):
+            raise DataError("sources must be what Coordinator.combine returns; other estimators take other sources")
+        if sample_weight is not None:
+            raise DataError("rows of a federated study have no sample weights; repeat rows instead")
+        self._check_parameters()
+        study = sources.study
+        focal = self._read_focal(X, y, None, reset=True)
+        level = np.asarray(study.target_shift)
+        width = study.n_features
+        rows = Rows(self._make_features()(focal.X), focal.y - level)
+        found = federated_fit(sources, rows)
+        weights, solved = found.weights, found.solved
+        left = {"ours": solved.uncertainty.left_out.residuals[:, 0], "focal only": found.alone}
+        compared = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
+        # The self-tuned choice has a guard of its own.
+        doubt = self.guard and study.method == "fixed" and study.level < 3
+        self.guarded_ = bool(doubt and compared["focal only"].ratio_low > 1)
+        self.notes_ = sources.made
+        if self.guarded_:
+            worse = compared["focal only"].ratio - 1
+            told = "the sums of the members make predictions worse by {worse:.0%}; the model is of the focal rows alone"
+            self.notes_ = (Note("guarded", told, worse=worse), *self.notes_)
+            solved, values = _focal_only(study, rows), np.eye(len(weights.names))[0]
+            weights = dataclasses.replace(weights, values=values, rule="focal only")
+            compared = fits.compared_of(dict.fromkeys(left, left["focal only"]), rows.weight, 0.0)
+        self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
+        self.effective_ridge_ = solved.attributes.get("effective_ridge_")
+        self.candidates_ = solved.attributes.get("candidates_", ())
+        self.transfer_gain_ = transfer_gain(compared["focal only"], found.gains, rows.total)
+        scaling = Scaling(found.shift, np.ones(width), level + found.level)
+        self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
+        return self
+
+    def _solve(self, prepared: fits.Prepared) -> fits.Solved:
+        raise DataError("a federated model is made from what the members' answers amount to")
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A fit to focal rows and combined sums.
+
+    Attributes
+    ----------
+    solved : Solved
+        For features minus ``shift`` and targets minus ``level``.
+    weights : DomainWeights
+    alone : array (n,)
+        Left-out residuals of the focal rows alone.
+    gains : array
+        What transfer gained in validation tasks, where there were any.
+    """
+
+    solved: fits.Solved
+    weights: DomainWeights
+    alone: Floats
+    gains: Floats
+    shift: Floats
+    level: Any
+
+
+def federated_fit(combined: Combined, rows: Rows) -> Found:
+    """The fit of a study's method to prepared focal rows and combined sums."""
+    study = combined.study
+    if study.method == "tuned" and combined.summed is not None:
+        return _summed(combined, rows)
+    if study.level == 3 or study.method == "tuned":
+        return _tuned(combined, rows)
+    held = {name: getattr(study.fixed, name) for name in HELD}
+    if combined.total is None:
+        given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge")}
+        model = RegretOptimalRegressor(None, standardise=False, focal_name=study.focal, **given, **held)
+        solved = model._solve_state(_state(study.focal, rows, combined), None)
+        weights = solved.attributes["weights_"]
+    else:
+        solved, weights = _masked_fit(combined, rows, held)
+    alone = _focal_only(study, rows).uncertainty.left_out.residuals[:, 0]
+    return Found(solved, weights, alone, np.empty(0), np.zeros(rows.shape[1]), 0.0)
+
+
+def _focal_only(study: Study, rows: Rows) -> fits.Solved:
+    return fits.pooled(_state(study.focal, rows), [0], float(study.fixed.ridge))
+
+
+def _tuned(combined: Combined, rows: Rows) -> Found:
+    """The self-tuned choice from moments, with validation tasks that members did."""
+    remote, scaling = remote_tasks(combined.study, rows, combined.moments)
+    plan = remote.plan({}) if combined.plan is None else combined.plan
+    choice = remote.choose(plan, combined.tasks)
+    totals = {name: source.total for name, source in zip(combined.moments, remote.sources)}
+    return _chosen(choice, rows, scaling, {combined.study.focal: remote.focal.total, **totals})
+
+
+def _summed(combined: Combined, rows: Rows) -> Found:
+    """The self-tuned choice from sums over all members."""
+    summed = combined.summed
+    assert summed is not None
+    scaling = summed.scaling
+    total = Sample(moved(summed.total, scaling.shift, scaling.scale, scaling.target_shift))
+    choice = choose_summed(Sample.of(scaling.apply(rows)), total, combined.terms, combined.tasks)
+    return _chosen(choice, rows, scaling, {combined.study.focal: rows.total, MEMBERS: total.total})
+
+
+def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, float]) -> Found:
+    """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
+    width, count = rows.shape[1], len(totals) - 1
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
+    near = scaling.apply(rows)
+    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(posterior_of, [average]))
+    places = np.arange(count)
+    attributes = {
+        "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),
+        "candidates_": candidates_of(average, count + 1, places),
+    }
+    solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
+    names = tuple(totals)
+    values = tuned_weights([average], names, list(totals.values()), places)
+    weights = DomainWeights(values, names, 0, "cross-validated")
+    return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
+
+
+def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
+    """The same method on all rows in one place: what a federated model is compared with.
+
+    ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
+    """
+    study = combined.study
+    pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
+    if study.method == "tuned" and study.level == 2:
+        plain = dataclasses.replace(combined, **_pooled_sums(combined, focal, sources))
+        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
+    if study.method == "tuned" and study.level == 1:
+        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
+        return tuned.fit(focal.X, focal.y, sources=pairs)
+    if study.level == 3:
+        # Without clipping and noise, and so without privacy: the difference is what these cost.
+        total: Any = sum(augmented(study.prepared(each)).without_rows() for each in sources.values())
+        plain = dataclasses.replace(combined, moments=dict.fromkeys(combined.moments, total))
+        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
+    given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
+    if combined.sharing is not None:
+        given["sharing"] = combined.sharing
+    model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
+    return model.fit(focal.X, focal.y, sources=pairs)
+
+
+def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+    """What the self-tuned choice at level 2 needs, from all rows in one place."""
+    study = combined.study
+    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
+    total: Any = sum(augmented(rows).without_rows() for rows in prepared.values())
+    summed = Summed.of(study.prepared(focal), total)
+    near, own = summed.near, [summed.sample(rows) for rows in prepared.values()]
+    start = PooledStart.of(near)
+    terms = SourceTerms.of([start.posteriors(sample) for sample in own])
+    rows, seed = len(focal.y), study.features.seed
+    played = [summed_play(sample, near.moments, start, terms, rows, seed) for sample in own]
+    tasks = [task for task in played if task is not None]
+    merged = [merged_task(tasks)] if tasks and combined.tasks else []
+    return {"summed": summed, "terms": None if combined.terms is None else terms, "tasks": merged}
+
+
+def _masked_fit(combined: Combined, rows: Rows, held: dict[str, Any]) -> tuple[fits.Solved, DomainWeights]:
+    """The focal domain and the weighted mean of all members as two domains, at the effective ridge of all weights."""
+    study, ridge = combined.study, float(combined.study.fixed.ridge)
+    assert combined.total is not None
+    assert combined.head is not None
+    names, values = tuple(combined.weights), np.array(list(combined.weights.values()))
+    state = _state(study.focal, rows)
+    both = dataclasses.replace(state, names=(study.focal, "members"), moments=(*state.moments, combined.total))
+    two = np.array([values[0], 1.0 - values[0]])
+    own = fits.local_heads(state, ridge)
+    # Of the members, only the mean of their slopes is known, and only that is needed.
+    heads = fits.Heads(np.stack([own.coef[0], combined.head]), np.append(own.intercept, np.nan))
+    # rho is proportional to both penalties, and r = rho/|w|^2.
+    factor = float(np.sum(two**2) / np.sum(values**2))
+    scaled = {"transfer": held["transfer"] * factor, "stability": held["stability"] * factor}
+    pair = DomainWeights(two, both.names, 0, "federated")
+    solution, fit = fits.regret_optimal(both, heads, pair, **scaled, horizon=held["horizon"])
+    found = fits.solved(both, fit, fits.focal_fit(state, own, ridge))
+    scores: Floats | None = None
+    if set(combined.scores) >= set(names[1:]):
+        focal = float(np.mean((rows.y - rows.X @ own.coef[0] - own.intercept[0]) ** 2))
+        scores = np.array([focal, *(combined.scores[name] for name in names[1:])])
+    weights = DomainWeights(values, names, 0, study.fixed.weights, scores)
+    return dataclasses.replace(found, attributes={"effective_ridge_": solution.effective_ridge}), weights
+
+
+def _state(focal: str, rows: Rows, combined: Combined | None = None) -> fits.State:
+    others = {} if combined is None else combined.moments
+    return fits.State((focal, *others), (augmented(rows), *others.values()), rows, True)

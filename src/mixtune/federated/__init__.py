@@ -1,0 +1,17 @@
+"""Members share sums that nobody can read apart, never rows: study, messages, masks, policy.
+
+A study is agreed on (:class:`Study`), members answer requests with files (:class:`Site`), and the focal member combines
+the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. Any way to
+carry files carries them.
+"""
+
+from mixtune.federated._coordinator import MEMBERS, Combined, Coordinator
+from mixtune.federated._keys import Card, Key
+from mixtune.federated._messages import Message, read_message
+from mixtune.federated._plays import Summed, remote_tasks
+from mixtune.federated._policy import Ledger, Policy, RefusedError
+from mixtune.federated._site import Site
+from mixtune.federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
+
+__all__ = ["MEMBERS", "Card", "Combined", "Coordinator", "FeatureSpec", "FixedMethod", "Key", "Ledger", "Limits"]
+__all__ += ["Message", "Policy", "Privacy", "RefusedError", "Site", "Study", "Summed", "read_message", "remote_tasks"]

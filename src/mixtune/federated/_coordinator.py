@@ -1,0 +1,713 @@
+"""The coordinator: it asks, and combines the answers. It is the focal member, whose rows stay with it as well.
+
+Nothing is kept between the exchanges but the messages themselves: given the study, the key and the files, the next
+request or the result follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune._files import Arrays, pack
+from mixtune._messages import quoted
+from mixtune._registry import arrays_below
+from mixtune.data import UTF8, CsvFormat
+from mixtune.errors import DataError, MixtuneError
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of
+from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
+from mixtune.federated._plays import (
+    TERM_BITS,
+    TRIAL_BITS,
+    Summed,
+    blank_terms,
+    blocks_of,
+    play_context,
+    read_tasks,
+    read_terms,
+    read_trials,
+    remote_tasks,
+    trial_blocks,
+)
+from mixtune.federated._policy import Policy, RefusedError
+from mixtune.federated._privacy import private_exponent, private_moments
+from mixtune.federated._study import Study
+from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
+from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript
+from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
+from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
+from mixtune.weights import normalise, predictive_shares
+
+#: What is sent of candidates for a validation task.
+_SENT = ("heads", "quadratics")
+#: Powers of two by which sums of one member may exceed what is usual.
+LARGER = 20
+#: Sets of shares that are tried where some are wrong.
+MOST_TRIED = 1000
+#: Numbers that order sources.
+RANKS = 7
+#: The name of all members together.
+MEMBERS = "all members"
+#: The sharing of predictive weights is doubled at most so often.
+DOUBLINGS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Combined:
+    """What the members' answers amount to; ``FederatedRegressor`` makes a model of it and the focal rows.
+
+    Attributes
+    ----------
+    study : Study
+    names : tuple of str
+        The sources that take part.
+    moments : dict of str to Moments
+        Of each source at level 1; of all members together, with noise, at level 3; else empty.
+    weights, scores : dict of str to float
+        By member, the focal one first; at level 1 they are found by the model.
+    sharing : float or None
+        Of predictive weights at level 2.
+    plan, tasks
+        Of the self-tuned choice at level 1: what was drawn, and the validation tasks that members did.
+    summed, terms
+        Of the self-tuned choice at level 2: the sum of the members' moments, and sums over their models.
+    total : Moments or None
+        At level 2: the weighted mean of the sources' moments.
+    head : array or None
+        At level 2: the weighted mean of the sources' local models.
+    missing : dict of str to str
+        Sources that take no part, and why.
+    exchanges : int
+        Requests and answers that were needed.
+    bytes_per_member : int
+        The most that one member received and sent.
+    """
+
+    study: Study
+    names: tuple[str, ...]
+    exchanges: int
+    missing: Mapping[str, str] = field(default_factory=dict)
+    moments: Mapping[str, Moments] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, float] = field(default_factory=dict)
+    sharing: float | None = None
+    plan: Plan | None = None
+    tasks: Sequence[SummedTask] = ()
+    summed: Summed | None = None
+    terms: SourceTerms | None = None
+    total: Moments | None = None
+    head: Floats | None = None
+    bytes_per_member: int = 0
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """How the sums were made, in sentences for the report."""
+        study = self.study
+        kinds = {1: "sealed moments of each member", 2: "masked sums over all members", 3: "masked sums with noise"}
+        told = [
+            f"federated study {study.name!r}, fingerprint {study.fingerprint[:16]}: level {study.level}, from "
+            f"{kinds[study.level]} ({len(self.names)} members beside {study.focal!r}); rows never left the members",
+            f"{self.exchanges} exchanges of files, at most {self.bytes_per_member:,} bytes for a member",
+        ]
+        if study.level == 3:
+            bounds = f"rows clipped to length {study.row_norm:.3g}, targets to {study.privacy.target_bound:g} scales"
+            privacy = f"epsilon {study.privacy.epsilon:g}, delta {study.privacy.delta:g}"
+            told.append(f"differentially private for each row of the members: {privacy} ({bounds})")
+        told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
+        return tuple(told)
+
+
+class Coordinator:
+    """The member that asks.
+
+    Parameters
+    ----------
+    study : Study
+    rows : table, path or Rows, optional
+        The focal rows; sums over them are sent to the members where weights depend on scores.
+    key : Key
+        The focal member's.
+    policy : Policy, optional
+        The focal member's rules for its own sums.
+    csv : CsvFormat
+        How a CSV file is written.
+
+    Examples
+    --------
+    See the page on federated studies.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        rows: Any = None,
+        key: Key | None = None,
+        *,
+        policy: Policy | None = None,
+        csv: CsvFormat = UTF8,
+    ) -> None:
+        study.check()
+        self.study, self.policy = study, policy or Policy()
+        if key is None or key.name != study.focal or study.card(study.focal) != key.card:
+            raise DataError(f'the coordinator needs the key of "{study.focal}", as the study pins it', code="wrong-key")
+        self.key = key
+        self.inputs: Rows | None = None if rows is None else study.read(rows, csv=csv)
+        #: Answers that were left out, and why.
+        self.rejected: dict[str, str] = {}
+        self._sent: list[Message] = []
+        self._made: Any = None
+
+    # --- asking -------------------------------------------------------------------------------------------------
+
+    def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
+        """The next request, after the messages so far; the first one without any."""
+        known = self._sorted(messages)
+        if not known.requests:
+            made = self._first()
+        elif known.last.public["ask"] == "keys":
+            made = self._second(known)
+        elif known.last.public["ask"] == "sums" and self._dropped(known):
+            made = self._third(known)
+        elif self.study.level == 2 and self.study.method == "tuned" and known.last.public["ask"] in ("sums", "terms"):
+            made = self._next_masked(known)
+        elif self.study.method == "tuned" and known.last.public["ask"] in ("moments", "ranks", "parts"):
+            made = self._next_play(known)
+        else:
+            raise DataError("there is nothing left to ask; combine the answers", code="nothing-left")
+        self._sent.append(made)
+        return made
+
+    def _request(self, ask: str, step: int, to: Sequence[str], says: Sequence[str], spec: Any, arrays: Any) -> Message:
+        study = self.study
+        return write_message(
+            self.key,
+            # The coordinator reads its own requests again when it combines.
+            [study.card(name) for name in (*to, study.focal)],
+            kind="request",
+            study=study.fingerprint,
+            step=step,
+            says=says,
+            public={"ask": ask},
+            spec={"ask": ask, "map_hash": study.map_hash, **spec},
+            arrays=arrays,
+        )
+
+    def _first(self) -> Message:
+        study = self.study
+        if study.level == 1:
+            return self._request(
+                "moments", 1, study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
+            )
+        says, arrays = ["a question for keys and sizes"], {}
+        if study.scored:
+            inputs = self._inputs()
+            self.policy.check_rows(inputs, study.n_features, study.encoder.names)
+            says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
+            arrays = moment_arrays(self._focal.moments)
+        return self._request("keys", 1, study.sources, says, {}, arrays)
+
+    def _second(self, known: _Known) -> Message:
+        study, told = self.study, self._usable(known, known.last)
+        least = self.policy.least_sources
+        if len(told) < least:
+            raise DataError(
+                f"{len(told)} members answered, a masked sum needs {least}; wait for more", code="few-answers"
+            )
+        roster = [name for name in study.sources if name in told]
+        weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
+        exponents = {"private": private_exponent(len(roster))}
+        if study.level == 2:
+            sizes_found = [told[name][0]["magnitudes"] for name in roster]
+            largest = {block: max(int(each[block]) for each in sizes_found) for block in BLOCKS[:-1]}
+            exponents = {block: best_exponent(size, len(roster)) for block, size in largest.items()}
+        spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
+        spec |= {
+            "weights": [weights[name] for name in roster],
+            "focal_weight": weights[study.focal],
+            "sharing": sharing,
+        }
+        keys = {part: np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature")}
+        arrays = {"mask_keys": keys["public"], "mask_signatures": keys["signature"]}
+        says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
+        return self._request("sums", 2, roster, says, spec, arrays)
+
+    def _usable(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """First answers at levels 2 and 3 that can be used; the others are left out and named."""
+        study, found = self.study, {}
+        for name, (spec, arrays) in self._read(known, request).items():
+            degree = len(study.graph.neighbours[study.sources.index(name)])
+            shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": (degree, BOX_BYTES)}
+            sent = {part: arrays.get(part) for part in shapes}
+            if any(a is None or a.shape != shapes[part] or a.dtype != np.uint8 for part, a in sent.items()):
+                self.rejected[name] = "it sent no keys for masks"
+            elif not study.card(name).verifies(
+                key_text(study, request.digest, name, arrays["public"].tobytes()), arrays["signature"].tobytes()
+            ):
+                self.rejected[name] = "it did not sign its key for masks"
+            elif study.level == 2 and not _sized(spec.get("magnitudes")):
+                self.rejected[name] = "it sent no sizes of its sums"
+            elif study.scored and not isinstance(spec.get("score"), float | int):
+                self.rejected[name] = "it sent no score"
+            else:
+                found[name] = (spec, arrays)
+        return found if study.level == 3 else self._of_like_size(found)
+
+    def _of_like_size(self, told: dict[str, tuple[dict[str, Any], Arrays]]) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """Those whose sums are not so much larger than the others' that these would vanish in rounding."""
+        found = dict(told)
+        for block in BLOCKS[:-1]:
+            sizes_found = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
+            usual = float(np.median(list(sizes_found.values()))) if sizes_found else 0.0
+            for name, size in sizes_found.items():
+                if size > usual + LARGER and found.pop(name, None) is not None:
+                    self.rejected[name] = f"its sums are more than 2^{LARGER} times as large as those of the others"
+        return found
+
+    def _third(self, known: _Known) -> Message:
+        second = known.last
+        spec, arrays = self._own(second)
+        dropped = self._dropped(known)
+        alive = [name for name in spec["roster"] if name not in dropped]
+        first = self._read(known, known.requests[0])
+        boxes = np.stack([first[name][1]["boxes"] for name in dropped])
+        told = {"second": spec, "second_digest": second.digest, "dropped": dropped}
+        says = [f"a question for shares of the masks of {', '.join(dropped)}, who dropped out"]
+        return self._request("shares", 3, alive, says, told, {**arrays, "boxes": boxes})
+
+    def _next_play(self, known: _Known) -> Message:
+        """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
+        remote, scaling = self._remote(known)
+        asked = str(known.last.public["ask"])
+        rows = round(remote.focal.total)
+        common = {"shift": scaling.shift, "level": scaling.target_shift}
+        if asked == "moments":
+            says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
+            return self._request("ranks", 2, self._names_of(known), says, {"rows": rows}, common)
+        plan = self._plan(known)
+        places = self._places(known, plan)
+        if not places:
+            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
+        spec: dict[str, Any] = {"rows": plan.rows, "size": remote.size, "spare": plan.spare}
+        if asked == "ranks":
+            says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
+            return self._request("parts", 3, list(places), says, spec, {**common, **_flat(self.study, places)})
+        boxes, names = {}, []
+        for name, parts in self._read_parts(known, places).items():
+            source = self._names_of(known).index(name)
+            found = [remote.candidates(source, part) for part in parts]
+            arrays = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
+            context = play_context(self.study, name, known.last.digest)
+            box = self.study.card(name).seal(pack({}, arrays, form=CONTENT_FORM), context)
+            boxes[f"box.{self.study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
+            names.append(name)
+        if not names:
+            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
+        says = ["candidates for each member's validation tasks, sealed to that member"]
+        spec |= {"parts": known.last.digest}
+        kept = {name: places[name] for name in names}
+        return self._request("plays", 4, names, says, spec, {**common, **_flat(self.study, kept), **boxes})
+
+    def _next_masked(self, known: _Known) -> Message:
+        """The next request of the self-tuned choice at level 2: terms, then trials, of all that sent masked sums.
+
+        Who is missing here cannot be recovered: its key would open the masks of its earlier sums as well.
+        """
+        second = _asked(known, "sums")
+        if known.last.public["ask"] == "terms" and self._later(known, "terms") is None:
+            raise DataError("a member did not answer; combine the answers without the last step", code="nothing-left")
+        spec, arrays = self._own(second)
+        told, extra = self._summed(known).content()
+        told |= {"second": spec, "second_digest": second.digest, "rows": len(self._inputs().y)}
+        held = {**{name: arrays[name] for name in ("mask_keys", "mask_signatures")}, **extra}
+        if known.last.public["ask"] == "sums":
+            says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
+            return self._request("terms", 3, spec["roster"], says, told, held)
+        blocks = self._later(known, "terms") or {}
+        held |= {f"terms.{name}": block for name, block in blocks.items()}
+        says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
+        return self._request("trials", 4, spec["roster"], says, told, held)
+
+    def _summed(self, known: _Known) -> Summed:
+        """The sum of the members' moments, from the masked sums."""
+        found = self._combine_masked(known)
+        assert found.total is not None
+        mean, count = found.total, len(found.names)
+        gram, cross = mean.gram * count, np.asarray(mean.cross) * count
+        total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
+        return Summed.of(self.study.prepared(self._inputs()), total)
+
+    def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
+        """The blocks of a further masked sum, if all members of the first one answered."""
+        request = _asked(known, asked)
+        if request is None:
+            return None
+        spec, arrays = self._own(request)
+        told = Telling.read(self.study, spec["second"], arrays)
+        answers, transcript = self._read(known, request), later_transcript(told, spec, arrays).hex()
+        if set(answers) != set(told.roster):
+            return None
+        shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
+        bits = TERM_BITS if asked == "terms" else TRIAL_BITS
+        count = sum(len(shapes[name]) for name in bits) + 1
+        for name, (words, sent) in answers.items():
+            vector = sent.get("masked")
+            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+            if words.get("transcript") != transcript:
+                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+        total: Any = np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
+        return blocks_of(total, shapes, bits, len(answers))
+
+    def _moments_of(self, known: _Known) -> dict[str, Moments]:
+        """The members' moments, in the order of the study; those that cannot be used are left out and named."""
+        found = {}
+        for name, (_, arrays) in self._read(known, known.requests[0]).items():
+            try:
+                found[name] = moments_from(arrays, self.study.n_features, f'the sums of "{name}"')
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        if not found:
+            raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
+        return {name: found[name] for name in self.study.sources if name in found}
+
+    def _names_of(self, known: _Known) -> list[str]:
+        return list(self._moments_of(known))
+
+    def _remote(self, known: _Known) -> tuple[RemoteTasks, Scaling]:
+        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
+        if self._made is None or self._made[0] != key:
+            focal = self.study.prepared(self._inputs())
+            self._made = key, remote_tasks(self.study, focal, self._moments_of(known))
+        return self._made[1]
+
+    def _plan(self, known: _Known) -> Plan:
+        """What is drawn, from the ranks of the members that take a validation task."""
+        request = _asked(known, "ranks")
+        told = {} if request is None else self._read(known, request)
+        names = self._names_of(known)
+        ranks: dict[int, Any] = {}
+        for name, (spec, _) in told.items():
+            if spec.get("plays") is True and name in names:
+                rank = spec.get("rank")
+                if _is_rank(rank, self._moments_of(known)[name].count):
+                    ranks[names.index(name)] = rank
+                else:
+                    self.rejected[name] = "what orders its rows is not what was asked for"
+        return self._remote(known)[0].plan(ranks)
+
+    def _places(self, known: _Known, plan: Plan) -> dict[str, list[Any]]:
+        """The rows of each member's tasks: as many as are learned from and tested on."""
+        names, found = self._names_of(known), dict[str, list[Any]]()
+        for source, places in plan.tasks:
+            found.setdefault(names[source], []).append(places[: plan.rows + SETTINGS.test_rows])
+        return found
+
+    def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
+        request = _asked(known, "parts")
+        found = {}
+        for name, (_, arrays) in self._read(known, request).items():
+            what, tasks = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
+            try:
+                parts = [arrays_below(arrays, task) for task in tasks]
+                found[name] = [moments_from(part, self.study.n_features, what) for part in parts]
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        return found
+
+    def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
+        """The validation tasks that came back, in the order of the plan."""
+        request = _asked(known, "plays")
+        if request is None:
+            return []
+        remote, names, found = self._remote(known)[0], self._names_of(known), dict[str, list[SummedTask]]()
+        for name, (spec, arrays) in self._read(known, request).items():
+            try:
+                found[name] = read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        return [found[names[source]].pop(0) for source, _ in plan.tasks if found.get(names[source])]
+
+    # --- combining ----------------------------------------------------------------------------------------------
+
+    def combine(self, messages: Iterable[Message | str | Path | bytes], *, require_all: bool = False) -> Combined:
+        """The sums behind the answers.
+
+        Parameters
+        ----------
+        messages
+            Answers, and the requests where this object did not make them itself.
+        require_all : bool
+            Refuse to go on without a member; by default those that are missing are named.
+        """
+        known = self._sorted(messages)
+        if not known.requests:
+            raise DataError("the request that was answered is not among the files; pass it, too")
+        asked = known.last.public["ask"]
+        if self.study.level == 1:
+            found = self._combine_moments(known)
+        elif asked in ("sums", "shares", "terms", "trials"):
+            found = self._combine_masked(known)
+            if self.study.method == "tuned" and self.study.level == 2:
+                found = self._with_terms(known, found)
+        else:
+            raise DataError("the answers so far are the first of two exchanges; ask for the sums next")
+        if require_all and found.missing:
+            name, why = next(iter(found.missing.items()))
+            raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+        return found
+
+    def _combine_moments(self, known: _Known) -> Combined:
+        moments = self._moments_of(known)
+        parts: dict[str, Any] = {"moments": moments}
+        if self.study.method == "tuned":
+            plan = self._plan(known)
+            parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
+        return self._combined(known, tuple(moments), **parts)
+
+    def _combine_masked(self, known: _Known) -> Combined:
+        study = self.study
+        second = _asked(known, "sums")
+        spec, arrays = self._own(second)
+        told = Telling.read(study, spec, arrays)
+        answers = self._read(known, second)
+        count = sum(sizes(study.n_features, study.level).values())
+        for name in list(answers):
+            vector = answers[name][1].get("masked")
+            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+            if answers[name][0].get("transcript") != told.transcript.hex():
+                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+        alive = [name for name in told.roster if name in answers]
+        total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
+        if dropped := [name for name in told.roster if name not in answers]:
+            total = total + self._recovered(known, told, dropped, alive, count)
+        blocks = decode(total, told.exponents, study.n_features, len(alive), study.level)
+        if study.level == 3:
+            moments = private_moments(study, blocks["private"], len(told.roster))
+            return self._combined(known, tuple(alive), moments={MEMBERS: moments})
+        shared = sum(told.weights[name] for name in alive)
+        gram = full_gram(blocks["gram"], study.n_features + 1) / shared
+        cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared
+        remedy = "masks do not tell whose are wrong: start again, with fewer members or at level 1"
+        check_sums(gram, cross, square, "the sums over all members", remedy)
+        rows = max(round(float(gram[-1, -1])), 1)
+        kept = {name: told.weights[name] for name in alive}
+        everyone = told.focal_weight + shared
+        weights = {study.focal: told.focal_weight / everyone, **{name: w / everyone for name, w in kept.items()}}
+        first = self._read(known, known.requests[0])
+        scores = {name: float(first[name][0]["score"]) for name in alive if "score" in first.get(name, ({}, {}))[0]}
+        made: dict[str, Any] = {"sharing": spec.get("sharing")}
+        made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
+        return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
+
+    def _with_terms(self, known: _Known, found: Combined) -> Combined:
+        """The same with what further masked sums said of the members' models."""
+        terms, trials = self._later(known, "terms"), self._later(known, "trials")
+        summed = self._summed(known)
+        if terms is None:
+            return replace(found, summed=summed)
+        made = read_terms(terms, self.study.n_features + 1, len(found.names))
+        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else read_trials(trials))
+
+    def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
+        """What the masks of members that dropped out left in the sum, negated."""
+        study = self.study
+        third = _asked(known, "shares")
+        if third is None or self._own(third)[0]["dropped"] != dropped:
+            raise DataError(
+                f"{quoted(dropped)} took part in the first exchange and did not answer the second; ask again, for the "
+                "shares of their masks",
+                code="dropped",
+                members=tuple(dropped),
+            )
+        shape = (len(dropped), SHARE_BYTES)
+        answers = {name: each for name, each in self._read(known, third).items() if _is_bytes(each[1], "shares", shape)}
+        total: Any = np.zeros(count, dtype=np.uint64)
+        for row, name in enumerate(dropped):
+            place = study.sources.index(name)
+            holders = study.graph.neighbours[place]
+            given = {study.sources.index(each): arrays["shares"][row] for each, (_, arrays) in answers.items()}
+            shares = {holder: given[holder].tobytes() for holder in holders if holder in given}
+            if len(shares) < study.threshold:
+                raise DataError(
+                    f'{len(shares)} members gave shares of the masks of "{name}", {study.threshold} are needed; wait '
+                    "for more, or start again without it",
+                    code="few-answers",
+                )
+            private = _private_key(shares, study.threshold, told.public[name], name)
+            others = {study.sources.index(each): told.public[each] for each in alive}
+            others = {other: public for other, public in others.items() if other in holders}
+            total = total + mask_of(place, private, others, told.transcript, count)
+        return total
+
+    # --- what both need -----------------------------------------------------------------------------------------
+
+    def _inputs(self) -> Rows:
+        if self.inputs is None:
+            raise DataError(f'the rows of the focal member "{self.study.focal}" are needed here; pass them')
+        return self.inputs
+
+    @cached_property
+    def _focal(self) -> LocalSums:
+        return LocalSums.of(self.study.prepared(self._inputs()), self.study.fixed.ridge)
+
+    def _weigh(self, roster: Sequence[str], told: Mapping[str, Any]) -> tuple[dict[str, float], float | None]:
+        """Weights of the focal member and the roster by the rule of the study, and what sharing they are from.
+
+        Where the study leaves the sharing open, it starts at the leave-one-out error of the focal model, and doubles
+        until the weights hide each member: few members resemble the focal one, and a sum over them tells too much.
+        """
+        study = self.study
+        names = [study.focal, *roster]
+        if not study.scored:
+            return dict.fromkeys(names, 1.0 / len(names)), None
+        scores = np.array([self._focal.score(self._focal.moments), *(float(told[name]["score"]) for name in roster)])
+        scores = np.where(np.isfinite(scores), scores, np.inf)
+        given = study.fixed.sharing
+        # So many that the sum still hides each of them when some drop out.
+        wanted = min(self.policy.least_sources + study.limits.drop_outs, len(roster))
+        policy = replace(self.policy, least_sources=wanted) if given is None else self.policy
+        sharing = (self._sharing() or 1.0) if given is None else given
+        for _ in range(DOUBLINGS):
+            weights = dict(zip(names, normalise(predictive_shares(scores, 0, sharing), 0).tolist()))
+            try:
+                policy.check_weights({name: weights[name] for name in roster})
+            except RefusedError:
+                if given is not None:
+                    raise
+                sharing *= 2
+            else:
+                return weights, sharing
+        raise DataError("no weights hide the members from each other; set weights to equal in the study")
+
+    def _sharing(self) -> float:
+        """The leave-one-out error of the focal model, as the estimator at fixed parameters takes it."""
+        local, rows = self._focal, self.study.prepared(self._inputs())
+        center = own_center(local.moments)
+        system = recentred(local.moments, center).system
+        fit = Fit(local.head[:, None], np.array([local.intercept]), system, center, self.study.fixed.ridge, 1.0)
+        error = leave_one_out(rows, fit).error
+        return error if np.isfinite(error) else float(np.var(rows.y))
+
+    def _own(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+        """What this coordinator wrote into a request."""
+        return request.open(self.key)
+
+    def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
+        """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
+        study, found = self.study, {message.digest: message for message in self._sent}
+        for source in messages:
+            message = (
+                source if isinstance(source, Message) else read_message(source, most_bytes=study.limits.message_bytes)
+            )
+            if message.header["study"] != study.fingerprint:
+                raise DataError(
+                    f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study"
+                )
+            message.check(study.card(message.sender))
+            found[message.digest] = message
+        requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
+        steps = [request.step for request in requests]
+        if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
+            raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
+        return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+
+    def _read(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
+        """The answers to one request, by member; those that cannot be used are left out and named."""
+        found: dict[str, tuple[dict[str, Any], Arrays]] = {}
+        for answer in known.answers:
+            if answer.header["reply_to"] != request.digest or answer.sender not in request.header["recipients"]:
+                continue
+            try:
+                spec, arrays = answer.open(self.key)
+            except MixtuneError as error:
+                self.rejected[answer.sender] = str(error)
+                continue
+            if spec.get("map_hash") != self.study.map_hash:
+                self.rejected[answer.sender] = "it used another feature map than the study's"
+            elif answer.sender in found:
+                raise DataError(f'there are two answers of "{answer.sender}" to one request; pass one of them')
+            else:
+                found[answer.sender] = (spec, arrays)
+        return found
+
+    def _dropped(self, known: _Known) -> list[str]:
+        spec, _ = self._own(known.last)
+        answered = self._read(known, known.last)
+        return [name for name in spec["roster"] if name not in answered]
+
+    def _missing(self, names: Sequence[str]) -> dict[str, str]:
+        told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
+        return {name: why for name, why in told.items() if name not in names}
+
+    def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
+        traffic = dict.fromkeys(self.study.sources, 0)
+        for message in (*known.requests, *known.answers):
+            names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
+            for name in set(names_here) & set(traffic):
+                traffic[name] += message.size
+        return Combined(
+            self.study,
+            names,
+            len(known.requests),
+            self._missing(names),
+            bytes_per_member=max(traffic.values()),
+            **parts,
+        )
+
+
+def _private_key(shares: Mapping[int, bytes], threshold: int, public: bytes, name: str) -> bytes:
+    """The key that fits the public one; a few members may have sent wrong shares."""
+    for chosen in islice(combinations(shares, threshold), MOST_TRIED):
+        private = join_shares({holder: shares[holder] for holder in chosen})
+        if private is not None and public_of(private) == public:
+            return private
+    raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
+
+
+def _sized(magnitudes: Any) -> bool:
+    """Whether these are powers of two of all blocks."""
+    return isinstance(magnitudes, dict) and all(
+        type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in BLOCKS[:-1]
+    )
+
+
+def _is_rank(rank: Any, count: int) -> bool:
+    """Whether this is what orders sources, of so many rows."""
+    numbers = isinstance(rank, list) and len(rank) == RANKS and all(type(each) in (int, float) for each in rank)
+    return numbers and bool(np.all(np.isfinite(rank))) and rank[0] == count
+
+
+def _is_bytes(arrays: Arrays, name: str, shape: tuple[int, ...]) -> bool:
+    array = arrays.get(name)
+    return array is not None and array.shape == shape and array.dtype == np.uint8
+
+
+def _asked(known: _Known, asked: str) -> Any:
+    """The request of this kind, or None."""
+    return next((request for request in known.requests if request.public["ask"] == asked), None)
+
+
+def _flat(study: Study, places: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Rows of tasks as arrays named after the member's place in the study and the task."""
+    return {f"{study.sources.index(name)}.{t}": each for name, many in places.items() for t, each in enumerate(many)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Requests by step, and answers."""
+
+    requests: tuple[Message, ...]
+    answers: tuple[Message, ...]
+
+    @property
+    def last(self) -> Message:
+        return self.requests[-1]

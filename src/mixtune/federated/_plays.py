@@ -1,0 +1,230 @@
+"""The self-tuned choice at level 1: validation tasks are done at the members', and sums of residuals come back.
+
+The coordinator knows the moments of every member. For cross-domain validation each member takes the focal role once or
+twice. It says how its rows are to be ordered (``ranks``), sends moments of the rows that are drawn (``parts``), gets
+the candidates' coefficients for them, and sends back mean products of their residuals (``plays``). The choice equals
+that of :class:`mixtune.RegretOptimalRegressorCV` on all rows in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Floats, Integers
+from mixtune._checks import check_positive
+from mixtune._files import Arrays
+from mixtune.errors import DataError
+from mixtune.federated._masks import Ring, best_exponent, from_ring, to_ring
+from mixtune.federated._messages import hashed
+from mixtune.federated._policy import Policy, RefusedError
+from mixtune.federated._study import Study
+from mixtune.federated._sums import check_cancelled, full_gram, moment_arrays, moments_from
+from mixtune.moments import Moments, Rows, Sample, Scaling, augmented, moved, pooled_scale
+from mixtune.selection import (
+    SETTINGS,
+    SIZES,
+    RemoteTasks,
+    SourceTerms,
+    SummedTask,
+    summed_labels,
+    target_scale,
+    task_of_sums,
+)
+
+_TASK_ARRAYS = ("squares", "clipped", "left", "finite")
+
+
+def remote_tasks(study: Study, focal: Rows, moments: Mapping[str, Moments]) -> tuple[RemoteTasks, Scaling]:
+    """The choice for prepared focal rows and moments of the members, and the common mean that all are taken about."""
+    mean, spread, level = pooled_scale([augmented(focal), *moments.values()])
+    unit = np.ones_like(spread)
+    scaling = Scaling(mean, unit, level)
+    sources = [Sample(moved(each, mean, unit, level)) for each in moments.values()]
+    return RemoteTasks(Sample.of(scaling.apply(focal)), sources, seed=study.features.seed), scaling
+
+
+def centred(rows: Rows, arrays: Arrays) -> Rows:
+    """A member's prepared rows about the common mean."""
+    try:
+        shift, level = (np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "level"))
+        return Scaling(shift, np.ones_like(shift), level).apply(rows)
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"the request lacks the common mean ({error}); ask for it again") from error
+
+
+def drawn_rows(tasks: Sequence[Integers], count: int, rows: int) -> list[tuple[Integers, Integers]]:
+    """The rows of each task and of its test, as sets of places."""
+    for order in tasks:
+        if len(order) < min(count, rows) or len(np.unique(order)) < len(order) or np.any((order < 0) | (order >= rows)):
+            raise RefusedError("sums over rows that are not all different rows", "no task needs them", code="bad-rows")
+    return [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+
+
+def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
+    """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
+    least = n_features / policy.features_per_row
+    drawn = [[set(map(int, part)) for part in pair] for pair in drawn_rows(tasks, count, rows)]
+    sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
+    everything = set(range(rows))
+    apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
+    apart += [len(one ^ other) for place, one in enumerate(sets) for other in sets[:place]]
+    small = [size for size in apart if 0 < size < least]
+    if small:
+        why = f"some of them, or what two of them differ by, are {min(small)} rows; {np.ceil(least):.0f} are the least"
+        raise RefusedError("sums over parts of the rows", why, code="few-rows", rows=min(small))
+
+
+def check_leverages(values: Floats, width: int) -> None:
+    """Refuse leverages (C, n) that are none: with others, a request could single out rows."""
+    if np.min(values) < -1e-9 or np.max(values) > 1 + 1e-9 or np.max(values.sum(axis=1)) > width + 1e-6:
+        raise RefusedError("residuals under leverages that are none", "they would single out rows", code="bad-rows")
+
+
+def task_content(tasks: Sequence[SummedTask]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Tasks as values and arrays for an answer."""
+    spec = {"tasks": [{"total": t.total, "alone": t.alone, "negligible": t.negligible} for t in tasks]}
+    return spec, {f"{name}.{place}": getattr(t, name) for place, t in enumerate(tasks) for name in _TASK_ARRAYS}
+
+
+def read_tasks(spec: Mapping[str, Any], arrays: Arrays, source: int, count: int, what: str) -> list[SummedTask]:
+    """The tasks of an answer, checked; ``count`` is the number of candidates."""
+    found = []
+    try:
+        for place, told in enumerate(spec["tasks"]):
+            parts: dict[str, Any] = {name: np.asarray(arrays[f"{name}.{place}"]) for name in _TASK_ARRAYS}
+            shapes = {name: (count,) if name == "finite" else (count, count) for name in parts}
+            if any(part.shape != shapes[name] or not np.all(np.isfinite(part)) for name, part in parts.items()):
+                raise ValueError("products of the wrong shape, or not finite")
+            if any(np.min(np.diagonal(parts[name])) < 0 for name in _TASK_ARRAYS[:3]):
+                raise ValueError("squares below zero")
+            total, alone, negligible = float(told["total"]), int(told["alone"]), float(told["negligible"])
+            if not (0 <= alone < count and total > 0 and negligible > 0):
+                raise ValueError("numbers out of their range")
+            found.append(SummedTask(source, total, alone=alone, negligible=negligible, **parts))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"the residuals of {what} cannot be used: {error}", code="bad-sums") from error
+    return found
+
+
+def play_context(study: Study, name: str, request: str) -> bytes:
+    """What the candidates for one member's tasks are bound to."""
+    return hashed(b"mixtune/1 candidates", study.fingerprint.encode(), name.encode(), request.encode())
+
+
+# --- level 2: only sums are known -------------------------------------------------------------------------------------
+
+#: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
+TERM_BITS = {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}
+TRIAL_BITS = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
+#: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
+_LARGEST_PRODUCT = 2.0**14
+
+
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What all members know of the sum of their moments: it, the common mean, and what targets are divided by."""
+
+    total: Moments
+    scaling: Scaling
+    size: float
+
+    @classmethod
+    def of(cls, focal: Rows, total: Moments) -> Summed:
+        """From prepared focal rows and the sum of the members' moments."""
+        mean, _, level = pooled_scale([augmented(focal), total])
+        scaling = Scaling(mean, np.ones_like(mean), level)
+        near = moved(total, mean, scaling.scale, level)
+        return cls(total, scaling, target_scale([Sample.of(scaling.apply(focal)), Sample(near)]))
+
+    @classmethod
+    def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
+        """From a request."""
+        total = moments_from(arrays, study.n_features, "the sums over all members")
+        shift = np.asarray(arrays["shift"], dtype=np.float64)
+        scaling = Scaling(shift, np.ones_like(shift), np.asarray(arrays["level"], dtype=np.float64))
+        return cls(total, scaling, check_positive("size", spec["size"]))
+
+    def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """For a request."""
+        arrays = {**moment_arrays(self.total), "shift": self.scaling.shift, "level": self.scaling.target_shift}
+        return {"size": self.size}, arrays
+
+    @property
+    def near(self) -> Sample:
+        """The sum about the common mean, targets divided."""
+        scaling = self.scaling
+        return Sample(moved(self.total, scaling.shift, scaling.scale, scaling.target_shift)).divided(self.size)
+
+    def sample(self, rows: Rows) -> Sample:
+        """A member's prepared rows likewise."""
+        return Sample.of(self.scaling.apply(rows)).divided(self.size)
+
+
+def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
+    """Sums over posteriors as vectors."""
+    upper = np.triu_indices(terms.seconds.shape[1])
+    parts = {"heads": terms.heads.ravel(), "seconds": terms.seconds[:, *upper].ravel()}
+    return {**parts, "evidence": terms.evidence, "log_noise": np.array([terms.log_noise])}
+
+
+def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
+    """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
+    sizes = len(blocks["evidence"])
+    seconds = blocks["seconds"].reshape(sizes, -1)
+    matrices = np.stack([full_gram(each, width) for each in seconds])
+    noise = float(blocks["log_noise"][0])
+    return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
+
+
+def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
+    """A validation task as vectors; zeros for a member that has no rows to spare."""
+    count = len(summed_labels())
+    upper = np.triu_indices(count)
+    if task is None:
+        nothing = np.zeros(len(upper[0]))
+        return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
+    say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
+    relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
+    parts = {
+        name: say * np.clip(part, -limit, limit)[upper]
+        for name, part in (("squares", relative), ("clipped", task.clipped))
+    }
+    return {"say": np.array([say]), "plays": np.ones(1), **parts}
+
+
+def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
+    """The task that stands for those of all members, if there were any."""
+    say, plays = float(blocks["say"][0]), round(float(blocks["plays"][0]))
+    if plays < 1 or say <= 0:
+        return []
+    count = len(summed_labels())
+    squares, clipped = (full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
+    return [task_of_sums(squares, clipped, plays)]
+
+
+def ring_of(blocks: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> Ring:
+    """Blocks with public ranges as one vector of ring elements, with the member itself as the last one."""
+    parts = [to_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
+    return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
+
+
+def blocks_of(total: Ring, shapes: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> dict[str, Floats]:
+    """Blocks from the sum of such vectors; ``shapes`` are blocks of the same sizes."""
+    check_cancelled(total, members)
+    found, start = {}, 0
+    for name in bits:
+        stop = start + len(shapes[name])
+        found[name] = from_ring(total[start:stop], best_exponent(bits[name], members))
+        start = stop
+    return found
+
+
+def blank_terms(width: int) -> dict[str, Floats]:
+    """Blocks of the right sizes."""
+    sizes = len(SIZES)
+    nothing = SourceTerms(np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes), 0.0, 0)
+    return term_blocks(nothing)

@@ -1,0 +1,390 @@
+"""A member: it checks a request, computes sums of its rows, and answers with a file. Its rows never leave.
+
+Every answer is the same again for the same request, up to the encryption around it: masks and noise are derived from
+the member's key and the request, so that asking twice tells nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mixtune._array import Integers
+from mixtune._checks import check_whole
+from mixtune._files import Arrays, unpack
+from mixtune.data import UTF8, CsvFormat
+from mixtune.errors import DataError
+from mixtune.federated._keys import Key, public_of
+from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, split_secret
+from mixtune.federated._messages import CONTENT_FORM, Message, read_message, write_message
+from mixtune.federated._plays import (
+    TERM_BITS,
+    TRIAL_BITS,
+    Summed,
+    centred,
+    check_leverages,
+    check_parts,
+    play_context,
+    read_terms,
+    ring_of,
+    task_content,
+    term_blocks,
+    trial_blocks,
+)
+from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
+from mixtune.federated._privacy import private_ring
+from mixtune.federated._study import Study
+from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
+from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript, share_context
+from mixtune.moments import Rows, augmented
+from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
+
+#: What a coordinator may ask, by level and method.
+ASKED = {
+    (1, "fixed"): ("moments",),
+    (1, "tuned"): ("moments", "ranks", "parts", "plays"),
+    (2, "fixed"): ("keys", "sums", "shares"),
+    (2, "tuned"): ("keys", "sums", "shares", "terms", "trials"),
+    (3, "fixed"): ("keys", "sums", "shares"),
+    (3, "tuned"): ("keys", "sums", "shares"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What an answer says: in words, and as sealed values and arrays."""
+
+    says: Sequence[str]
+    spec: Mapping[str, Any]
+    arrays: Mapping[str, Any]
+    epsilon: float = 0.0
+
+
+class Site:
+    """One member and its rows.
+
+    Parameters
+    ----------
+    study : Study
+    rows : table, path or Rows
+        As :meth:`Study.read` takes them.
+    key : Key
+        The member's own; its name says which member this is.
+    policy : Policy, optional
+    ledger : Ledger, optional
+        By default one in memory, which forgets when the program ends.
+    csv : CsvFormat
+        How a CSV file is written.
+
+    Examples
+    --------
+    See the page on federated studies.
+    """
+
+    _steps: ClassVar[tuple[str, ...]] = (
+        "moments",
+        "ranks",
+        "parts",
+        "plays",
+        "keys",
+        "sums",
+        "shares",
+        "terms",
+        "trials",
+    )
+
+    def __init__(
+        self,
+        study: Study,
+        rows: Any,
+        key: Key,
+        policy: Policy | None = None,
+        *,
+        ledger: Ledger | None = None,
+        csv: CsvFormat = UTF8,
+    ) -> None:
+        self.study, self.key = study, key
+        self.policy, self.ledger = policy or Policy(), ledger or Ledger()
+        if study.card(key.name) != key.card:
+            raise DataError(
+                f'the key of "{key.name}" is not the one that study "{study.name}" pins; use the key that joined',
+                code="wrong-key",
+            )
+        self.inputs = study.read(rows, csv=csv)
+        self.data = data_hash(self.inputs)
+        self.rows: Rows = study.prepared(self.inputs)
+        self._passed: Policy | None = None
+        self._summed: tuple[Rows, LocalSums] | None = None
+
+    @property
+    def place(self) -> int:
+        """The member's place among the sources."""
+        return self.study.sources.index(self.key.name)
+
+    def answer(self, request: Message | str | Path | bytes) -> Message:
+        """Answer a request, or refuse it with the reason. Nothing is told before everything is checked."""
+        study = self.study
+        if not isinstance(request, Message):
+            request = read_message(request, most_bytes=study.limits.message_bytes)
+        spec, arrays = self._open(request)
+        asked = spec["ask"]
+        self._check_release(request, asked)
+        if study.level < 3 and self._passed != self.policy:  # noise hides single rows, however few there are
+            self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
+            self._passed = self.policy
+        assert asked in self._steps
+        step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
+        found = step(request, spec, arrays)
+        answer = write_message(
+            self.key,
+            [study.card(study.focal)],
+            kind="answer",
+            study=study.fingerprint,
+            step=request.step,
+            reply_to=request.digest,
+            says=found.says,
+            public={"answers": asked},
+            spec={**found.spec, "map_hash": study.map_hash},
+            arrays=found.arrays,
+        )
+        if answer.size > study.limits.message_bytes:
+            raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
+        self.ledger.record(
+            study=study.fingerprint, data=self.data, step=request.step, request=request.digest, epsilon=found.epsilon
+        )
+        return answer
+
+    def _open(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+        """What the request asks, if it comes from the coordinator and belongs to the study."""
+        study = self.study
+        study.check()
+        if request.kind != "request":
+            raise DataError("this message is an answer, not a request; pass the file that the coordinator sent")
+        if request.header["study"] != study.fingerprint:
+            raise RefusedError(
+                f"an answer for a study with the fingerprint {request.header['study'][:16]}",
+                f"the study that was agreed on has {study.fingerprint[:16]}",
+                code="other-study",
+            )
+        if request.sender != study.focal or self.key.name == study.focal:
+            raise RefusedError(
+                f'an answer of "{self.key.name}" to "{request.sender}"',
+                f'in this study "{study.focal}" asks and all others answer',
+                code="other-study",
+            )
+        request.check(study.card(study.focal))
+        spec, arrays = request.open(self.key)
+        allowed = ASKED.get((study.level, study.method), ())
+        if spec.get("ask") not in allowed or spec.get("map_hash") != study.map_hash:
+            raise RefusedError(
+                f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}",
+                f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}",
+                code="other-study",
+            )
+        return spec, arrays
+
+    def _check_release(self, request: Message, asked: str) -> None:
+        other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest)
+        if other is not None and self.policy.one_release:
+            raise RefusedError(
+                f"a second release of the same rows ({asked})",
+                f"on {other['time']} another request was answered; the difference of two sums tells who was left out",
+                code="second-release",
+            )
+
+    def _local(self) -> LocalSums:
+        """The sums of the rows, computed once."""
+        if self._summed is None or self._summed[0] is not self.rows:
+            self._summed = self.rows, LocalSums.of(self.rows, self.study.fixed.ridge)
+        return self._summed[1]
+
+    # --- level 1 ------------------------------------------------------------------------------------------------
+
+    def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """The moments, sealed to the coordinator."""
+        p = self.study.n_features
+        says = [f"sums of squares and products of {p} features, the constant and the target, and the number of rows"]
+        return Answer(says, {}, moment_arrays(self._local().moments))
+
+    def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """What orders the sources, and whether this one takes the focal role in validation."""
+        rows = centred(self.rows, arrays)
+        count = int(spec["rows"])
+        plays = self.study.n_features <= self.policy.features_per_row * count
+        says = ["the number of rows, and six sums over them that order the members"]
+        says += [] if plays else [f"this member takes no validation task: {count} rows are too few for its policy"]
+        return Answer(says, {"plays": plays, "rank": list(rank_of(rows))}, {})
+
+    def _orders(self, rows: Rows, arrays: Arrays) -> list[Integers]:
+        """The rows of this member's tasks, as places, after the policy let them pass."""
+        start, tasks = f"{self.place}.", []
+        for name in sorted(arrays):
+            if name.startswith(start):
+                places = np.asarray(arrays[name], dtype=np.int64)
+                if np.any((places < 0) | (places >= len(rows.y))):
+                    raise RefusedError("sums over rows that do not exist", "no task needs them", code="bad-rows")
+                tasks.append(order_of(rows, places))
+        return tasks
+
+    def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Moments of the rows that were drawn for validation."""
+        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        tasks = self._orders(rows, arrays)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        found: dict[str, Any] = {}
+        for place, order in enumerate(tasks):
+            part = rows.part(order[:count])
+            moments = augmented(Rows(part.X, part.y / size)).without_rows()
+            found |= {f"{place}.{name}": array for name, array in moment_arrays(moments).items()}
+        says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
+        return Answer(says, {"tasks": len(tasks)}, found)
+
+    def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Mean products of the candidates' residuals."""
+        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        tasks = self._orders(rows, arrays)
+        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
+        context = play_context(self.study, self.key.name, str(spec["parts"]))
+        inner = self.key.open(box, "the candidates", context)
+        _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
+        own, found = Rows(rows.X, rows.y / size), []
+        for place, order in enumerate(tasks):
+            heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
+            check_leverages(leverages_of(own.X[order[:count]], quadratics), self.study.n_features + 1)
+            found.append(play(own, order, count, bool(spec["spare"]), heads, quadratics))
+        says = [
+            f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
+        ]
+        return Answer(says, *task_content(found))
+
+    # --- level 2 ------------------------------------------------------------------------------------------------
+
+    def _private(self, first: str) -> bytes:
+        """The private key of the masks of one study run."""
+        return self.key.secret(b"mask key", bytes.fromhex(first))
+
+    def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
+        study, first = self.study, request.digest
+        private = self._private(first)
+        public = public_of(private)
+        neighbours = study.graph.neighbours[self.place]
+        shares = split_secret(private, neighbours, study.threshold)
+        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
+        for row, place in enumerate(neighbours):
+            name = study.sources[place]
+            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
+            boxes[row] = np.frombuffer(box, dtype=np.uint8)
+        told: dict[str, Any] = {}
+        says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
+        if study.level == 2:
+            local = self._local()
+            told["magnitudes"] = local.magnitudes
+            says += ["powers of two above the largest entries of the sums"]
+            if study.scored:
+                told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
+                says += ["one number that says how well the local model predicts the focal member's rows"]
+        signature = self.key.sign(key_text(study, first, self.key.name, public))
+        made = {"public": public, "signature": signature}
+        keys = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
+        return Answer(says, told, {**keys, "boxes": boxes})
+
+    def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """The weighted sums under masks."""
+        told = Telling.read(self.study, spec, arrays)
+        mine = told.check(self.key.name, self._private(told.first))
+        self.policy.check_weights(told.weights)
+        if not self.ledger.answered(data=self.data, request=told.first):
+            raise RefusedError(
+                "masked sums that follow from another request",
+                "these rows did not answer that request before; answer the first request first",
+                code="other-study",
+            )
+        count = sum(sizes(self.study.n_features, self.study.level).values())
+        roster, epsilon = len(told.roster), 0.0
+        says = [f"{count:,} numbers that are random without the masks of {len(mine)} other members"]
+        says += [f"the total over {roster} members is their weighted sum"]
+        if self.study.level == 3:
+            epsilon = self._spend(request)
+            vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
+            delta = self.study.privacy.delta
+            says += [f"noise makes the total differentially private: epsilon {epsilon:g}, delta {delta:g} for each row"]
+        else:
+            weight = told.weights[self.key.name]
+            vector = encode(self._local().blocks, weight, told.exponents, roster)
+        vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+        return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
+
+    def _spend(self, request: Message) -> float:
+        """The epsilon of this release, if the member's budget has it; an answer with noise is given only once."""
+        epsilon = self.study.privacy.epsilon
+        if self.ledger.answered(data=self.data, request=request.digest):
+            raise RefusedError(
+                "the same sums with other noise",
+                "noise averages out: send the first answer again",
+                code="second-release",
+            )
+        left = self.policy.largest_epsilon - self.ledger.spent(self.data)
+        if epsilon > left:
+            raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
+        return epsilon
+
+    def _masked(self, spec: dict[str, Any], arrays: Arrays, vector: Ring, says: str) -> Answer:
+        """A further vector of the members of an earlier sum, under masks of its own."""
+        told = Telling.read(self.study, spec["second"], arrays)
+        mine = told.check(self.key.name, self._private(told.first))
+        self.policy.check_weights(told.weights)
+        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
+            raise RefusedError("a further sum", "these rows took no part in the sum before it", code="other-study")
+        transcript = later_transcript(told, spec, arrays)
+        masked = vector + mask_of(self.place, self._private(told.first), mine, transcript, len(vector))
+        lines = [f"{len(vector):,} numbers that are random without the masks of {len(mine)} other members", says]
+        return Answer(lines, {"transcript": transcript.hex()}, {"masked": masked})
+
+    def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
+        summed, members = Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        says = "the total tells how much the members' models differ"
+        return self._masked(spec, arrays, ring_of(blocks, TERM_BITS, members), says)
+
+    def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
+        study, summed, members = self.study, Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in TERM_BITS}
+        terms = read_terms(blocks, study.n_features + 1, members)
+        own, near = summed.sample(self.rows), summed.near
+        start, rows = PooledStart.of(near), check_whole("rows", spec["rows"], least=1)
+        task = summed_play(own, near.moments, start, terms, rows, study.features.seed)
+        says = "the total tells how well candidates predict rows of members that were not used for them"
+        return self._masked(spec, arrays, ring_of(trial_blocks(task), TRIAL_BITS, members), says)
+
+    def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
+        """Shares of the keys of members that dropped out."""
+        study, told = self.study, Telling.read(self.study, spec["second"], arrays)
+        dropped = list(map(str, spec["dropped"]))
+        told.check(self.key.name, self._private(told.first))
+        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
+            raise RefusedError("shares of masks", "these rows took no part in that sum", code="other-study")
+        if not set(dropped) <= set(told.roster) or self.key.name in dropped:
+            raise RefusedError(f"shares of {dropped}", "these members took no part in the sum", code="other-study")
+        if len(dropped) > study.limits.drop_outs:
+            why = f"the study allows {study.limits.drop_outs} members to drop out"
+            raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
+        self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
+        found = np.zeros((len(dropped), SHARE_BYTES), dtype=np.uint8)
+        for row, name in enumerate(dropped):
+            holders = study.graph.neighbours[study.sources.index(name)]
+            if self.place in holders:
+                box = arrays["boxes"][row, holders.index(self.place)].tobytes()
+                context = share_context(study, told.first, name, self.key.name)
+                found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
+        says = [
+            f"shares that take the masks of {', '.join(dropped)} from the sum; {study.threshold} of them are needed"
+        ]
+        return Answer(says, {"dropped": dropped}, {"shares": found})

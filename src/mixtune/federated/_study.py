@@ -1,0 +1,490 @@
+"""The study: what all members agreed on before anything is sent, in one text file that people can read.
+
+``study.toml`` names the members with their pinned keys, the columns with their levels and scales, the feature map with
+its hash, the method, the level of protection and the limits. Its fingerprint stands in every message; a request that
+differs from the study in anything is refused. People compare the fingerprint over the telephone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mixtune._array import Floats
+from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
+from mixtune._files import write_file
+from mixtune._messages import quoted
+from mixtune.data import (
+    UTF8,
+    CsvFormat,
+    LevelColumn,
+    NumberColumn,
+    TableEncoder,
+    TargetColumn,
+    as_table,
+    read_table,
+    read_training,
+    to_matrix,
+)
+from mixtune.errors import DataError, ParameterError
+from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
+from mixtune.federated._keys import Card
+from mixtune.federated._masks import COMPLETE, DEGREE, Graph
+from mixtune.federated._messages import MOST_BYTES, canonical
+from mixtune.moments import Rows
+
+_FORMAT, _VERSION = "mixtune-study", 1
+#: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
+DIGITS = 2
+METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
+
+
+@dataclass(frozen=True)
+class FixedMethod:
+    """Parameters of the method at fixed parameters, as :class:`mixtune.RegretOptimalRegressor` has them."""
+
+    weights: str = "predictive"
+    ridge: float = 1.0
+    transfer: float = 1.0
+    stability: float = 1.0
+    horizon: int = 10
+    sharing: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("weights", self.weights, WEIGHTS)
+        for name in ("ridge", "transfer", "stability"):
+            check_nonnegative(name, getattr(self, name))
+        check_whole("horizon", self.horizon, least=1)
+        if self.sharing is not None:
+            check_nonnegative("sharing", self.sharing)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What level 3 promises: (epsilon, delta), and the public bounds that rows are clipped to.
+
+    ``row_norm`` bounds the length of a row of features, in the units of the study; ``target_bound`` that of a target,
+    in multiples of the target's scale.
+    """
+
+    epsilon: float = 3.0
+    delta: float = 1e-6
+    row_norm: float | None = None
+    target_bound: float = 3.0
+
+    def __post_init__(self) -> None:
+        check_positive("epsilon", self.epsilon)
+        check_positive("target_bound", self.target_bound)
+        if self.row_norm is not None:
+            check_positive("row_norm", self.row_norm)
+        if not 0 < self.delta < 0.5:
+            raise ParameterError(f"delta must be between 0 and 0.5; got {self.delta!r}")
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """The feature map: the columns themselves, and ``width`` random features beside them."""
+
+    width: int = 0
+    seed: int = 0
+
+    def build(self, shift: Floats, scale: Floats) -> Scaled:
+        inputs = len(shift)
+        inner: Any = Identity(inputs)
+        if self.width:
+            units = {"activation": "leaky_relu", "weight_scale": inputs**-0.5, "constant": False, "seed": self.seed}
+            inner = Concatenate([inner, RandomFeatures(n_inputs=inputs, width=self.width, **units)])
+        return Scaled(inner, shift, scale)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The largest message, and how many members may drop out between the two exchanges of masked sums.
+
+    Of k neighbours, k - ``drop_outs`` are needed to recover the masks of one that dropped out: as many would have to
+    collude with the coordinator to read a member's sums. ``complete`` and ``degree`` are those of the graph of masks.
+    """
+
+    message_bytes: int = MOST_BYTES
+    drop_outs: int = 1
+    complete: int = COMPLETE
+    degree: int = DEGREE
+
+    def __post_init__(self) -> None:
+        check_whole("message_bytes", self.message_bytes, least=1000)
+        check_whole("drop_outs", self.drop_outs)
+        check_whole("complete", self.complete, least=3)
+        check_whole("degree", self.degree, least=4)
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """An agreed study.
+
+    Attributes
+    ----------
+    name, focal : str
+        Of the study, and of the member that the model is for, who also coordinates.
+    encoder : TableEncoder
+        Columns and levels.
+    shift, scale : arrays (d,)
+        Of the encoded columns.
+    target_shift, target_scale : float
+    level : int
+        1 (sealed), 2 (masked) or 3 (masked and differentially private).
+    method : str
+        "fixed" or "tuned".
+    expires : date
+        After this day, no member answers.
+    map_hash : str
+        Of the feature map; empty for the one that the settings give here.
+    members : tuple of Card
+
+    Examples
+    --------
+    >>> study = Study.example()
+    >>> Study.from_toml(study.to_toml()).fingerprint == study.fingerprint
+    True
+    """
+
+    name: str
+    focal: str
+    encoder: TableEncoder
+    shift: Floats
+    scale: Floats
+    target_shift: float
+    target_scale: float
+    expires: datetime.date
+    level: int = 2
+    method: str = "fixed"
+    fixed: FixedMethod = FixedMethod()
+    features: FeatureSpec = FeatureSpec()
+    privacy: Privacy = Privacy()
+    limits: Limits = Limits()
+    members: tuple[Card, ...] = ()
+    map_hash: str = field(default="")
+
+    def __post_init__(self) -> None:
+        if self.level not in (1, 2, 3) or isinstance(self.level, bool):
+            raise ParameterError(f"level must be 1 (sealed), 2 (masked) or 3 (private); got {self.level!r}")
+        check_choice("method", self.method, METHODS)
+        names = [card.name for card in self.members]
+        if len(set(names)) < len(names) or "" in names:
+            raise DataError("two members of the study have the same name, or one has none; give each its own")
+        found = self._map_hash()
+        if self.map_hash not in ("", found):
+            raise DataError(
+                f"the feature map of study {self.name!r} has the hash {self.map_hash[:16]}, the one that is built here "
+                f"{found[:16]}; use the versions of mixtune and numpy that the study was made with",
+                code="map-hash",
+            )
+        object.__setattr__(self, "map_hash", found)
+
+    @classmethod
+    def new(
+        cls,
+        like: Sequence[str | Path],
+        *,
+        target: str,
+        focal: str,
+        name: str = "study",
+        days: int = 90,
+        csv: CsvFormat = UTF8,
+        today: datetime.date | None = None,
+        **settings: Any,
+    ) -> Self:
+        """Plan a study from tables with its columns; the scales are those of the first table, to two digits.
+
+        Parameters
+        ----------
+        like
+            Tables with the columns; the levels of text columns are those that occur in any of them. Rows may be made
+            up. The first one also gives the scales: pass the focal member's own, or edit the scales afterwards.
+        target, focal, name
+            The column to predict, the focal member, and the name of the study.
+        days
+            So long the study is open.
+        csv
+            How the tables are written.
+        **settings
+            ``level``, ``method``, ``fixed``, ``features``, ``privacy``, ``limits``.
+        """
+        form: Any = {"encoding": csv.encoding, "separator": csv.separator, "decimal": csv.decimal}
+        read = read_training(list(like), target=target, target_kind="number", **form)
+        encoder = replace(read.encoder, domain=None, focal=None, unused=())
+        first = read.domains.focal_domain
+        shift, scale = np.zeros(len(encoder.names)), np.ones(len(encoder.names))
+        numbers = {column.name for column in encoder.columns if isinstance(column, NumberColumn)}
+        for place, column in enumerate(encoder.names):
+            values = np.asarray(first.X)[:, place]
+            if column in numbers and set(np.unique(values)) - {0.0, 1.0}:
+                shift[place], scale[place] = _location(values)
+        level, spread = _location(np.asarray(first.y))
+        last = (today or datetime.date.today()) + datetime.timedelta(days=days)
+        return cls(name, focal, encoder, shift, scale, level, spread, last, **settings)
+
+    @classmethod
+    def example(cls) -> Self:
+        """A study of one column without members, to try."""
+        encoder = TableEncoder((NumberColumn("x"),), TargetColumn("y"))
+        return cls("example", "a", encoder, np.zeros(1), np.ones(1), 0.0, 1.0, datetime.date(9999, 1, 1))
+
+    # --- what follows from it -----------------------------------------------------------------------------------
+
+    @cached_property
+    def feature_map(self) -> Scaled:
+        """The frozen map that every member uses."""
+        return self.features.build(self.shift, self.scale)
+
+    @property
+    def n_features(self) -> int:
+        return self.feature_map.n_features_out
+
+    @property
+    def scored(self) -> bool:
+        """Whether members score their models on the focal member's sums, for weights."""
+        return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
+
+    @property
+    def row_norm(self) -> float:
+        """The bound on rows of features at level 3."""
+        return self.privacy.row_norm or float(np.sqrt(self.n_features))
+
+    def _map_hash(self) -> str:
+        spec, _ = to_spec(self.feature_map)
+        return hashlib.sha256(canonical(spec)).hexdigest()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the whole study."""
+        return hashlib.sha256(canonical(self.to_dict())).hexdigest()
+
+    @cached_property
+    def sources(self) -> tuple[str, ...]:
+        """All members but the focal one, in the order of the study."""
+        return tuple(card.name for card in self.members if card.name != self.focal)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """Who shares masks with whom, of :attr:`sources`."""
+        seed = bytes.fromhex(self.fingerprint)
+        return Graph.of(len(self.sources), seed, complete=self.limits.complete, degree=self.limits.degree)
+
+    @property
+    def threshold(self) -> int:
+        """How many neighbours recover the masks of one that dropped out."""
+        return max(min(map(len, self.graph.neighbours), default=1) - self.limits.drop_outs, 1)
+
+    def card(self, name: str) -> Card:
+        """The pinned keys of a member."""
+        if name in self._cards:
+            return self._cards[name]
+        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(self._names)}')
+
+    @cached_property
+    def _cards(self) -> dict[str, Card]:
+        return {card.name: card for card in self.members}
+
+    @property
+    def _names(self) -> list[str]:
+        return [card.name for card in self.members]
+
+    def joined(self, *cards: Card) -> Self:
+        """The study with further members."""
+        for card in cards:
+            if any(card.name == other.name and card != other for other in self.members):
+                raise DataError(f'"{card.name}" is in the study with other keys; choose another name')
+        return replace(self, members=(*self.members, *(card for card in cards if card not in self.members)))
+
+    def check(self, today: datetime.date | None = None) -> None:
+        """Refuse a study that cannot run: too few members, no focal member, or expired."""
+        if self.focal not in self._names:
+            raise DataError(f'the focal member "{self.focal}" has not joined study "{self.name}"; let it join')
+        least = 1 if self.level == 1 else 3
+        if len(self.sources) < least:
+            raise DataError(
+                f'study "{self.name}" has {len(self.sources)} members beside the focal one; level {self.level} needs '
+                f"at least {least}, so that sums hide each of them"
+            )
+        if (today or datetime.date.today()) > self.expires:
+            raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
+
+    def describe(self) -> list[str]:
+        """What was agreed on, in sentences."""
+        kinds = {1: "moments sealed to the coordinator", 2: "masked sums", 3: "masked sums with differential privacy"}
+        columns = quoted([column.name for column in self.encoder.columns], 20)
+        lines = [
+            f"fingerprint {self.fingerprint}: compare it with the other members over the telephone",
+            f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
+            f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features',
+            f"feature map {self.map_hash[:16]}; open until {self.expires}",
+            f"{len(self.members)} members: {quoted(self._names, 20)}",
+        ]
+        if self.level > 1 and self.members:
+            lines.append(f"masks hold unless {self.threshold} members collude with the coordinator")
+        if self.level == 3:
+            lines.append(f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row")
+        return lines
+
+    def read(self, table: Any, *, csv: CsvFormat = UTF8) -> Rows:
+        """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
+
+        Missing columns, missing values, texts in columns of numbers and levels that the study does not know are errors.
+        """
+        where = str(table) if isinstance(table, str | Path) else "the table"
+        if isinstance(table, Rows):
+            return table
+        target = self.encoder.target.name
+        if isinstance(table, str | Path):
+            table = read_table(table, csv, text=self.encoder.text_columns)
+        table = as_table(table, where)
+        found = self.encoder.encode(table, where)
+        if odd := [note for note in found.notes if note.code == "unseen-levels"]:
+            raise DataError(
+                f'{where} has levels that study "{self.name}" does not know: {odd[0]}. Add them to it, or recode',
+                code="other-levels",
+            )
+        if target not in table.column_names:
+            raise DataError(f'{where} has no column "{target}", which the study predicts; add it', code="no-column")
+        return Rows(found.X, to_matrix(table, [target], where)[:, 0].astype(np.float64))
+
+    def prepared(self, rows: Rows) -> Rows:
+        """Features, and targets about the shift of the study: what sums are taken of."""
+        return Rows(np.asarray(self.feature_map.transform(rows.X)), rows.y - self.target_shift)
+
+    # --- as a file ----------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The study as plain values; what is None is left out."""
+        columns: list[dict[str, Any]] = []
+        start = 0
+        for column in self.encoder.columns:
+            stop = start + len(column.outputs)
+            own: dict[str, Any] = {"kind": column.kind, "name": column.name}
+            if isinstance(column, LevelColumn):
+                own["levels"] = list(column.levels)
+            elif not isinstance(column, NumberColumn):
+                raise DataError(
+                    f'column "{column.name}" holds dates, which a study does not encode; write numbers, such as '
+                    "days since a fixed day"
+                )
+            own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
+            columns.append(own)
+            start = stop
+        head = {"format": _FORMAT, "version": _VERSION, "name": self.name, "focal": self.focal, "level": self.level}
+        target = {"name": self.encoder.target.name, "shift": self.target_shift, "scale": self.target_scale}
+        parts = {name: _known(asdict(getattr(self, name))) for name in ("fixed", "features", "privacy", "limits")}
+        parts["features"]["hash"] = self.map_hash
+        members = [card.to_dict() for card in self.members]
+        head |= {"method": self.method, "expires": self.expires.isoformat()}
+        return {**head, "target": target, **parts, "columns": columns, "members": members}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Build a study from :meth:`to_dict`; anything unknown is refused."""
+        try:
+            if values["format"] != _FORMAT or values["version"] != _VERSION:
+                raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
+            known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
+            kinds: dict[str, Any] = {
+                "fixed": FixedMethod,
+                "privacy": Privacy,
+                "limits": Limits,
+                "features": FeatureSpec,
+            }
+            if odd := sorted(set(values) - known - set(kinds)):
+                raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
+            columns = values["columns"]
+            spec = [{"median": None, "indicator": False, **column} for column in columns]
+            described = {"version": 1, "columns": spec, "target": {"name": values["target"]["name"], "classes": None}}
+            described |= {"impute": False, "domain": None, "focal": None, "unused": []}
+            encoder = TableEncoder.from_dict(described)
+            shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
+            features = dict(values["features"])
+            map_hash = features.pop("hash", "")
+            parts = {name: kind(**values[name]) for name, kind in kinds.items() if name != "features"}
+            members = tuple(Card.from_dict(card) for card in values.get("members", ()))
+            target = float(values["target"]["shift"]), check_positive("scale", values["target"]["scale"])
+            expires = datetime.date.fromisoformat(str(values["expires"]))
+            return cls(
+                str(values["name"]),
+                str(values["focal"]),
+                encoder=encoder,
+                shift=shift,
+                scale=scale,
+                target_shift=target[0],
+                target_scale=target[1],
+                expires=expires,
+                level=values["level"],
+                method=values["method"],
+                features=FeatureSpec(**features),
+                members=members,
+                map_hash=map_hash,
+                **parts,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError | ParameterError):
+                raise
+            raise DataError(f"the study is damaged: {type(error).__name__} {error}; copy it again") from error
+
+    def to_toml(self) -> str:
+        """The study as text."""
+        lines: list[str] = []
+        for name, value in self.to_dict().items():
+            if isinstance(value, dict):
+                lines += ["", f"[{name}]", *(f"{key} = {_toml(inner)}" for key, inner in value.items())]
+            elif isinstance(value, list):
+                for part in value:
+                    lines += ["", f"[[{name}]]", *(f"{key} = {_toml(inner)}" for key, inner in part.items())]
+            else:
+                lines.append(f"{name} = {_toml(value)}")
+        return "\n".join([*lines, ""])
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise DataError(f"the study is not valid TOML: {error}; copy it again") from error
+
+    def save(self, path: str | Path) -> Path:
+        """Write the file whole or not at all."""
+        return write_file(Path(path), self.to_toml().encode(), example="study.toml")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a file of :meth:`save`."""
+        try:
+            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeError) as error:
+            raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
+
+
+def _location(values: Floats) -> tuple[float, float]:
+    """Mean and standard deviation to a few digits of the latter; 1 where values do not vary."""
+    mean, spread = float(np.mean(values)), float(np.std(values))
+    if not spread > 1e-9 * abs(mean):
+        return float(f"{mean:.{DIGITS - 1}e}"), 1.0
+    unit = 10.0 ** (np.floor(np.log10(spread)) - DIGITS + 1)
+    return float(f"{round(mean / unit) * unit:.12g}"), float(f"{round(spread / unit) * unit:.12g}")
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML: JSON but for what TOML spells otherwise."""
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(each) for each in value)}]"
+    if isinstance(value, float):
+        return repr(value)
+    return canonical(value).decode().replace("\\u007f", "\\u007F")

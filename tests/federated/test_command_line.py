@@ -1,0 +1,122 @@
+"""The command line: a study by files, and a simulation with real processes."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from mixtune.cli._app import app
+from mixtune.errors import MixtuneError
+
+pytest.importorskip("cryptography")
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["federate", *map(str, arguments)])
+    if isinstance(result.exception, MixtuneError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("members"), np.random.default_rng(0)
+    truth = rng.standard_normal(3)
+    for place in range(7):
+        X, kind = rng.standard_normal((60, 3)) * [1, 10, 3] + [0, 50, 2], rng.choice(["red", "green"], 60)
+        y = (X / [1, 10, 3]) @ (truth + 0.1 * rng.standard_normal(3)) + (kind == "red") + rng.standard_normal(60)
+        lines = [",".join([*map(repr, map(float, x)), k, repr(float(t))]) for x, k, t in zip(X, kind, y)]
+        (folder / f"m{place}.csv").write_text("\n".join(["a,b,c,colour,y", *lines]))
+    return folder
+
+
+def test_a_study_by_files(tables, tmp_path):
+    study = tmp_path / "study.toml"
+    run("study", "new", study, "--like", tables / "m0.csv", "--target", "y", "--focal", "m0", "--level", 2)
+    for place in range(5):
+        run("study", "join", study, "--name", f"m{place}", "--data", tables / f"m{place}.csv")
+    checked = json.loads(run("study", "check", study, "--data", tables / "m1.csv", "--json"))
+    assert checked["members"] == [f"m{place}" for place in range(5)]
+    assert "fingerprint" in run("study", "check", study)
+    key = ["--key", tmp_path / "m0.key"]
+    first, second = tmp_path / "q1.mxf", tmp_path / "q2.mxf"
+    run("ask", study, "--out", first, "--focal", tables / "m0.csv", *key)
+    files = [first]
+    for request in (first, second):
+        if request == second:
+            run("ask", study, *files, "--out", second, "--focal", tables / "m0.csv", *key)
+            files.append(second)
+        for place in range(1, 5):
+            out = tmp_path / f"a{place}-{request.stem}.mxf"
+            own = ["--study", study, "--key", tmp_path / f"m{place}.key"]
+            run("answer", request, "--data", tables / f"m{place}.csv", "--out", out, *own)
+            files.append(out)
+    assert "only m0 can read that" in run("inspect", files[-1])
+    assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
+    model, report = tmp_path / "model.mixtune", tmp_path / "report.html"
+    made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
+    found = json.loads(run("combine", *files, *made, "--json"))
+    assert found["exchanges"] == 2
+    assert found["members"] == ["m1", "m2", "m3", "m4"]
+    assert "rows never left the members" in report.read_text()
+    predicted = CliRunner().invoke(app, ["predict", str(model), str(tables / "m0.csv"), "--json"])
+    assert predicted.exit_code == 0, predicted.output
+    assert "federated study" in CliRunner().invoke(app, ["inspect", str(model)]).output.replace("\n", " ")
+    # A second run of the same rows is refused: the ledger is beside the key.
+    run("ask", study, "--out", tmp_path / "again.mxf", "--focal", tables / "m0.csv", *key)
+    own = ["--study", study, "--key", tmp_path / "m1.key", "--out", tmp_path / "b.mxf"]
+    with pytest.raises(MixtuneError, match="second release"):
+        run("answer", tmp_path / "again.mxf", "--data", tables / "m1.csv", *own)
+    assert not (tmp_path / "b.mxf").exists()
+    with pytest.raises(MixtuneError, match="5 keys"):
+        run("ask", study, "--out", tmp_path / "c.mxf")
+
+
+def test_simulation(tables):
+    for level, most in ((1, 1e-10), (2, 1e-7)):
+        shown = run("simulate", tables, "--focal", "m0", "--target", "y", "--level", level, "--json")
+        found = json.loads(shown)
+        assert found["difference"] < most
+        assert found["exchanges"] == level
+        assert found["missing"] == {}
+        assert found["bytes_per_member"] < 20_000
+        assert found["seconds"] > 0
+
+
+def test_members_that_are_killed_or_slow(tables):
+    """One dies before it answers, one in the middle of its answer, one is slow: the others go on, or nobody does."""
+    given = [tables, "--focal", "m0", "--target", "y", "--level", 2, "--timeout", 60, "--slow", "m3=1"]
+    start = time.monotonic()
+    found = json.loads(run("simulate", *given, "--kill", "m1=1", "--kill", "m2=2", "--json"))
+    assert time.monotonic() - start < 60
+    assert set(found["missing"]) == {"m1", "m2"}
+    assert "process ended" in found["missing"]["m2"]
+    assert found["members"] == ["m3", "m4", "m5", "m6"]
+    assert found["exchanges"] == 3
+    assert found["difference"] < 1e-7
+    with pytest.raises(MixtuneError, match='"m1" is missing'):
+        run("simulate", *given, "--kill", "m1=1", "--require-all")
+
+
+def test_members_that_refuse_or_do_not_answer(tables, tmp_path):
+    for path in tables.glob("*.csv"):
+        (tmp_path / path.name).write_text(path.read_text())
+    rows = (tables / "m1.csv").read_text().splitlines()
+    (tmp_path / "m1.csv").write_text("\n".join(rows[:9]))
+    given = [tmp_path, "--focal", "m0", "--target", "y", "--level", 1, "--slow", "m2=60", "--timeout", 10]
+    found = json.loads(run("simulate", *given, "--json"))
+    assert "refused: sums over 4 features, but there are 8 rows" in found["missing"]["m1"]
+    assert "did not answer within 10 seconds" in found["missing"]["m2"]
+    assert found["members"] == ["m3", "m4", "m5", "m6"]
+    policy = tmp_path / "policy.toml"
+    policy.write_text("features_per_row = 1.0\nleast_cell = 0\n")
+    found = json.loads(run("simulate", *given[:7], "--policy", policy, "--json"))
+    assert found["missing"] == {}
+    policy.write_text("feature_per_row = 1.0\n")
+    with pytest.raises(MixtuneError, match="it may set features_per_row"):
+        run("simulate", *given[:7], "--policy", policy)
