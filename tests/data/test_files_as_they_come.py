@@ -80,6 +80,7 @@ def expected(table):
         ("a.csv", PLAIN.replace(",", " , ").encode()),
         ("a.csv", ("Prices of 2021\n\n" + PLAIN).encode()),
         ("a.csv", ("# prices\n" + PLAIN).encode()),
+        ("a.csv", ("Prices of 2021,,,\n" + PLAIN).encode()),
         ("a.csv", PLAIN.replace("\n", ",\n").encode()),
         ("a.csv", PLAIN.replace("\n", ",\n").replace("y,\n", "y\n").encode()),
     ],

@@ -323,7 +323,7 @@ def _header_place(rows: Sequence[Sequence[str]], width: int) -> int | None:
 
 
 def _is_regular(rows: Sequence[Sequence[str]]) -> bool:
-    return bool(rows) and not rows[0][0].startswith("#") and {len(row) for row in rows} == {len(rows[0])}
+    return bool(rows) and {len(row) for row in rows} == {len(rows[0])} and _header_place(rows, len(rows[0])) == 0
 
 
 def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[Note]]:

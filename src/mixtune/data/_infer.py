@@ -326,7 +326,10 @@ def _read_column(
     written = None if joined is None else find_written(joined, decimal=parts[0].decimal)
     reading: dict[str, Any] = {"markers": markers, "category": category, "fill": fill, "noun": noun, "written": written}
     cells = [check_column(column, **reading) for column in raw]
-    return _Read(cells, written, [] if written is None else _written_notes(name, joined, written, raw, cells))
+    notes = [] if written is None else _written_notes(name, joined, written, raw, cells)
+    # Decimal commas of the whole file are told once, with the file.
+    told = [note for note in notes if not (note.code == "decimal-commas" and parts[0].decimal == ",")]
+    return _Read(cells, written, told)
 
 
 def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], cells: Sequence[Any]) -> list[Note]:
