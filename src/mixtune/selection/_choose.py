@@ -24,9 +24,9 @@ from mixtune.moments import Paths, Rows, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
+    TaskWeights,
     Validated,
     ValidationTask,
-    average_weights,
     averaged,
     focal_only_best,
     guarded,
@@ -36,22 +36,28 @@ from mixtune.selection._model_averaging import (
     prior_weights,
     relative_errors,
     robust_errors,
+    tilted_weights,
+    weights_of_tasks,
 )
 from mixtune.selection._pooled import PooledFamily, StackedFamily
 from mixtune.selection._settings import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
-    """All families, side by side."""
+class Pool:
+    """All families, side by side, and how many coefficients their fits have."""
 
     families: tuple[Family, ...]
+    columns: int = 0
 
     @classmethod
-    def of(cls, sources: Sequence[Sample], *, every: bool = True) -> _Pool:
-        """All families that suit the sources; ``every`` with those that seldom differ from others."""
-        count = len(sources)
-        families: list[Family] = [FocalFamily(count)]
+    def of(cls, sources: Sequence[Sample], *, every: bool = True, used: int | None = None) -> Pool:
+        """All families that suit the sources; ``every`` with those that seldom differ from others.
+
+        ``used`` is how many sources inform one domain: all by default, one less where they are all domains.
+        """
+        count = len(sources) if used is None else used
+        families: list[Family] = [FocalFamily(len(sources))]
         if count:
             columns = sources[0].columns
             learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
@@ -66,7 +72,7 @@ class _Pool:
                     and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]
                 ):
                     families.append(PooledFamily.learn(sources, one_level=True))
-        return cls(tuple(families))
+        return cls(tuple(families), sources[0].columns if count else 0)
 
     @property
     def labels(self) -> list[Label]:
@@ -134,7 +140,8 @@ class Choice(Validated):
     size: float
     task: Sample
     focal: Sample
-    pool: _Pool
+    pool: Pool
+    allowed: Floats
 
     @property
     def error(self) -> float:
@@ -150,7 +157,7 @@ class Choice(Validated):
     def _memos(self) -> list[Memo]:
         """What families make of the task with all sources, of which much remains when one of them is left out."""
         memos: list[Memo] = [{} for _ in self.pool.families]
-        self.pool.fits(self.task, np.ones(self.weights.shape[1]), memos)
+        self.pool.fits(self.task, self.allowed, memos)
         return memos
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
@@ -158,8 +165,8 @@ class Choice(Validated):
 
         The residuals are those of the rows that the candidates were judged on: all of them up to 4,000.
         """
-        kept, shares = np.ones(self.weights.shape[1]), self.shares
-        if index is not None and len(kept) > 1:
+        kept, shares = self.allowed.copy(), self.shares
+        if index is not None and kept.sum() > 1:
             kept[index] = 0.0
         elif index is not None:
             shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
@@ -228,35 +235,57 @@ def choose(
     >>> bool(abs(found.head[0] - 2.0) < 0.2)
     True
     """
-    size = _target_scale([focal, *sources])
+    size = target_size([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = _Pool.of(sources, every=every)
+    pool = Pool.of(sources, every=every)
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
-    count, partly = len(focal.known.y), plan.judged is not None
-    judged = focal.judged(plan.judged) if partly else focal
+    judged = focal if plan.judged is None else focal.judged(plan.judged)
     jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *validation_tasks(pool, sources, plan)]
     fits, *tasks = in_threads(lambda job: job(), jobs, width=focal.columns)
+    found = choice_of(pool, given, judged, allowed, fits, validated_weights(pool, tasks), size)
+    pool.release()
+    return found
+
+
+def validated_weights(pool: Pool, tasks: Sequence[ValidationTask]) -> TaskWeights:
+    """What validation tasks say about the weights of all candidates."""
+    enough = SETTINGS.enough_sources // (1 if pool.columns <= SETTINGS.narrow_columns else 2)
+    return weights_of_tasks(prior_weights([name for name, _ in pool.labels]), tasks, enough=enough)
+
+
+def choice_of(
+    pool: Pool,
+    given: Sample,
+    judged: Sample,
+    allowed: Floats,
+    fits: Sequence[Fits],
+    known: TaskWeights,
+    size: float,
+) -> Choice:
+    """The average for one domain, from the fits of all candidates and what validation tasks say.
+
+    ``given`` is the domain in the units of its targets, ``judged`` the same with targets divided by ``size`` and the
+    rows that candidates are judged on; ``allowed`` (N,) says which sources inform it.
+    """
+    focal, tasks = given.divided(size), known.tasks
+    partly = len(judged.known.y) < len(focal.known.y)
     heads, left_out, leverages = _joined(fits)
     weight = judged.known.weight
     negligible = negligible_error(focal)
     scores = robust_errors(left_out, weight, negligible)
-    enough = SETTINGS.enough_sources // (1 if focal.columns <= SETTINGS.narrow_columns else 2)
-    prior_shares = prior_weights([name for name, _ in pool.labels])
-    shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough, negligible=negligible)
-    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
-    if sources:
+    shares = tilted_weights(scores, known, focal.total, negligible=negligible)
+    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if allowed.any() else shares
+    if allowed.any():
         alone = nested_left_out(pool.labels, left_out, weight, negligible)
         mixed = mix(shares, left_out)
         shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
-    own = leverages @ (weight / judged.free.unit) * (count / len(weight))
+    own = leverages @ (weight / judged.free.unit) * (len(focal.known.y) / len(weight))
     if partly:
         rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
         rows = np.stack([mix(shares, left_out), mix(focal_shares, left_out), leverages[top]])
-    prior = pool.prior(focal, allowed, top)
-    pool.release()
     return Choice(
         head=shares @ heads * size,
         labels=pool.labels,
@@ -270,12 +299,13 @@ def choose(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=prior,
+        prior=pool.prior(focal, allowed, top),
         tasks=[averaged(task, shares) for task in tasks],
         size=size,
         task=judged,
         focal=given,
         pool=pool,
+        allowed=allowed,
     )
 
 
@@ -286,35 +316,58 @@ def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int 
     unknown inform priors only. What is drawn follows the content of rows and sources, not the order they came in.
     """
     rng = np.random.default_rng(seed)
-    count, n, judged = len(focal.known.y), max(round(focal.total), 1), None
+    judged = judged_rows(focal, rng)
+    return draw_tasks(max(round(focal.total), 1), sources, range(len(sources)), rng, judged=judged, most=most)
+
+
+def judged_rows(focal: Sample, rng: np.random.Generator) -> Integers | None:
+    """Places of the rows that candidates are judged on; None for all of them."""
+    count = len(focal.known.y)
     # Some rows, with the sums of all, do for paths through d x d matrices only.
-    if count > max(SETTINGS.judged_rows, focal.columns):
-        judged = np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
-    if n > SETTINGS.validated_rows or len(sources) < SETTINGS.validated_sources:
-        return Plan(judged, n, False, [])
-    sizes = np.array([0 if source.rows is None else len(source.rows.y) for source in sources])
-    able = np.flatnonzero(sizes >= n + max(8, n // 4)).tolist()
+    if count <= max(SETTINGS.judged_rows, focal.columns):
+        return None
+    return np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
+
+
+def draw_tasks(
+    rows: int,
+    sources: Sequence[Sample],
+    usable: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    judged: Integers | None = None,
+    most: int | None = None,
+) -> Plan:
+    """Validation tasks of sources at the ``usable`` places, each of which learns from ``rows`` rows."""
+    nothing = Plan(judged, rows, False, [])
+    if rows > SETTINGS.validated_rows or len(usable) < SETTINGS.validated_sources:
+        return nothing
+    sizes = {k: 0 if sources[k].rows is None else len(sources[k].known.y) for k in usable}
+    able = [k for k, size in sizes.items() if size >= rows + max(8, rows // 4)]
     # Where rows cannot be spared for a test, they are left out in turn.
     spare = len(able) >= 2
     if not spare:
-        able = np.flatnonzero(sizes >= max(n / 2, 8)).tolist()
+        able = [k for k, size in sizes.items() if size >= max(rows / 2, 8)]
     if len(able) < 2:
-        return Plan(judged, n, False, [])
-    narrow = focal.columns <= SETTINGS.narrow_columns
-    most = most or SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
+        return nothing
+    columns = sources[able[0]].columns
+    narrow = columns <= SETTINGS.narrow_columns
+    most = most or SETTINGS.most_tasks[0 if narrow else 1 + (columns > SETTINGS.wide_columns)]
     able = sorted(able, key=lambda k: _rank(sources[k].known))
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
     turns = min(most // len(able), SETTINGS.tasks_per_source) if spare and narrow else 1
     orders = {k: by_content(sources[k]) for k in able}
-    return Plan(judged, n, spare, [(k, rng.permutation(orders[k])) for _ in range(turns) for k in able])
+    return Plan(judged, rows, spare, [(k, rng.permutation(orders[k])) for _ in range(turns) for k in able])
 
 
-def validation_tasks(pool: _Pool, sources: Sequence[Sample], plan: Plan) -> list[Callable[[], ValidationTask]]:
-    """Validation tasks to be done."""
+def validation_tasks(
+    pool: Pool, sources: Sequence[Sample], plan: Plan, known: Floats | None = None
+) -> list[Callable[[], ValidationTask]]:
+    """Validation tasks to be done; ``known`` (N,) says which sources may inform them, all by default."""
 
     def validate(k: int, order: Integers) -> ValidationTask:
-        allowed = np.ones(len(sources))
+        allowed = np.ones(len(sources)) if known is None else known.copy()
         allowed[k] = 0.0
         task = sources[k].part(order[: plan.rows])
         heads, left_out, _ = _joined(pool.fits(task, allowed))
@@ -370,7 +423,7 @@ def _symmetric(X: Floats) -> tuple[Floats, Floats]:
     return np.sum(size**2, axis=1), np.sum(size**3, axis=1)
 
 
-def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
+def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
     for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
@@ -379,7 +432,7 @@ def _all_rows(pool: _Pool, focal: Sample, allowed: Floats, mixes: Floats, top: i
     return np.hstack(parts)
 
 
-def _target_scale(samples: Sequence[Sample]) -> float:
+def target_size(samples: Sequence[Sample]) -> float:
     """Standard deviation of all targets, or 1 where they do not vary."""
     total = sum(sample.total for sample in samples)
     square = sum(float(sample.moments.square) for sample in samples) / total
