@@ -15,12 +15,14 @@ from mixtune.estimators._baselines import (
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal, RidgePath
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._multi_domain import MultiDomainRegressor
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FocalSplit", "JointRegressor", "JointSubsetRegressor"]
-__all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "RegretOptimalClassifier", "RegretOptimalClassifierCV"]
+__all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainRegressor", "RegretOptimalClassifier"]
+__all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "read_info", "rivals"]
 __all__ += ["savable", "split_sample_domain", "split_stream", "split_table"]

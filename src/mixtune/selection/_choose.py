@@ -88,10 +88,13 @@ class Pool:
             if isinstance(family, PooledFamily):
                 family.release()
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
-        places = [(family, place) for family in self.families for place in range(len(family.labels))]
-        family, place = places[index]
-        return family.prior(task, allowed, place)
+    def prior(self, task: Sample, allowed: Floats, index: int, memos: Sequence[Memo] | None = None) -> Prior:
+        """The prior behind one candidate; ``memos`` are those of the task's fits."""
+        for family, memo in zip(self.families, memos or repeat(None)):
+            if index < len(family.labels):
+                return family.prior(task, allowed, index, memo)
+            index -= len(family.labels)
+        raise IndexError("there are fewer candidates")  # pragma: no cover - candidates are counted from these families
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,11 +265,12 @@ def choice_of(
     fits: Sequence[Fits],
     known: TaskWeights,
     size: float,
+    memos: Sequence[Memo] | None = None,
 ) -> Choice:
     """The average for one domain, from the fits of all candidates and what validation tasks say.
 
     ``given`` is the domain in the units of its targets, ``judged`` the same with targets divided by ``size`` and the
-    rows that candidates are judged on; ``allowed`` (N,) says which sources inform it.
+    rows that candidates are judged on; ``allowed`` (N,) says which sources inform it. ``memos`` are those of the fits.
     """
     focal, tasks = given.divided(size), known.tasks
     partly = len(judged.known.y) < len(focal.known.y)
@@ -299,7 +303,7 @@ def choice_of(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=pool.prior(focal, allowed, top),
+        prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[averaged(task, shares) for task in tasks],
         size=size,
         task=judged,
@@ -442,9 +446,13 @@ def target_size(samples: Sequence[Sample]) -> float:
 
 
 def sample_sources(
-    sources: Sequence[Rows], *, seed: int, prepare: Callable[[Rows], Rows] = lambda rows: rows
+    sources: Sequence[Rows],
+    *,
+    seed: int,
+    prepare: Callable[[Rows], Rows] = lambda rows: rows,
+    most: int = SETTINGS.sampled_sources,
 ) -> Integers:
-    """Places of the sources to learn from, in order: all of them up to 512, of more a draw.
+    """Places of the sources to learn from, in order: all of them up to ``most`` (512), of more a draw.
 
     How domains differ is known well from some hundred of them; of very small sources, so many are drawn that there are
     20 rows for each column. The draw is at random, since sources picked for how well they suit the focal rows would
@@ -458,11 +466,11 @@ def sample_sources(
     (array([0, 1, 2]), 512)
     """
     count = len(sources)
-    if count <= SETTINGS.sampled_sources:
+    if count <= most:
         return np.arange(count)
     rows, width = sum(len(source.y) for source in sources), sources[0].shape[1]
     wanted = int(np.ceil(SETTINGS.rows_per_column * width / (rows / count)))
     order = sorted(range(count), key=lambda k: _rank(prepare(sources[k])))
     # A generator of its own, so that what else is drawn does not depend on whether sources were.
     rng = np.random.default_rng([seed, count])
-    return np.sort(rng.choice(order, min(max(SETTINGS.sampled_sources, wanted), count), replace=False))
+    return np.sort(rng.choice(order, min(max(most, wanted), count), replace=False))
