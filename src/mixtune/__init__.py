@@ -8,6 +8,7 @@ from mixtune._version import __version__
 if TYPE_CHECKING:
     from mixtune.data import Domain, Domains
     from mixtune.estimators import (
+        MultiDomainRegressor,
         RegretOptimalClassifier,
         RegretOptimalClassifierCV,
         RegretOptimalRegressor,
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from mixtune.regret import RegretProblem, RegretSolution, descend, solve
     from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "PredictiveWeights"]
-__all__ += ["RandomFeatures", "RegretOptimalClassifier", "RegretOptimalClassifierCV", "RegretOptimalRegressor"]
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainRegressor"]
+__all__ += [
+    "PredictiveWeights",
+    "RandomFeatures",
+    "RegretOptimalClassifier",
+    "RegretOptimalClassifierCV",
+    "RegretOptimalRegressor",
+]
 __all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
 __all__ += [
     "TableModel",

@@ -7,6 +7,7 @@ from mixtune.estimators import (
     JointSubsetRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    MultiDomainRegressor,
     RegretOptimalClassifier,
     RegretOptimalClassifierCV,
     RegretOptimalRegressor,
@@ -27,6 +28,7 @@ from mixtune.estimators import (
         RegretOptimalRegressorCV(),
         RegretOptimalRegressorCV(fit_intercept=False),
         RegretOptimalClassifierCV(),
+        MultiDomainRegressor(feature_map=None),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

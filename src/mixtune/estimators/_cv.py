@@ -541,7 +541,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         if not is_auto(self.feature_map):
             self._made_map, self._blocks, self._map_notes = None, None, ()
             return super()._prepare_rows(rows)
-        limits = _feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
+        limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
         maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept)
         self._made_map, self._blocks, self._map_notes = maps.feature_map, maps.blocks, maps.notes
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
@@ -578,19 +578,19 @@ def tuned_fit(
     width = prepared.focal.shape[1]
     notes = _row_notes(prepared)
     if blocks is None or len(blocks) == 1:
-        basis, wide = _principal_basis(prepared, seed)
+        basis, wide = principal_basis(prepared, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
     state = State.of(prepared)
     heads = local_heads(state, HEAD_RIDGE, device)
     moments = [[block.moments(m) for m in state.moments] for block in blocks]
     samples = [
-        [_samples(prepared, own, block, places, output) for own, block in zip(moments, blocks)]
+        [samples_of(prepared, own, block, places, output) for own, block in zip(moments, blocks)]
         for output in range(prepared.focal.targets.shape[1])
     ]
     choices = [choose_maps(own, blocks, width, seed=seed) for own in samples]
     coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
-    low, high = _feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
+    low, high = feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
     logs = prepared.inputs[0].targets[:, 0] if log else None
     weights = _domain_weights(choices, prepared, heads, places, logs)
     return Solved(
@@ -624,7 +624,7 @@ def tuned_fit(
     )
 
 
-def _samples(
+def samples_of(
     prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
 ) -> list[Sample]:
     """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
@@ -654,7 +654,7 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
+def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
     """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
     width = prepared.focal.shape[1]
     if width <= WIDEST:
@@ -797,7 +797,7 @@ def _comparisons(
     return {"compared_": tuple(found.values()), "transfer_gain_": gain}
 
 
-def _feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
+def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
     """Between which values predictions may vary, in the units of the rows."""
     low = np.min([rows.X.min(axis=0) for rows in domains], axis=0)
     high = np.max([rows.X.max(axis=0) for rows in domains], axis=0)

@@ -3,9 +3,11 @@
 from mixtune.moments import Sample, loo_ridge
 from mixtune.selection._choose import Choice, Plan, choose, content_order, rank_of, sample_sources, target_scale
 from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._every_domain import choose_every
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
 from mixtune.selection._model_averaging import SummedTask
+from mixtune.selection._population import Population, learn_population
 from mixtune.selection._pretraining import learn_columns, learn_own_column
 from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
@@ -23,6 +25,6 @@ from mixtune.selection._summed import (
 __all__ = ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
 __all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
-__all__ += ["learn_own_column"]
+__all__ += ["Population", "choose_every", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["sample_sources", "summed_labels", "summed_play", "target_scale", "task_of_sums", "transfer_gain"]

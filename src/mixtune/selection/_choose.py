@@ -11,7 +11,7 @@ sources were validated, and are then tilted by exp(-LOO). The fit to the focal r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -25,9 +25,9 @@ from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, 
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
     Task,
+    TaskWeights,
     Validated,
     ValidationTask,
-    average_weights,
     focal_only_best,
     guarded,
     mix,
@@ -36,6 +36,8 @@ from mixtune.selection._model_averaging import (
     prior_weights,
     relative_errors,
     robust_errors,
+    tilted_weights,
+    weights_of_tasks,
 )
 from mixtune.selection._pooled import PooledFamily, StackedFamily
 from mixtune.selection._settings import SETTINGS
@@ -43,15 +45,19 @@ from mixtune.selection._settings import SETTINGS
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """All families, side by side."""
+    """All families, side by side, and how many coefficients their fits have."""
 
     families: tuple[Family, ...]
+    columns: int = 0
 
     @classmethod
-    def of(cls, sources: Sequence[Sample], *, every: bool = True) -> Pool:
-        """All families that suit the sources; ``every`` with those that seldom differ from others."""
-        count = len(sources)
-        families: list[Family] = [FocalFamily(count)]
+    def of(cls, sources: Sequence[Sample], *, every: bool = True, used: int | None = None) -> Pool:
+        """All families that suit the sources; ``every`` with those that seldom differ from others.
+
+        ``used`` is how many sources inform one domain: all by default, one less where they are all domains.
+        """
+        count = len(sources) if used is None else used
+        families: list[Family] = [FocalFamily(len(sources))]
         if count:
             columns = sources[0].columns
             learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
@@ -66,7 +72,7 @@ class Pool:
                     and count <= SETTINGS.one_level_sources[columns > SETTINGS.wide_columns]
                 ):
                     families.append(PooledFamily.learn(sources, one_level=True))
-        return cls(tuple(families))
+        return cls(tuple(families), sources[0].columns if count else 0)
 
     @property
     def labels(self) -> list[Label]:
@@ -82,10 +88,13 @@ class Pool:
             if isinstance(family, PooledFamily):
                 family.release()
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
-        places = [(family, place) for family in self.families for place in range(len(family.labels))]
-        family, place = places[index]
-        return family.prior(task, allowed, place)
+    def prior(self, task: Sample, allowed: Floats, index: int, memos: Sequence[Memo] | None = None) -> Prior:
+        """The prior behind one candidate; ``memos`` are those of the task's fits."""
+        for family, memo in zip(self.families, memos or repeat(None)):
+            if index < len(family.labels):
+                return family.prior(task, allowed, index, memo)
+            index -= len(family.labels)
+        raise IndexError("there are fewer candidates")  # pragma: no cover - candidates are counted from these families
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +144,7 @@ class Choice(Validated):
     task: Sample
     focal: Sample
     pool: Pool
+    allowed: Floats
 
     @property
     def error(self) -> float:
@@ -150,7 +160,7 @@ class Choice(Validated):
     def _memos(self) -> list[Memo]:
         """What families make of the task with all sources, of which much remains when one of them is left out."""
         memos: list[Memo] = [{} for _ in self.pool.families]
-        self.pool.fits(self.task, np.ones(self.weights.shape[1]), memos)
+        self.pool.fits(self.task, self.allowed, memos)
         return memos
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
@@ -158,8 +168,8 @@ class Choice(Validated):
 
         The residuals are those of the rows that the candidates were judged on: all of them up to 4,000.
         """
-        kept, shares = np.ones(self.weights.shape[1]), self.shares
-        if index is not None and len(kept) > 1:
+        kept, shares = self.allowed.copy(), self.shares
+        if index is not None and kept.sum() > 1:
             kept[index] = 0.0
         elif index is not None:
             shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
@@ -244,32 +254,55 @@ def choose(
     pool = Pool.of(sources, every=every) if pool is None else pool
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
-    count, partly = len(focal.known.y), plan.judged is not None
-    judged = focal.judged(plan.judged) if partly else focal
+    judged = focal if plan.judged is None else focal.judged(plan.judged)
     here = validation_tasks(pool, sources, plan) if tasks is None else []
     jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *here]
     fits, *done = in_threads(lambda job: job(), jobs, width=focal.columns)
-    tasks = done if tasks is None else tasks
+    known = validated_weights(pool, done if tasks is None else tasks)
+    found = choice_of(pool, given, judged, allowed, fits, known, size)
+    pool.release()
+    return found
+
+
+def validated_weights(pool: Pool, tasks: Sequence[Task]) -> TaskWeights:
+    """What validation tasks say about the weights of all candidates."""
+    enough = SETTINGS.enough_sources // (1 if pool.columns <= SETTINGS.narrow_columns else 2)
+    return weights_of_tasks(prior_weights([name for name, _ in pool.labels]), tasks, enough=enough)
+
+
+def choice_of(
+    pool: Pool,
+    given: Sample,
+    judged: Sample,
+    allowed: Floats,
+    fits: Sequence[Fits],
+    known: TaskWeights,
+    size: float,
+    memos: Sequence[Memo] | None = None,
+) -> Choice:
+    """The average for one domain, from the fits of all candidates and what validation tasks say.
+
+    ``given`` is the domain in the units of its targets, ``judged`` the same with targets divided by ``size`` and the
+    rows that candidates are judged on; ``allowed`` (N,) says which sources inform it. ``memos`` are those of the fits.
+    """
+    focal, tasks = given.divided(size), known.tasks
+    partly = len(judged.known.y) < len(focal.known.y)
     heads, left_out, leverages = joined_paths(fits)
     weight = judged.known.weight
     negligible = negligible_error(focal)
     scores = robust_errors(left_out, weight, negligible)
-    enough = SETTINGS.enough_sources // (1 if focal.columns <= SETTINGS.narrow_columns else 2)
-    prior_shares = prior_weights([name for name, _ in pool.labels])
-    shares = average_weights(scores, prior_shares, tasks, focal.total, enough=enough, negligible=negligible)
-    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if sources else shares
-    if sources:
+    shares = tilted_weights(scores, known, focal.total, negligible=negligible)
+    focal_shares = np.eye(len(shares))[focal_only_best(pool.labels, scores)] if allowed.any() else shares
+    if allowed.any():
         alone = nested_left_out(pool.labels, left_out, weight, negligible)
         mixed = mix(shares, left_out)
         shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
-    own = leverages @ (weight / judged.free.unit) * (count / len(weight))
+    own = leverages @ (weight / judged.free.unit) * (len(focal.known.y) / len(weight))
     if partly:
         rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
     else:
         rows = np.stack([mix(shares, left_out), mix(focal_shares, left_out), leverages[top]])
-    prior = pool.prior(focal, allowed, top)
-    pool.release()
     return Choice(
         head=shares @ heads * size,
         labels=pool.labels,
@@ -283,12 +316,13 @@ def choose(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=prior,
+        prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,
         focal=given,
         pool=pool,
+        allowed=allowed,
     )
 
 
@@ -299,15 +333,7 @@ def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int 
     unknown inform priors only. What is drawn follows the content of rows and sources, not the order they came in.
     """
     sizes = [0 if source.rows is None else len(source.rows.y) for source in sources]
-    orders: dict[int, Integers] = {}
-
-    def drawn(k: int, places: Integers) -> Integers:
-        if k not in orders:
-            orders[k] = by_content(sources[k])
-        return orders[k][places]
-
-    plan = plan_of(focal, sizes, lambda k: rank_of(sources[k].known), seed=seed, most=most)
-    return replace(plan, tasks=[(k, drawn(k, places)) for k, places in plan.tasks])
+    return _by_content(plan_of(focal, sizes, lambda k: rank_of(sources[k].known), seed=seed, most=most), sources)
 
 
 def plan_of(
@@ -315,33 +341,76 @@ def plan_of(
 ) -> Plan:
     """The plan for sources of so many rows, with places in the order of their content; ``rank`` orders the sources."""
     rng = np.random.default_rng(seed)
-    count, n, judged = len(focal.known.y), max(round(focal.total), 1), None
+    judged, rows = judged_rows(focal, rng), max(round(focal.total), 1)
+    return _drawn(rows, dict(enumerate(sizes)), focal.columns, rank, rng, judged=judged, most=most)
+
+
+def judged_rows(focal: Sample, rng: np.random.Generator) -> Integers | None:
+    """Places of the rows that candidates are judged on; None for all of them."""
+    count = len(focal.known.y)
     # Some rows, with the sums of all, do for paths through d x d matrices only.
-    if count > max(SETTINGS.judged_rows, focal.columns):
-        judged = np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
-    if n > SETTINGS.validated_rows or len(sizes) < SETTINGS.validated_sources:
-        return Plan(judged, n, False, [])
-    able = np.flatnonzero(np.array(sizes) >= n + max(8, n // 4)).tolist()
+    if count <= max(SETTINGS.judged_rows, focal.columns):
+        return None
+    return np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
+
+
+def draw_tasks(
+    rows: int,
+    sources: Sequence[Sample],
+    usable: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    most: int | None = None,
+) -> Plan:
+    """Validation tasks of sources at the ``usable`` places, each of which learns from ``rows`` rows."""
+    sizes = {k: 0 if sources[k].rows is None else len(sources[k].known.y) for k in usable}
+    plan = _drawn(rows, sizes, sources[0].columns, lambda k: rank_of(sources[k].known), rng, most=most)
+    return _by_content(plan, sources)
+
+
+def _by_content(plan: Plan, sources: Sequence[Sample]) -> Plan:
+    """The plan with places of rows, from places in the order of their content."""
+    orders = {k: by_content(sources[k]) for k in {k for k, _ in plan.tasks}}
+    return replace(plan, tasks=[(k, orders[k][places]) for k, places in plan.tasks])
+
+
+def _drawn(
+    rows: int,
+    sizes: Mapping[int, int],
+    columns: int,
+    rank: Callable[[int], Any],
+    rng: np.random.Generator,
+    *,
+    judged: Integers | None = None,
+    most: int | None = None,
+) -> Plan:
+    """Validation tasks of sources that have so many rows, with places in the order of their content."""
+    nothing = Plan(judged, rows, False, [])
+    if rows > SETTINGS.validated_rows or len(sizes) < SETTINGS.validated_sources:
+        return nothing
+    able = [k for k, size in sizes.items() if size >= rows + max(8, rows // 4)]
     # Where rows cannot be spared for a test, they are left out in turn.
     spare = len(able) >= 2
     if not spare:
-        able = np.flatnonzero(np.array(sizes) >= max(n / 2, 8)).tolist()
+        able = [k for k, size in sizes.items() if size >= max(rows / 2, 8)]
     if len(able) < 2:
-        return Plan(judged, n, False, [])
-    narrow = focal.columns <= SETTINGS.narrow_columns
-    most = most or SETTINGS.most_tasks[0 if narrow else 1 + (focal.columns > SETTINGS.wide_columns)]
+        return nothing
+    narrow = columns <= SETTINGS.narrow_columns
+    most = most or SETTINGS.most_tasks[0 if narrow else 1 + (columns > SETTINGS.wide_columns)]
     able = sorted(able, key=rank)
     if len(able) > most:
         able = [int(k) for k in rng.choice(able, most, replace=False)]
     turns = min(most // len(able), SETTINGS.tasks_per_source) if spare and narrow else 1
-    return Plan(judged, n, spare, [(k, rng.permutation(sizes[k])) for _ in range(turns) for k in able])
+    return Plan(judged, rows, spare, [(k, rng.permutation(sizes[k])) for _ in range(turns) for k in able])
 
 
-def validation_tasks(pool: Pool, sources: Sequence[Sample], plan: Plan) -> list[Callable[[], ValidationTask]]:
-    """Validation tasks to be done."""
+def validation_tasks(
+    pool: Pool, sources: Sequence[Sample], plan: Plan, known: Floats | None = None
+) -> list[Callable[[], ValidationTask]]:
+    """Validation tasks to be done; ``known`` (N,) says which sources may inform them, all by default."""
 
     def validate(k: int, order: Integers) -> ValidationTask:
-        allowed = np.ones(len(sources))
+        allowed = np.ones(len(sources)) if known is None else known.copy()
         allowed[k] = 0.0
         task = sources[k].part(order[: plan.rows])
         heads, left_out, _ = joined_paths(pool.fits(task, allowed))
@@ -416,9 +485,13 @@ def target_scale(samples: Sequence[Sample]) -> float:
 
 
 def sample_sources(
-    sources: Sequence[Rows], *, seed: int, prepare: Callable[[Rows], Rows] = lambda rows: rows
+    sources: Sequence[Rows],
+    *,
+    seed: int,
+    prepare: Callable[[Rows], Rows] = lambda rows: rows,
+    most: int = SETTINGS.sampled_sources,
 ) -> Integers:
-    """Places of the sources to learn from, in order: all of them up to 512, of more a draw.
+    """Places of the sources to learn from, in order: all of them up to ``most`` (512), of more a draw.
 
     How domains differ is known well from some hundred of them; of very small sources, so many are drawn that there are
     20 rows for each column. The draw is at random, since sources picked for how well they suit the focal rows would
@@ -432,11 +505,11 @@ def sample_sources(
     (array([0, 1, 2]), 512)
     """
     count = len(sources)
-    if count <= SETTINGS.sampled_sources:
+    if count <= most:
         return np.arange(count)
     rows, width = sum(len(source.y) for source in sources), sources[0].shape[1]
     wanted = int(np.ceil(SETTINGS.rows_per_column * width / (rows / count)))
     order = sorted(range(count), key=lambda k: rank_of(prepare(sources[k])))
     # A generator of its own, so that what else is drawn does not depend on whether sources were.
     rng = np.random.default_rng([seed, count])
-    return np.sort(rng.choice(order, min(max(SETTINGS.sampled_sources, wanted), count), replace=False))
+    return np.sort(rng.choice(order, min(max(most, wanted), count), replace=False))

@@ -66,8 +66,8 @@ class Family(Protocol):
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         """Fit a task with the sources where ``allowed`` (N,) is true; one ``memo`` serves one task."""
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
-        """The prior behind one candidate."""
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
+        """The prior behind one candidate; ``memo`` is that of the task's fits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class FocalFamily:
         unweighted = np.zeros((len(ridges), self.n_sources))
         return recalled(memo, "fits", lambda: Fits(task.free.ridge_path(ridges), unweighted, ridges))
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
         # Ridge regression is a prior N(0, I/ridge) with unit noise.
         width = task.free.width
         return Prior(np.zeros(width), np.eye(width), 1.0, 1.0 / self._ridges(task)[index], True)

@@ -358,14 +358,14 @@ class LearnedFamily:
             ridges = np.concatenate([ridges, noise / (scales * variance)])
         return Fits(task.full.finish(heads, leverages), weights, ridges)
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
-        noise, _, means, covariances = self._priors(task, allowed)
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
+        noise, _, means, covariances = self._priors(task, allowed, memo)
         kind, place = divmod(index, len(SETTINGS.learned_scales))
         scale = float(SETTINGS.learned_scales[place])
         if kind < len(means):
             return Prior(means[kind], covariances[kind], noise, scale, False)
         assert self.groups is not None
-        group = self._grouped(task, allowed, noise)[2]
+        group = self._grouped(task, allowed, noise, memo)[2]
         return Prior(self.groups.means[group], self.groups.covariances[group], noise, scale, False)
 
     def _priors(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:

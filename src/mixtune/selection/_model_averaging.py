@@ -154,22 +154,43 @@ def average_weights(
     ``scores`` are leave-one-out errors, ``prior`` the weights before anything is known; where ``enough`` sources were
     validated, their tasks decide freely.
     """
-    share = prior
+    return tilted_weights(scores, weights_of_tasks(prior, tasks, enough=enough), count, negligible=negligible)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskWeights:
+    """Weights (C,) that validation tasks give the candidates, and how many times its share a row must say to move them.
+
+    ``tasks`` are those that they come from; without any, the weights are those before anything is known.
+    """
+
+    shares: Floats
+    trust: float
+    tasks: Sequence[Task]
+
+
+def weights_of_tasks(prior: Floats, tasks: Sequence[Task], *, enough: int) -> TaskWeights:
+    """Weights fitted to the validation tasks alone; see :func:`average_weights`."""
     trust = SETTINGS.rows_trust
-    if tasks:
-        sources = len(validated_sources(tasks)) + sum(task.stands_for - 1 for task in tasks)
-        pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
-        told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
-        share = stacked_weights(tasks, prior, pull, told=told)
-        # The better the tasks know the weights, the less the few focal rows may move them.
-        trust += SETTINGS.tasks_trust * min(sources / SETTINGS.enough_sources, 1.0)
+    if not tasks:
+        return TaskWeights(prior, trust, tasks)
+    sources = len(validated_sources(tasks)) + sum(task.stands_for - 1 for task in tasks)
+    pull = SETTINGS.prior_pull * max(enough / sources, 1.0) ** 2
+    told = max(sources - SETTINGS.untold_sources, 0) / SETTINGS.told_errors
+    # The better the tasks know the weights, the less the few focal rows may move them.
+    trust += SETTINGS.tasks_trust * min(sources / SETTINGS.enough_sources, 1.0)
+    return TaskWeights(stacked_weights(tasks, prior, pull, told=told), trust, tasks)
+
+
+def tilted_weights(scores: Floats, known: TaskWeights, count: float, *, negligible: float = 0.0) -> Floats:
+    """The same weights, tilted by leave-one-out errors (C,) on ``count`` rows."""
     finite = np.isfinite(scores)
     if not finite.any():
         # Nothing can be left out: what validation says, or without any the last candidate.
-        return share if tasks else np.eye(len(scores))[-1]
+        return known.shares if known.tasks else np.eye(len(scores))[-1]
     best = max(float(scores[finite].min()), negligible, 1e-300)
     with np.errstate(over="ignore"):
-        exponent = np.where(finite, -(scores - best) / (trust * best / count), -np.inf) + np.log(share)
+        exponent = np.where(finite, -(scores - best) / (known.trust * best / count), -np.inf) + np.log(known.shares)
     tilted = np.exp(exponent - exponent.max())
     return tilted / tilted.sum()
 

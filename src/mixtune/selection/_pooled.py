@@ -176,10 +176,10 @@ class PooledFamily:
         shares = np.repeat([weight / weight.sum() for weight in weights], count, axis=0)
         return _fits(regression, found, shares, self.noise)
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
         kind, scale = divmod(index, len(SETTINGS.pooled_scales))
         subset, place = divmod(kind, len(self.own))
-        pooled = self._sum(self._weights(task, allowed)[subset], place)
+        pooled = self._sum(self._weights(task, allowed, memo)[subset], place)
         covariance = self._covariance(pooled, place)
         return Prior(pooled.mean, covariance, self.noise, float(SETTINGS.pooled_scales[scale]), not self.one_level)
 
@@ -275,7 +275,7 @@ class StackedFamily:
         share[~share.any(axis=1)] = allowed
         return _fits(task.free, found, share / share.sum(axis=1, keepdims=True), self.pooled.noise)
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
         place, scale = divmod(index, len(SETTINGS.pooled_scales))
         mean, along = self._heads(allowed)
         covariance = self._covariance(along, self._own_variances[place])

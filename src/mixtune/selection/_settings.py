@@ -185,6 +185,22 @@ class ChoiceSettings:
     #: Ridges of the joint fit that the choice is compared with, relative to the mean eigenvalue.
     joint_ridges: Floats = field(default_factory=lambda: np.logspace(-5, 1, 13))
 
+    # --- every domain at once ---
+
+    #: Domains are validated in so many folds, divided by their number: each alone up to six, two from 24 on. Every
+    #: fold has tasks of its own.
+    shared_folds: int = 48
+    #: Most validation tasks that domains of one fold and about as many rows share.
+    shared_tasks: int = 12
+    #: Most domains that priors are learned from: each domain is compared with all of them.
+    shared_sources: int = 256
+
+    #: Most folds of domains that are left out in turn for the model of domains that were not seen.
+    population_folds: int = 64
+    #: Ridges of that model, relative to the mean eigenvalue; and rows that a domain's level counts as unknown for.
+    population_ridges: tuple[float, ...] = (1e-4, 1e-2)
+    level_rows: float = 4.0
+
     # --- thousands of sources ---
 
     #: Most sources that priors are learned from, unless their rows are very few: the mean of M heads is off by 1/M of

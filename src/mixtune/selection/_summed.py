@@ -129,7 +129,7 @@ class SummedFamily:
         spread = max(float(np.mean(np.diagonal(learned.covariance)[:-1])), 1e-300)
         return Fits(task.full.finish(heads, leverages), np.ones((len(scales), 1)), noise / (scales * spread))
 
-    def prior(self, task: Sample, allowed: Floats, index: int) -> Prior:
+    def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
         learned, scale = self.learned, float(SETTINGS.learned_scales[index])
         return Prior(learned.mean, learned.covariance, task_noise(task.full, learned), scale, False)
 
@@ -137,7 +137,7 @@ class SummedFamily:
 def summed_pool(total: Sample, terms: SourceTerms | None) -> Pool:
     """Candidates from the sum of all sources and, where they are known, sums over their posteriors."""
     learned = [] if terms is None else [SummedFamily(terms.prior())]
-    return Pool((FocalFamily(1), *learned, PooledFamily.learn([total])))
+    return Pool((FocalFamily(1), *learned, PooledFamily.learn([total])), total.columns)
 
 
 def summed_play(

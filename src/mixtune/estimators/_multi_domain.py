@@ -1,0 +1,646 @@
+"""A model for every domain from one fit: what all domains share is learned once, and each domain has coefficients.
+
+The fit comes first, from prepared rows to what the estimator stores; then the estimator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from mixtune._array import Floats, Integers
+from mixtune._checks import check_positive, check_whole
+from mixtune._messages import nearest
+from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.estimators._base import column_names
+from mixtune.estimators._cv import HEAD_RIDGE, feature_range, posterior_of, principal_basis, samples_of
+from mixtune.estimators._fits import AUTO, ROUNDING, Features, Prepared, State, check_map, is_auto, local_heads, prepare
+from mixtune.estimators._inputs import check_new, read_focal
+from mixtune.estimators._labels import Labels, check_domains, split_labels
+from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
+from mixtune.estimators._saving import Savable, savable
+from mixtune.moments import Posterior, Rows, Scaling, weighted_system
+from mixtune.selection import (
+    SETTINGS,
+    Comparison,
+    FeatureBlock,
+    MapAverage,
+    Sample,
+    TransferGain,
+    choose_every,
+    choose_maps,
+    compare,
+    joint_left_out,
+    learn_population,
+    sample_sources,
+    transfer_gain,
+)
+
+#: The domain of all rows where no labels are given.
+ONLY = "all rows"
+UNSEEN = ("population", "error")
+#: Rows that the left-out residuals of all domains count as, beside a domain's own, when intervals are made. Without it,
+#: intervals of domains with few rows are a matter of luck, and below nine rows there are none of 90%.
+SHARED_ROWS = 20.0
+#: Rows that predictions are computed for at a time.
+BLOCK = 1 << 15
+#: Sources with a smaller weight are not named in the summary, and how many are.
+NAMED_WEIGHT, MOST_NAMED = 0.02, 3
+
+
+@dataclass(frozen=True, eq=False)
+class DomainFits:
+    """Fits of all domains in prepared units.
+
+    Attributes
+    ----------
+    coef, intercept : arrays (N, p) and (N,)
+    population, population_level : array (p,) and float
+        Coefficients and intercept for domains that were not seen.
+    without : list of arrays (n_i,)
+        Residuals of each domain's rows by the model of the population without that domain.
+    weights : array (N, N)
+        In each row: the share of the prediction for one domain that every domain provides.
+    residuals : list of arrays (n_i,)
+        Of left-out rows.
+    scores : list of arrays (n_i,)
+        Their size in units of the spread of a prediction, with what leave-one-out overlooks.
+    posteriors : list of Posterior
+        How the spread varies with the inputs.
+    compared : list of tuples of Comparison
+        With the domain's own rows alone, and with all rows pooled.
+    gains : list of TransferGain
+    n_tasks : array (N,)
+        How many other domains took the focal role for the weights of a domain's candidates.
+    """
+
+    coef: Floats
+    intercept: Floats
+    population: Floats
+    population_level: float
+    without: list[Floats]
+    weights: Floats
+    residuals: list[Floats]
+    scores: list[Floats]
+    posteriors: list[Posterior]
+    compared: list[tuple[Comparison, ...]]
+    gains: list[TransferGain]
+    n_tasks: Integers
+
+
+def every_fit(prepared: Prepared, blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0) -> DomainFits:
+    """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
+    width, count = prepared.focal.shape[1], len(prepared.names)
+    moments = State.of(prepared).moments
+    places = np.arange(count - 1)
+    own = [[block.moments(m) for m in moments] for block in blocks]
+    samples = [samples_of(prepared, each, block, places, output) for each, block in zip(own, blocks)]
+    known = sample_sources(prepared.mapped, seed=seed, prepare=prepared.scaling.apply, most=SETTINGS.shared_sources)
+    averages: Iterator[MapAverage]
+    if count == 1:
+        averages, known = iter([choose_maps(samples, blocks, width, seed=seed)]), np.empty(0, dtype=np.int64)
+    else:
+        choices = choose_every(samples, places=known, seed=seed)
+        averages = (MapAverage(each, tuple(blocks), width) for each in choices)
+    found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
+    pooled = _PooledResiduals(samples, own)
+    compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
+    heads = np.stack([each.head for each in found])
+    coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
+    population, without = coef[0], [found[0].left_out]
+    level = float(intercept[0])
+    if count > 1:
+        common = learn_population(samples)
+        population, level = _scattered(common.heads, blocks, width, intercept=prepared.fit_intercept)
+        without = common.left_out
+    gains = [
+        transfer_gain(both[0], each.task_gains, samples[0][k].total)
+        for k, (each, both) in enumerate(zip(found, compared))
+    ]
+    return DomainFits(
+        coef,
+        intercept,
+        population,
+        level,
+        without,
+        np.stack([each.weights for each in found]),
+        [each.left_out for each in found],
+        [each.scores for each in found],
+        [each.posterior for each in found],
+        compared,
+        gains,
+        np.array([len(each.task_gains) for each in found]),
+    )
+
+
+def _scattered(
+    heads: Sequence[Floats], blocks: Sequence[FeatureBlock], width: int, *, intercept: bool
+) -> tuple[Floats, float]:
+    """Coefficients (p,) of all features and the intercept, from those of each map, whose predictions add up."""
+    slopes = [head[:-1] if intercept else head for head in heads]
+    coef = np.sum([block.coefficients(own, width) for block, own in zip(blocks, slopes)], axis=0)
+    return coef, float(sum(head[-1] for head in heads)) if intercept else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _DomainFit:
+    """What is kept of one domain's average."""
+
+    head: Floats
+    left_out: Floats
+    alone: Floats
+    scores: Floats
+    posterior: Posterior
+    weights: Floats
+    plain: int
+    size: float
+    task_gains: Floats
+
+
+def _domain_fit(average: MapAverage, index: int, places: Integers, count: int) -> _DomainFit:
+    posterior = posterior_of([average])
+    assert posterior is not None
+    return _DomainFit(
+        average.head,
+        average.left_out,
+        average.focal_left_out,
+        np.abs(average.left_out) * average.inflation / np.sqrt(average.spreads),
+        posterior,
+        _borrowed(average, index, places, count),
+        average.plain,
+        average.size,
+        average.play_gains,
+    )
+
+
+def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> Floats:
+    """The share (N,) of the prediction for a domain that every domain provides."""
+    own = np.where(average.weights.sum(axis=1) > 0, average.own, 1.0)
+    found = np.zeros(count)
+    found[places] = (average.shares * (1 - own)) @ average.weights
+    found[index] += average.shares @ own
+    return found / found.sum()
+
+
+class _PooledResiduals:
+    """Left-out residuals of ridge regression on all rows pooled, for the features of any map."""
+
+    def __init__(self, samples: Sequence[Sequence[Sample]], moments: Sequence[Sequence[Any]]) -> None:
+        self.samples, self.moments = samples, moments
+        self._found: dict[int, list[Floats]] = {}
+
+    def of(self, place: int, index: int) -> Floats:
+        """Of the rows of one domain, with the ridge that is best for all rows."""
+        if place not in self._found:
+            own, moments = self.samples[place], [each.output(0) for each in self.moments[place]]
+            rows = Rows(
+                np.concatenate([sample.known.X for sample in own]),
+                np.concatenate([sample.known.y for sample in own]),
+                np.concatenate([sample.known.weight for sample in own]),
+            )
+            every = Sample(own[0].moments, rows, intercept=own[0].intercept)
+            left = joint_left_out(every, weighted_system(moments, np.ones(len(moments))))
+            self._found[place] = np.split(left, np.cumsum([len(sample.known.y) for sample in own])[:-1])
+        return self._found[place][index]
+
+
+def _compared(fit: _DomainFit, pooled: Floats, sample: Sample) -> tuple[Comparison, ...]:
+    methods = {"focal only": fit.alone, "joint": pooled, "ours": fit.left_out}
+    counted = {name: np.where(np.abs(part) > ROUNDING * fit.size, part, 0.0) for name, part in methods.items()}
+    return tuple(compare(name, counted["ours"], part, sample.known.weight) for name, part in counted.items())
+
+
+@dataclass(eq=False, repr=False)
+class MultiDomainSettings:
+    """Parameters of the estimators with a model for every domain."""
+
+    feature_map: Any = AUTO
+    _: KW_ONLY
+    domain: Any = None
+    unseen: str = "population"
+    standardise: bool = True
+    fit_intercept: bool = True
+    clamp: bool = True
+    seed: int = 0
+
+
+class TakesLabels:
+    """What the estimators share towards scikit-learn: labels go with the rows without further requests."""
+
+    __metadata_request__fit = {"domain": True}  # noqa: RUF012
+    __metadata_request__partial_fit = {"domain": True}  # noqa: RUF012
+    __metadata_request__predict = {"domain": True}  # noqa: RUF012
+    __metadata_request__score = {"domain": True}  # noqa: RUF012
+
+
+@savable
+class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A model for every domain, from one fit: each domain is the focal one, with all others as its sources.
+
+    For every domain this averages the same candidates as :class:`RegretOptimalRegressorCV`. What domains have in common
+    is computed once: feature maps, priors learned from all domains, and the tasks of cross-domain validation. A domain
+    uses priors with its own contribution switched off, and the weights of its candidates come from tasks that its rows
+    had no part in, and from leave-one-out on its rows. Rows of a domain that was not seen get a model of the population
+    of domains, with intervals from domains that were left out in turn.
+
+    Parameters
+    ----------
+    feature_map : FeatureMap, "auto" or None
+        As for :class:`RegretOptimalRegressorCV`; maps are made once, from all rows.
+    domain : str or int, optional
+        The column of ``X`` that holds the domain of each row: its name in a data frame, or its place in an array.
+        Without it, pass ``domain=labels`` to ``fit`` and ``predict``. Without any labels all rows are one domain.
+    unseen : {"population", "error"}
+        What ``predict`` does for domains that ``fit`` has not seen.
+    standardise, fit_intercept, clamp, seed
+        As for :class:`RegretOptimalRegressorCV`.
+
+    Attributes
+    ----------
+    domains_ : tuple of str
+        The names of the domains, sorted.
+    n_rows_ : array (N,)
+    coef_, intercept_ : arrays (N, p) and (N,)
+        Of the features, for every domain.
+    population_coef_, population_intercept_ : array (p,) and float
+        For domains that were not seen.
+    weights_ : array (N, N)
+        In each row: the share of the prediction for one domain that every domain provides.
+    feature_map_ : FeatureMap or None
+        The map of the fit.
+    n_plays_ : array (N,)
+        How many other domains took the focal role for the weights of a domain's candidates.
+    notes_ : tuple of str
+        Fallbacks that were used.
+
+    Notes
+    -----
+    Coefficients differ from those of :class:`RegretOptimalRegressorCV` for the same focal domain, because covariance
+    between coefficients and noise were learned with the domain among the others, and validation tasks are shared
+    between domains of about as many rows. Of the maps of ``feature_map="auto"``, Fourier features are tried with up to
+    four domains only, and boosted trees of a domain's own rows are not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X, school = rng.standard_normal((120, 1)), np.repeat(["a", "b", "c", "d"], 30)
+    >>> y = X[:, 0] * np.where(school == "d", -1.0, 2.0) + 0.1 * rng.standard_normal(120)
+    >>> model = MultiDomainRegressor(feature_map=None).fit(X, y, domain=school)
+    >>> model.predict([[1.0], [1.0]], domain=["a", "d"]).round(1)
+    array([ 2., -1.])
+    """
+
+    _stored_attributes: ClassVar[tuple[str, ...]] = (
+        *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
+        *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
+        *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
+        *("_compared", "_gains"),
+    )
+
+    domains_: tuple[str, ...]
+    n_rows_: Integers
+    coef_: Floats
+    intercept_: Floats
+    population_coef_: Floats
+    population_intercept_: float
+    weights_: Floats
+    own_coef_: Floats
+    own_intercept_: Floats
+    n_plays_: Integers
+    notes_: tuple[str, ...]
+    _made_map: Any
+    _scaling: Scaling
+    _folds: Integers
+    _low: Floats | None
+    _high: Floats | None
+    _posteriors: tuple[Posterior, ...]
+    _scores: tuple[Floats, ...]
+    _population_scores: Floats
+    _compared: tuple[tuple[Comparison, ...], ...]
+    _gains: tuple[TransferGain, ...]
+    #: Rows of all domains, to fit again when rows or domains come or go; not in files.
+    _inputs: dict[str, Rows] | None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+        """Fit a model for every domain.
+
+        Parameters
+        ----------
+        X, y : array-like or data frame (n, d), and (n,)
+            Rows of all domains.
+        sample_weight : array-like (n,), optional
+            Weight 0 means absent.
+        domain : array-like (n,), optional
+            The domain of each row, a text or number; not where the parameter ``domain`` names a column of ``X``.
+        """
+        self._check_parameters()
+        self._learn(self._read(X, y, sample_weight, domain, reset=True))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+        """Add rows of known or new domains, and fit again; the result is that of ``fit`` with all rows.
+
+        On an unfitted estimator this is ``fit``. A model loaded from a file holds no rows and cannot be updated.
+        """
+        if not hasattr(self, "coef_"):
+            return self.fit(X, y, sample_weight, domain=domain)
+        self._check_parameters()
+        rows = self._kept_rows()
+        for name, added in self._read(X, y, sample_weight, domain, reset=False).items():
+            rows[name] = rows[name].joined(added) if name in rows else added
+        self._learn(rows)
+        return self
+
+    def forget(self, name: Any) -> Self:
+        """Remove a domain exactly: the result is that of ``fit`` without its rows."""
+        check_is_fitted(self, "coef_")
+        rows = self._kept_rows()
+        if str(name) not in rows:
+            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), self.domains_)}')
+        if len(rows) == 1:
+            raise ParameterError(f'"{name}" is the only domain; fit again with other rows')
+        del rows[str(name)]
+        self._learn(rows)
+        return self
+
+    def predict(self, X: Any, *, domain: Any = None) -> Floats:
+        """Predictions (n,) for rows of any domains.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        domain : array-like (n,), optional
+            The domain of each row, as for ``fit``.
+        """
+        return self._predictions(*self._features(X, domain))
+
+    def predict_interval(self, X: Any, *, domain: Any = None, coverage: float = 0.9) -> tuple[Floats, Floats]:
+        """Intervals that cover new targets with about the given probability.
+
+        For a known domain they come from left-out residuals of its rows, and of all domains where its rows are few. For
+        other domains they come from domains that were left out, and are wider by how much domains differ.
+
+        Parameters
+        ----------
+        X : array-like or data frame (n, d)
+        domain : array-like (n,), optional
+        coverage : float
+            Between 0 and 1.
+
+        Returns
+        -------
+        lower, upper : arrays (n,)
+        """
+        coverage = check_positive("coverage", coverage)
+        if coverage >= 1:
+            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        features, places = self._features(X, domain)
+        middle = self._predictions(features, places)
+        half = np.empty(len(middle))
+        for place, rows in _by_place(places):
+            half[rows] = self._half_width(int(place), features[rows], coverage)
+        return middle - half, middle + half
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
+        """The coefficient of determination R^2 over all rows."""
+        return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
+
+    def summary(self) -> Any:
+        """One row for each domain, as a pandas data frame: its rows, errors, gain, and whom it borrows from.
+
+        Errors are root mean squared leave-one-out errors: of this model, of the best ridge fit to the domain's own
+        rows, and of one ridge fit to all rows pooled. ``gain`` is by what part the error is below that of its own rows
+        alone, from leave-one-out and cross-domain validation, with a 95% interval. ``own_share`` is the part of the
+        prediction that its own rows provide. ``apart`` is how far the coefficients lie from those of the population,
+        relative to the median over domains: domains well above 2 stand out.
+        """
+        check_is_fitted(self, "coef_")
+        errors = np.sqrt([[each.loo_error for each in found] for found in self._compared])
+        others = self.weights_ - np.diag(np.diagonal(self.weights_))
+        named = []
+        for row in others:
+            order = np.argsort(-row, kind="stable")[:MOST_NAMED]
+            named.append(", ".join(f"{self.domains_[k]} {row[k]:.0%}" for k in order if row[k] >= NAMED_WEIGHT))
+        columns: dict[str, Any] = {"domain": list(self.domains_), "rows": self.n_rows_}
+        columns |= {"error": errors[:, 2], "error_own_rows": errors[:, 0], "error_pooled": errors[:, 1]}
+        columns |= {name: [getattr(each, name) for each in self._gains] for name in ("reduction", "low", "high")}
+        columns["gain"], columns["gain_low"], columns["gain_high"] = (
+            columns.pop(name) for name in ("reduction", "low", "high")
+        )
+        columns |= {"own_share": np.diagonal(self.weights_), "borrows_from": named, "apart": self._apart()}
+        return _frame(columns)
+
+    def borrows(self) -> Any:
+        """``weights_`` as a pandas data frame: which domain (rows) borrows from which (columns)."""
+        check_is_fitted(self, "coef_")
+        columns = {name: self.weights_[:, k] for k, name in enumerate(self.domains_)}
+        return _frame({"": list(self.domains_), **columns}).set_index("")
+
+    def coefficients(self) -> Any:
+        """Coefficients of every domain, as a pandas data frame, in the units of the features.
+
+        ``own`` is the ridge fit to the domain's own rows, ``population`` the model of domains that were not seen, and
+        ``estimate`` this model.
+        """
+        check_is_fitted(self, "coef_")
+        count, width = self.coef_.shape
+        features = [f"feature {k}" for k in range(width)]
+        if (names := column_names(self)) is not None and self.feature_map_ is None:
+            features = list(names)
+        return _frame(
+            {
+                "domain": np.repeat(self.domains_, width).tolist(),
+                "feature": features * count,
+                "own": self.own_coef_.ravel(),
+                "population": np.tile(self.population_coef_, count),
+                "estimate": self.coef_.ravel(),
+            }
+        )
+
+    @property
+    def feature_map_(self) -> Any:
+        """The map of the fit: the one that was given, or the one that was made from the rows."""
+        return self._made_map if is_auto(self.feature_map) else self.feature_map
+
+    def _apart(self) -> Floats:
+        """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
+        scale = self._scaling.scale
+        shift = (self.coef_ - self.population_coef_) * scale
+        level = (
+            (self.coef_ - self.population_coef_) @ self._scaling.shift + self.intercept_ - self.population_intercept_
+        )
+        size = np.sqrt(np.sum(shift**2, axis=1) + level**2)
+        typical = float(np.median(size))
+        return size / typical if typical > 0 else np.zeros(len(size))
+
+    def _check_parameters(self) -> None:
+        if not is_auto(self.feature_map):
+            check_map(self.feature_map)
+        if self.unseen not in UNSEEN:
+            raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
+        check_whole("seed", self.seed)
+
+    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
+        """Validated rows by domain, in the order of their names; those of weight zero are left out."""
+        X, labels = split_labels(X, domain, self.domain)
+        rows = read_focal(self, X, y, sample_weight, reset=reset)[1]
+        if rows.y.ndim == 2:
+            rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
+        if labels is None:
+            if not reset and self.domains_ != (ONLY,):
+                raise ParameterError("the model was fitted with domain labels; pass domain=... here too")
+            labels = Labels(np.zeros(len(rows.y), dtype=np.int64), (ONLY,))
+        check_domains(labels.names)
+        kept = rows.weight > 0
+        if not kept.any():
+            raise DataError("every row has sample weight 0; at least one row must count")
+        parts = {labels.names[place]: rows.part(index[kept[index]]) for place, index in _by_place(labels.places)}
+        return {name: parts[name] for name in sorted(parts) if len(parts[name].y)}
+
+    def _kept_rows(self) -> dict[str, Rows]:
+        if self._inputs is None:
+            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
+        return dict(self._inputs)
+
+    def _learn(self, rows: Mapping[str, Rows]) -> None:
+        rows = {name: rows[name] for name in sorted(rows)}
+        maps = self._make_maps(rows)
+        features = Features(None if maps is not None else self.feature_map, column_names(self))
+        options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
+        prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
+        self._made_map = None if maps is None else maps.feature_map
+        self._folds = np.full(len(rows), -1) if maps is None else maps.folds
+        blocks: Sequence[FeatureBlock]
+        notes: tuple[str, ...] = ()
+        if maps is None or len(maps.blocks) == 1:
+            basis, notes = principal_basis(prepared, self.seed)
+            blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
+        else:
+            blocks = maps.blocks
+        clipped = self.clamp and len(rows) > 1 and maps is None
+        self._low, self._high = feature_range(prepared.mapped) if clipped else (None, None)
+        self._store(every_fit(prepared, blocks, seed=self.seed), prepared)
+        self.notes_ = _row_notes(rows) + notes + (() if maps is None else maps.notes)
+        self._inputs = dict(rows)
+
+    def _make_maps(self, rows: Mapping[str, Rows]) -> Maps | None:
+        if not is_auto(self.feature_map):
+            return None
+        limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
+        return auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, every=len(rows) > 1)
+
+    def _store(self, found: DomainFits, prepared: Prepared) -> None:
+        scaling = prepared.scaling
+        self._scaling, self.domains_ = scaling, prepared.names
+        self.n_rows_ = np.array([len(rows.y) for rows in prepared.inputs])
+        self.coef_, self.intercept_ = _in_units(scaling, found.coef, found.intercept)
+        population = _in_units(scaling, found.population[None], np.array([found.population_level]))
+        self.population_coef_, self.population_intercept_ = population[0][0], float(population[1][0])
+        heads = local_heads(State.of(prepared), HEAD_RIDGE)
+        self.own_coef_, self.own_intercept_ = _in_units(scaling, heads.coef, heads.intercept)
+        self.weights_, self.n_plays_ = found.weights, found.n_tasks
+        self._posteriors, self._scores = tuple(found.posteriors), tuple(found.scores)
+        self._population_scores = np.abs(np.concatenate(found.without))
+        self._compared, self._gains = tuple(found.compared), tuple(found.gains)
+
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        super()._set_stored(values)
+        self._inputs = None
+
+    def _features(self, X: Any, domain: Any) -> tuple[Floats, Integers]:
+        """Features of new rows, and the places of their domains: -1 for those that were not seen."""
+        check_is_fitted(self, "coef_")
+        X, labels = split_labels(X, domain, self.domain)
+        rows = check_new(self, X)
+        if labels is None:
+            if self.domains_ != (ONLY,):
+                raise ParameterError(
+                    "predict needs the domain of each row: pass domain=labels, or name the column that holds it in "
+                    "MultiDomainRegressor(domain=...), which also works where scikit-learn passes rows only"
+                )
+            places = np.zeros(len(rows), dtype=np.int64)
+        else:
+            places = labels.among(self.domains_)
+            if self.unseen == "error" and np.any(places < 0):
+                new = [name for name in labels.names if name not in set(self.domains_)]
+                raise DataError(
+                    f"{len(new)} domains were not seen in fit, such as {', '.join(new[:3])}; add their rows with "
+                    "partial_fit, or set unseen='population'"
+                )
+        if is_auto(self.feature_map):
+            folds = np.where(places < 0, -1, self._folds[places])
+            return features_by_fold(self._made_map, rows, folds), places
+        features = Features(self.feature_map, column_names(self))(rows)
+        return (features if self._low is None else np.clip(features, self._low, self._high)), places
+
+    def _predictions(self, features: Floats, places: Integers) -> Floats:
+        coef = np.vstack([self.coef_, self.population_coef_])
+        intercept = np.append(self.intercept_, self.population_intercept_)
+        found = np.empty(len(features))
+        for start in range(0, len(features), BLOCK):
+            part = slice(start, start + BLOCK)
+            found[part] = np.einsum("ij,ij->i", features[part], coef[places[part]]) + intercept[places[part]]
+        return found
+
+    def _half_width(self, place: int, features: Floats, coverage: float) -> Floats:
+        if place < 0:
+            quantile = _quantile(self._population_scores, np.ones(len(self._population_scores)), coverage)
+            return np.full(len(features), quantile)
+        own, every = self._scores[place], np.concatenate(self._scores)
+        weight = np.concatenate([np.ones(len(own)), np.full(len(every), SHARED_ROWS / len(every))])
+        quantile = _quantile(np.concatenate([own, every]), weight, coverage)
+        return quantile * np.sqrt(self._posteriors[place].spread(self._scaling.features(features)))
+
+
+def _by_place(places: Integers) -> Iterator[tuple[int, Integers]]:
+    """The rows of each place."""
+    order = np.argsort(places, kind="stable")
+    starts = np.flatnonzero(np.diff(places[order], prepend=places[order[:1]] - 1)) if len(order) else np.empty(0, int)
+    for rows in np.split(order, starts[1:]):
+        if len(rows):
+            yield int(places[rows[0]]), rows
+
+
+def _in_units(scaling: Scaling, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+    """Coefficients (N, p) and intercepts (N,) in the units of the features and targets."""
+    found, level = scaling.to_units(coef, intercept)
+    return np.asarray(found), np.reshape(level, -1)
+
+
+def _quantile(scores: Floats, weight: Floats, coverage: float) -> float:
+    """The weighted quantile that covers one more score with the given probability; scores that are infinite go."""
+    known = np.isfinite(scores)
+    if not known.any():
+        raise ParameterError("leave-one-out cannot judge this fit: no row can be left out; pass more rows")
+    order = np.argsort(scores[known], kind="stable")
+    total = np.cumsum(weight[known][order])
+    rank = min(coverage * (total[-1] + 1.0), total[-1])
+    return float(scores[known][order][int(np.searchsorted(total, rank - 1e-9))])
+
+
+def _row_notes(rows: Mapping[str, Rows]) -> tuple[str, ...]:
+    """Domains that say little about themselves."""
+    found = []
+    if single := [name for name, part in rows.items() if len(part.y) == 1]:
+        shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
+        have = "domain has" if len(single) == 1 else "domains have"
+        found.append(f"{len(single)} {have} one row only: {shown}; their models rest on the other domains")
+    if same := [name for name, part in rows.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
+        shown = ", ".join(same[:3]) + (", ..." if len(same) > 3 else "")
+        found.append(f"every target is the same in {len(same)} of the domains: {shown}")
+    return tuple(found)
+
+
+def _frame(columns: Mapping[str, Any]) -> Any:
+    try:
+        return pa.table(dict(columns)).to_pandas()
+    except ImportError as error:
+        raise MissingExtraError("pandas", "data", "a data frame") from error

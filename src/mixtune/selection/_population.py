@@ -1,0 +1,126 @@
+"""The model for a domain of which nothing is known: ridge fits to all domains, averaged by leaving domains out.
+
+A domain that was not seen has no level of its own. Rows of all domains pooled may say what it is from its features; or
+slopes are those within domains, with the mean of the domains' levels. Both are candidates, at several ridges and for
+every feature map. Whole domains are left out in turn by subtracting their sums, which gives the weights of the average
+and the residuals behind intervals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mixtune._array import Floats, Integers
+from mixtune.moments import Sample
+from mixtune.selection._choose import content_order
+from mixtune.selection._model_averaging import ValidationTask, stacked_weights
+from mixtune.selection._settings import SETTINGS
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Coefficients for domains that were not seen, and what they leave of the known ones.
+
+    Attributes
+    ----------
+    heads : list of arrays (d,)
+        Of the features of each map, that of the constant last where there is an intercept; predictions add up.
+    left_out : list of arrays (n_i,)
+        Residuals of each domain's rows by the model without that domain.
+    """
+
+    heads: list[Floats]
+    left_out: list[Floats]
+
+
+def learn_population(samples: Sequence[Sequence[Sample]]) -> Population:
+    """Average ridge fits to all domains, by the errors on domains that were left out.
+
+    Parameters
+    ----------
+    samples : sequence of sequences of Sample
+        For each map: all domains, with their rows; at least two domains.
+
+    Examples
+    --------
+    >>> from mixtune.moments import Rows
+    >>> x = np.linspace(-1.0, 1.0, 20)
+    >>> domains = [Sample.of(Rows(x[:, None], 2.0 * x + level)) for level in (-0.1, 0.0, 0.1)]
+    >>> found = learn_population([domains])
+    >>> bool(abs(found.heads[0][0] - 2.0) < 0.1)
+    True
+    """
+    count = len(samples[0])
+    folds = np.empty(count, dtype=np.int64)
+    order = content_order([sample.known for sample in samples[0]])
+    folds[order] = np.arange(count) % min(count, SETTINGS.population_folds)
+    fits = [each for own in samples for each in _map_fits(own, folds)]
+    left_out = [
+        np.stack([own[k].known.y - own[k].predict(head) for own, head in zip(_repeated(samples), _at(fits, folds[k]))])
+        for k in range(count)
+    ]
+    tasks = [
+        ValidationTask(k, part, samples[0][k].known.weight, part, 0, SETTINGS.negligible_error)
+        for k, part in enumerate(left_out)
+    ]
+    shares = stacked_weights(tasks, np.full(len(fits), 1.0 / len(fits)), SETTINGS.prior_pull)
+    kinds = len(fits) // len(samples)
+    heads = [
+        np.sum([share * fit[-1] for share, fit in zip(shares[start : start + kinds], fits[start:])], axis=0)
+        for start in range(0, len(fits), kinds)
+    ]
+    return Population(heads, [shares @ part for part in left_out])
+
+
+def _repeated(samples: Sequence[Sequence[Sample]]) -> list[Sequence[Sample]]:
+    kinds = (1 + samples[0][0].intercept) * len(SETTINGS.population_ridges)
+    return [own for own in samples for _ in range(kinds)]
+
+
+def _at(fits: Sequence[Floats], fold: int) -> list[Floats]:
+    return [fit[fold] for fit in fits]
+
+
+def _map_fits(samples: Sequence[Sample], folds: Integers) -> list[Floats]:
+    """Coefficients (folds + 1, d) of each candidate of one map: without each fold, and of all domains last."""
+    found = [_pooled(samples, folds, ridge) for ridge in SETTINGS.population_ridges]
+    if samples[0].intercept:
+        found += [_within(samples, folds, ridge) for ridge in SETTINGS.population_ridges]
+    return found
+
+
+def _sums(parts: Sequence[Floats], folds: Integers) -> Floats:
+    """Sums (folds + 1, ...) of all but each fold, and of all."""
+    own = np.zeros((int(folds.max()) + 1, *np.shape(parts[0])))
+    np.add.at(own, folds, np.stack(parts))
+    return np.concatenate([own.sum(axis=0) - own, own.sum(axis=0)[None]])
+
+
+def _pooled(samples: Sequence[Sample], folds: Integers, ridge: float) -> Floats:
+    grams, crosses = (_sums([getattr(s.full, name) for s in samples], folds) for name in ("gram", "cross"))
+    return _solved(grams, crosses, ridge, samples[0].intercept)
+
+
+def _within(samples: Sequence[Sample], folds: Integers, ridge: float) -> Floats:
+    """Slopes within domains, and the mean of the domains' levels at these slopes; few rows hardly know their level."""
+    grams, crosses = (_sums([getattr(s.free, name) for s in samples], folds) for name in ("gram", "cross"))
+    slopes = _solved(grams, crosses, ridge, intercept=False)
+    trust = np.array([s.total / (s.total + SETTINGS.level_rows) for s in samples])
+    middle = np.stack([np.append(s.center.features, float(s.center.targets)) for s in samples])
+    middle = _sums(list(trust[:, None] * middle), folds) / _sums(list(trust[:, None]), folds)
+    return np.column_stack([slopes, middle[:, -1] - np.sum(middle[:, :-1] * slopes, axis=1)])
+
+
+def _solved(grams: Floats, crosses: Floats, ridge: float, intercept: bool) -> Floats:
+    width = crosses.shape[1]
+    penalised = np.ones(width)
+    if intercept:
+        penalised[-1] = 0.0
+    size = np.maximum(np.trace(grams * penalised, axis1=1, axis2=2) / max(penalised.sum(), 1.0), 1e-12)
+    system = grams + (ridge * size)[:, None, None] * np.diag(penalised)
+    # A left-out fold may be all that a constant column or an intercept has.
+    system += 1e-12 * size[:, None, None] * np.eye(width)
+    return np.linalg.solve(system, crosses[..., None])[..., 0]

@@ -1,0 +1,254 @@
+"""A model for every domain: against the fit with that domain focal, and what users may pass."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, load
+from mixtune.errors import DataError, ParameterError
+from mixtune.moments import Rows, Sample
+from mixtune.selection import _population, learn_population
+
+
+def draw(domains=8, rows=14, columns=3, seed=0, noise=0.5):
+    """Slopes that differ a little between domains, and levels that differ more."""
+    rng = np.random.default_rng(seed)
+    common = np.linspace(1.0, 2.0, columns)
+    X, y, names = [], [], []
+    for k in range(domains):
+        part = rng.standard_normal((rows + k % 4, columns))
+        target = part @ (common + 0.3 * rng.standard_normal(columns)) + rng.standard_normal()
+        X.append(part)
+        y.append(target + noise * rng.standard_normal(len(part)))
+        names += [f"d{k:02d}"] * len(part)
+    return np.concatenate(X), np.concatenate(y), np.array(names)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return draw()
+
+
+@pytest.fixture(scope="module")
+def linear(data):
+    X, y, names = data
+    return MultiDomainRegressor(feature_map=None).fit(X, y, domain=names)
+
+
+def test_each_domain_is_as_with_that_domain_focal(data, linear):
+    X, y, names = data
+    for place in (0, 5):
+        own = names == linear.domains_[place]
+        sources = {name: (X[names == name], y[names == name]) for name in linear.domains_ if name != names[own][0]}
+        alone = RegretOptimalRegressorCV(feature_map=None).fit(X[own], y[own], sources=sources)
+        apart = alone.predict(X[own]) - linear.predict(X[own], domain=names[own])
+        assert np.sqrt(np.mean(apart**2)) < 0.15 * np.sqrt(alone.loo_error_)
+
+
+def test_better_than_rows_alone_and_pooled_rows():
+    X, y, names = draw(seed=1)
+    truth = draw(seed=1, noise=0.0)[1]
+    model = MultiDomainRegressor(feature_map=None).fit(X, y, domain=names)
+    error = np.mean((model.predict(X, domain=names) - truth) ** 2)
+    own = np.einsum("ij,ij->i", X, model.own_coef_[np.searchsorted(model.domains_, names)])
+    own += model.own_intercept_[np.searchsorted(model.domains_, names)]
+    assert error < 0.95 * np.mean((own - truth) ** 2)
+    assert error < 0.5 * np.mean((model.predict(X, domain=["new"] * len(X)) - truth) ** 2)
+
+
+def test_weights_are_shares(linear):
+    model = linear
+    np.testing.assert_allclose(model.weights_.sum(axis=1), 1.0)
+    assert np.all(model.weights_ >= 0)
+    assert np.all(np.diagonal(model.weights_) > 0)
+
+
+def test_order_of_rows_and_domains_does_not_matter(data):
+    X, y, names = data
+    order = np.random.default_rng(5).permutation(len(y))
+    one = MultiDomainRegressor().fit(X, y, domain=names)
+    other = MultiDomainRegressor().fit(X[order], y[order], domain=names[order])
+    np.testing.assert_allclose(one.predict(X, domain=names), other.predict(X, domain=names), rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(one.coef_, MultiDomainRegressor().fit(X, y, domain=names).coef_)
+
+
+def test_names_sort_differently_and_nothing_changes(data, linear):
+    X, y, names = data
+    renamed = np.array([str(100 - int(name[1:])) for name in names])
+    other = MultiDomainRegressor(feature_map=None).fit(X, y, domain=renamed)
+    apart = other.predict(X, domain=renamed) - linear.predict(X, domain=names)
+    np.testing.assert_allclose(apart, 0.0, atol=1e-7)
+
+
+def test_labels_as_a_column(data, linear):
+    X, y, names = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(site=names)
+    model = MultiDomainRegressor(feature_map=None, domain="site").fit(frame, y)
+    np.testing.assert_allclose(model.predict(frame), linear.predict(X, domain=names))
+    np.testing.assert_allclose(model.predict(pa.Table.from_pandas(frame)), linear.predict(X, domain=names))
+    numbers = np.column_stack([[int(name[1:]) for name in names], X])
+    placed = MultiDomainRegressor(feature_map=None, domain=0).fit(numbers, y)
+    assert placed.domains_[:2] == ("0", "1")
+    np.testing.assert_allclose(placed.predict(numbers), linear.predict(X, domain=names), atol=1e-7)
+    with pytest.raises(DataError, match="no column 'place' of domain labels"):
+        MultiDomainRegressor(domain="place").fit(frame, y)
+    with pytest.raises(DataError, match="pass a data frame"):
+        MultiDomainRegressor(domain="place").fit(X, y)
+    with pytest.raises(ParameterError, match="leave domain out"):
+        MultiDomainRegressor(domain="site").fit(frame, y, domain=names)
+
+
+def test_in_scikit_learn(data):
+    X, y, names = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(site=names)
+    search = GridSearchCV(MultiDomainRegressor(domain="site"), {"feature_map": [None]}, cv=2).fit(frame, y)
+    assert search.best_score_ > 0.7
+    scores = cross_val_score(make_pipeline(MultiDomainRegressor(None, domain="site")), frame, y, cv=2)
+    assert scores.min() > 0.7
+    with config_context(enable_metadata_routing=True):
+        routed = cross_val_score(MultiDomainRegressor(None), X, y, params={"domain": names}, cv=2)
+    np.testing.assert_allclose(routed, scores)
+
+
+def test_unseen_domains(data, linear):
+    X, y, names = data
+    low, high = linear.predict_interval(X[:5], domain=["new"] * 5)
+    known_low, known_high = linear.predict_interval(X[:5], domain=names[:5])
+    assert np.all(high - low > 1.5 * (known_high - known_low))
+    middle = linear.predict(X[:5], domain=["new"] * 5)
+    np.testing.assert_allclose(middle, X[:5] @ linear.population_coef_ + linear.population_intercept_)
+    with pytest.raises(DataError, match="1 domains were not seen in fit, such as new"):
+        MultiDomainRegressor(None, unseen="error").fit(X, y, domain=names).predict(X[:2], domain=["new", "d01"])
+    with pytest.raises(ParameterError, match="unseen='no' is unknown"):
+        MultiDomainRegressor(unseen="no").fit(X, y, domain=names)
+
+
+def test_population_without_a_domain_is_a_fit_without_it():
+    """Leaving domains out by subtraction equals fits without them."""
+    X, y, names = draw(domains=6)
+    parts = [Sample.of(Rows(X[names == name], y[names == name])) for name in np.unique(names)]
+    whole = learn_population([parts])
+    fits = _population._map_fits(parts, np.arange(6))
+    for k in range(6):
+        others = [part for place, part in enumerate(parts) if place != k]
+        without = _population._map_fits(others, np.arange(5))
+        for fit, other in zip(fits, without):
+            np.testing.assert_allclose(fit[k], other[-1], rtol=1e-8)
+    assert [len(part) for part in whole.left_out] == [len(part.known.y) for part in parts]
+
+
+def test_intervals_cover():
+    X, y, names = draw(domains=12, rows=40, seed=3)
+    half = np.random.default_rng(0).permutation(len(y))
+    train, test = half[: len(y) // 2], half[len(y) // 2 :]
+    model = MultiDomainRegressor(feature_map=None).fit(X[train], y[train], domain=names[train])
+    low, high = model.predict_interval(X[test], domain=names[test])
+    assert 0.85 < np.mean((low <= y[test]) & (y[test] <= high)) < 0.95
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        model.predict_interval(X, domain=names, coverage=1.0)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_few_rows_and_constant_targets(data, rows):
+    X, y, names = data
+    keep = (names != "d03") | (np.cumsum(names == "d03") <= rows)
+    y = np.where(names == "d05", 1.0, y)
+    model = MultiDomainRegressor(feature_map=None).fit(X[keep], y[keep], domain=names[keep])
+    assert any("every target is the same" in note for note in model.notes_)
+    assert (rows > 1) or any("one row only: d03" in note for note in model.notes_)
+    assert np.all(np.isfinite(model.predict(X, domain=names)))
+    low, high = model.predict_interval(X, domain=names)
+    assert np.all(np.isfinite(high - low))
+    assert np.all(high > low)
+
+
+def test_bad_labels(data):
+    X, y, names = data
+    model = MultiDomainRegressor(None)
+    missing = names.astype(object)
+    missing[7] = None
+    with pytest.raises(DataError, match="1 of 124 rows have no domain label, the first is row 7"):
+        model.fit(X, y, domain=missing)
+    with pytest.raises(DataError, match="1 of 124 rows have no domain label"):
+        model.fit(X, y, domain=np.where(np.arange(len(y)) == 7, np.nan, 1.0))
+    with pytest.raises(DataError, match="3 domain labels for 124 rows"):
+        model.fit(X, y, domain=["a", "b", "c"])
+    with pytest.raises(DataError, match="one label per row"):
+        model.fit(X, y, domain=np.column_stack([names, names]))
+    many = np.zeros((100_000, 1))
+    with pytest.raises(DataError, match="100000 domains, more than 20000; is the label an identifier"):
+        model.fit(many, many[:, 0], domain=np.arange(100_000))
+    with pytest.raises(ParameterError, match="predict needs the domain of each row"):
+        model.fit(X, y, domain=names).predict(X)
+
+
+def test_numbers_and_texts_name_the_same_domains(data):
+    X, y, names = data
+    numbers = np.array([int(name[1:]) for name in names])
+    model = MultiDomainRegressor(None).fit(X, y, domain=numbers)
+    np.testing.assert_array_equal(
+        model.predict(X, domain=numbers), model.predict(X, domain=pd.Series(numbers.astype(float)))
+    )
+    np.testing.assert_array_equal(model.predict(X, domain=numbers), model.predict(X, domain=numbers.astype(str)))
+
+
+def test_one_domain_and_no_labels(data):
+    X, y, _ = data
+    model = MultiDomainRegressor(None).fit(X, y)
+    alone = RegretOptimalRegressorCV(None).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-9)
+
+
+def test_sample_weight_zero_is_absent(data):
+    X, y, names = data
+    keep = names != "d02"
+    weighted = MultiDomainRegressor(None).fit(X, y, keep.astype(float), domain=names)
+    without = MultiDomainRegressor(None).fit(X[keep], y[keep], domain=names[keep])
+    assert weighted.domains_ == without.domains_
+    np.testing.assert_allclose(weighted.coef_, without.coef_, rtol=1e-7)
+
+
+def test_rows_and_domains_come_and_go(data, linear):
+    X, y, names = data
+    first = names < "d05"
+    model = MultiDomainRegressor(None).partial_fit(X[first], y[first], domain=names[first])
+    model.partial_fit(X[~first], y[~first], domain=names[~first])
+    np.testing.assert_allclose(model.coef_, linear.coef_)
+    keep = names != "d07"
+    gone = model.forget("d07")
+    np.testing.assert_allclose(gone.coef_, MultiDomainRegressor(None).fit(X[keep], y[keep], domain=names[keep]).coef_)
+    with pytest.raises(ParameterError, match='no domain "d7"'):
+        model.forget("d7")
+
+
+def test_tables(linear):
+    found = linear.summary()
+    assert list(found["domain"]) == list(linear.domains_)
+    assert len(found.columns) == 11
+    assert np.all(found["gain_low"] <= found["gain"])
+    assert np.all(found["gain"] <= found["gain_high"])
+    assert found["error"].mean() < found["error_own_rows"].mean() < found["error_pooled"].mean()
+    borrows = linear.borrows()
+    np.testing.assert_array_equal(borrows.to_numpy(), linear.weights_)
+    assert list(borrows.index) == list(borrows.columns) == list(linear.domains_)
+    table = linear.coefficients()
+    assert len(table) == 24
+    np.testing.assert_array_equal(table["estimate"], linear.coef_.ravel())
+
+
+@pytest.mark.parametrize("feature_map", [None, "auto"])
+def test_saved_and_loaded(tmp_path, data, feature_map):
+    X, y, names = data
+    model = MultiDomainRegressor(feature_map).fit(X, y, domain=names)
+    back = load(model.save(tmp_path / "models.mixtune"))
+    labels = [*names[:-1], "new"]
+    np.testing.assert_array_equal(back.predict(X, domain=labels), model.predict(X, domain=labels))
+    for one, other in zip(back.predict_interval(X, domain=labels), model.predict_interval(X, domain=labels)):
+        np.testing.assert_array_equal(one, other)
+    pd.testing.assert_frame_equal(back.summary(), model.summary())
+    with pytest.raises(ParameterError, match="holds no rows"):
+        back.forget("d01")
