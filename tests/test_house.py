@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 145
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 23_283
+CODE_LINES = 23_294
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},

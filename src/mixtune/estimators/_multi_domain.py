@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive, check_whole
 from mixtune._messages import nearest
+from mixtune._registry import check_array
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.estimators._base import column_names
 from mixtune.estimators._cv import HEAD_RIDGE, feature_range, posterior_of, principal_basis, samples_of
@@ -550,6 +551,15 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         self._posteriors, self._scores = tuple(found.posteriors), tuple(found.scores)
         self._population_scores = np.abs(np.concatenate(found.without))
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
+
+    def _check_loaded(self, width: int) -> None:
+        count = len(self.domains_)
+        for name in ("coef_", "own_coef_"):
+            check_array(name, getattr(self, name), (count, width))
+        for name in ("intercept_", "own_intercept_"):
+            check_array(name, getattr(self, name), (count,))
+        check_array("population_coef_", self.population_coef_, (width,))
+        check_array("population_intercept_", np.asarray(self.population_intercept_), ())
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)

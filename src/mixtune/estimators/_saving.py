@@ -151,6 +151,10 @@ class Savable:
         """Fitted attributes by name, as they go into the file."""
         return {name: getattr(self, name) for name in self._stored_names() if hasattr(self, name)}
 
+    def _check_loaded(self, width: int) -> None:
+        """Refuse arrays from a file that do not fit each other or the ``width`` features."""
+        check_arrays(self, width)
+
     def _set_stored(self, values: dict[str, Any]) -> None:
         """Take over what :meth:`_get_stored` gave."""
         for name, value in values.items():
@@ -279,7 +283,7 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     regressor: Any = getattr(model, "regressor_", model)
     with building("the model"):
         made = fitted_map(regressor)
-        check_arrays(regressor, regressor.n_features_in_ if made is None else made.n_features_out)
+        regressor._check_loaded(regressor.n_features_in_ if made is None else made.n_features_out)
     return model
 
 
