@@ -14,6 +14,7 @@ from mixtune._array import torch_device
 from mixtune._messages import Note, counted
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
+from mixtune.cli._every import fit_every
 from mixtune.cli._streaming import read_streamed
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def fit(
     target: reading.Target,
     domain: reading.DomainColumn = None,
     focal: reading.Focal = None,
+    every: reading.Every = False,
     out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
@@ -69,6 +71,9 @@ def fit(
 
     With --device cuda the random features are computed on a CUDA device.
 
+    With --all there is a model for every domain, and predict reads the domain
+    of each row from the same column.
+
     Exit code 0: done; 2: the command or the data cannot be used.
 
     Examples:
@@ -76,6 +81,8 @@ def fit(
     mixtune fit data.csv --target y --domain site --focal berlin --out model.mixtune --report report.html
 
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
+
+    mixtune fit data.csv --target y --domain site --all --out models.mixtune
 
     mixtune fit data.xlsx --target y --domain site --focal berlin --ignore id,name --json
 
@@ -90,10 +97,17 @@ def fit(
     reading.check_features(linear=linear, random_width=random_width)
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
+    if every:
+        refused = {"--focal": focal, "--report": report, "--random-width": random_width, "--stream": not whole}
+        reading.check_every(domain, {**refused, "--device": device != "cpu"})
     if whole:
         reading.check_whole(files, domain, **large)
     settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
+    if every:
+        reading.check_whole(files, domain, **large)
+        fit_every(files, options, out, settings, as_json=as_json)
+        return
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
     # A stream has a bar of its own, which counts rows.

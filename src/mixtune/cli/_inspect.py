@@ -10,6 +10,7 @@ from rich.console import Console
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
+from mixtune.cli._every import domains_document, show_domains
 from mixtune.cli._outputs import facts_document, output, print_json, safe, show_lines, show_model, table
 from mixtune.errors import ParameterError
 
@@ -38,24 +39,30 @@ def inspect(
     from mixtune.report import model_facts
 
     info = read_info(model)
-    encoder, facts, needs = reading.encoder_of(info), None, None
+    encoder, facts, needs, every = reading.encoder_of(info), None, None, None
     try:
         loaded = load(model)
     except ParameterError as error:  # it takes something that only Python can provide, such as a network
         needs = str(error)
     else:
-        facts = model_facts(loaded, _said(info, "rows", dict, int))
+        if hasattr(loaded, "domains_"):
+            every = loaded
+        else:
+            facts = model_facts(loaded, _said(info, "rows", dict, int))
     # The notes of the fit include those of the estimator.
     notes = _said(info, "notes", list, str) or ([] if facts is None else list(facts.notes))
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
-        print_json({**metadata, **({} if facts is None else facts_document(facts)), "notes": notes})
+        found = domains_document(every) if every is not None else {} if facts is None else facts_document(facts)
+        print_json({**metadata, **found, "notes": notes})
         return
     console = output()
     _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
+    if every is not None:
+        show_domains(console, every)
     if encoder is not None:
         _show_columns(console, encoder)
     show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
@@ -80,7 +87,11 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
         target, classes = encoder.target, encoder.target.classes
         kind = "a number" if classes is None else f"one of {len(classes)} classes: {quoted(classes)}"
         missing = "filled in" if encoder.impute else "refused"
-        lines |= {"predicts": f"{target.name} ({kind})", "for": str(encoder.focal), "missing": missing}
+        lines |= {
+            "predicts": f"{target.name} ({kind})",
+            "for": "every domain" if encoder.focal is None else encoder.focal,
+            "missing": missing,
+        }
         if encoder.domain is not None:
             lines["domains"] = f'by column "{encoder.domain}"'
     if files := _said(info, "files", list, str):

@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ import typer
 
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
+from mixtune.cli._every import predict_every
 from mixtune.cli._outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
 from mixtune.errors import DataError, ParameterError
 
@@ -50,7 +52,7 @@ def predict(
     separator: reading.Separator = None,
     decimal: reading.Decimal = None,
 ) -> None:
-    """Predict new rows of the focal domain.
+    """Predict new rows of the focal domain, or with a model of every domain rows of any.
 
     Writes the columns of the file as they are, and a column called prediction
     beside them (with --interval lower and upper, with --std std, with --proba
@@ -94,7 +96,13 @@ def predict(
             raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
         read = read_new(new, encoder, **form)
         step("Predicting")
-        columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
+        if hasattr(fitted, "domains_"):
+            if std:
+                raise ParameterError("--std is for a model of one domain; use --interval")
+            columns, unseen = predict_every(fitted, read, encoder, interval=interval, where=f'"{new}"')
+            read = replace(read, notes=(*read.notes, *unseen))
+        else:
+            columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.

@@ -32,6 +32,7 @@ DomainColumn: TypeAlias = Annotated[
     str | None, typer.Option("--domain", help="The column that says where each row comes from.")
 ]
 Focal: TypeAlias = Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")]
+Every: TypeAlias = Annotated[bool, typer.Option("--all", help="Learn a model for every domain of --domain.")]
 Ignore: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="A,B", help="Columns to leave out; may be repeated.")
 ]
@@ -106,6 +107,22 @@ def options_given(given: dict[str, Any]) -> dict[str, Any]:
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
     return options | {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
+
+
+def check_every(domain: str | None, refused: dict[str, Any]) -> None:
+    """Refuse ``--all`` without the column of domains, and with options that are about one domain.
+
+    Examples
+    --------
+    >>> check_every("site", {"--focal": "berlin", "--report": None})
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: --all learns every domain from rows in memory; leave --focal out
+    """
+    if domain is None:
+        raise ParameterError("--all needs --domain COLUMN, which says where each row comes from")
+    if given := [name for name, value in refused.items() if value]:
+        raise ParameterError(f"--all learns every domain from rows in memory; leave {' and '.join(given)} out")
 
 
 def check_engine(engine: str, scheduler: str | None) -> None:

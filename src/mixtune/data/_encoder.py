@@ -373,7 +373,8 @@ class TableEncoder:
     impute
         Whether missing values are filled in; otherwise they are refused.
     domain, focal
-        The column of domain labels, if there was one, and the focal label: the model predicts for that domain.
+        The column of domain labels, if there was one, and the focal label: the model predicts for that domain. Without
+        a focal label it predicts for every domain.
     unused
         Columns of the training tables that are not used.
 
@@ -475,7 +476,7 @@ class TableEncoder:
         if extra := [name for name in table.column_names if name not in known]:
             template = "{where} has columns that the model does not know, left out: {columns}"
             notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
-        if self.domain not in table.column_names:
+        if self.domain not in table.column_names or self.focal is None:
             return notes
         column = table.column(self.domain)
         kind = column.type

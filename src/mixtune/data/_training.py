@@ -60,6 +60,7 @@ def read_training(
     target: str,
     domain: str | None = None,
     focal: str | None = None,
+    every: bool = False,
     ignore: str | Sequence[str] = (),
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
@@ -88,6 +89,9 @@ def read_training(
         The column of domain labels, if all domains are in one table. Rows without a label are left out.
     focal
         Name of the focal domain; the first file by default. With ``domain`` it must be given.
+    every
+        Whether all domains are to be predicted for. ``domain`` must be given then, and ``focal`` not; the largest
+        domain comes as the focal one.
     ignore
         Columns to leave out.
     columns
@@ -119,6 +123,8 @@ def read_training(
     given = {"ignore": ignore, "categories": categories, "keep": keep}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
+    if every and (domain is None or focal is not None):
+        raise ParameterError("to predict for every domain, name the column of domain labels and no focal domain")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
     parts, labels, notes = _read_parts(paths, roles, reading)
     roles = roles.among(_all_names(parts))
@@ -126,7 +132,7 @@ def read_training(
     problems = _Problems()
     problems.attempt(_check_known, roles, parts)
     inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal) or ((), [])
-    rows = problems.attempt(_label_parts, parts, labels, roles, focal) or _Labelled(parts, labels, "", None, [])
+    rows = problems.attempt(_label_parts, parts, labels, roles, focal, every) or _Labelled(parts, labels, "", None, [])
     parts, labels, name, codes, told = rows
     kind: Any = {"kind": target_kind, "drop": drop_missing_target}
     held = all(target in part.table.column_names for part in parts)
@@ -150,7 +156,9 @@ def read_training(
         raise DataError(f"there are no input columns that can be used; add at least one ({reasons})")
     used = {target, domain, *(column.name for column in inferred[0])}
     unused = tuple(column for column in _all_names(parts) if column not in used)
-    encoder = TableEncoder(tuple(inferred[0]), spec, impute=options["impute"], domain=domain, focal=name, unused=unused)
+    encoder = TableEncoder(
+        tuple(inferred[0]), spec, impute=options["impute"], domain=domain, focal=None if every else name, unused=unused
+    )
     domains = Domains(_members(encoder, parts, labels, codes), focal=name)
     return TrainingTables(domains, encoder, (*notes, *inferred[1], *_domain_notes(domains, encoder)))
 
@@ -342,14 +350,14 @@ class _Labelled(NamedTuple):
     notes: list[Note]
 
 
-def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str | None) -> _Labelled:
+def _label_parts(parts: list[Part], labels: list[str], roles: _Roles, focal: str | None, every: bool) -> _Labelled:
     """Find the domain of every row, and the focal domain."""
     if roles.domain is None:
         return _Labelled(parts, labels, _focal_file(labels, focal, parts), None, [])
     if roles.domain not in parts[0].table.column_names:
         return _Labelled(parts, labels, "", None, [])  # reported with the columns
     part, lost = _with_labels(parts[0], roles.domain)
-    codes, labels, name, spelt = _label_rows(part, roles.domain, focal)
+    codes, labels, name, spelt = _label_rows(part, roles.domain, focal, every=every)
     return _Labelled([part], labels, name, codes, lost + spelt)
 
 
@@ -414,8 +422,13 @@ def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
                 raise ParameterError(template, code="no-column", **fields)
 
 
-def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, list[str], str, list[Note]]:
-    """Number the domain of each row; so many that they look like identifiers of rows are refused."""
+def _label_rows(
+    part: Part, domain: str, focal: str | None, *, every: bool = False
+) -> tuple[Integers, list[str], str, list[Note]]:
+    """Number the domain of each row; so many that they look like identifiers of rows are refused.
+
+    Without a focal domain the largest is taken where ``every`` domain counts, else it is asked for.
+    """
     where, rows = f'column "{domain}" of {part.where}', part.table.num_rows
     codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
     if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
@@ -424,6 +437,8 @@ def _label_rows(part: Part, domain: str, focal: str | None) -> tuple[Integers, l
         raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("too-many-domains")
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
+        if every:
+            return codes, labels, largest[0], []
         template = "focal is not given; name the domain to predict for with {fix}, one of {labels}"
         fixes = {"focal": largest[0]}
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest), fixes=fixes)

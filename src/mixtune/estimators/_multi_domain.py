@@ -415,7 +415,11 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary(self) -> Any:
-        """One row for each domain, as a pandas data frame: its rows, errors, gain, and whom it borrows from.
+        """:meth:`summary_columns` as a pandas data frame."""
+        return _frame(self.summary_columns())
+
+    def summary_columns(self) -> dict[str, Any]:
+        """Columns with a value for each domain: its name, rows, errors, gain, and whom it borrows from.
 
         Errors are root mean squared leave-one-out errors: of this model, of the best ridge fit to the domain's own
         rows, and of one ridge fit to all rows pooled. ``gain`` is by what part the error is below that of its own rows
@@ -437,7 +441,7 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
             columns.pop(name) for name in ("reduction", "low", "high")
         )
         columns |= {"own_share": np.diagonal(self.weights_), "borrows_from": named, "apart": self._apart()}
-        return _frame(columns)
+        return columns
 
     def borrows(self) -> Any:
         """``weights_`` as a pandas data frame: which domain (rows) borrows from which (columns)."""

@@ -1,0 +1,92 @@
+"""``mixtune fit --all`` and what goes with it: a model for every domain, from one column of domain labels."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixtune._messages import Note
+from mixtune.cli import _outputs as outputs
+from mixtune.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from mixtune.data import Encoded, TableEncoder
+
+
+def fit_every(
+    files: list[Path], options: dict[str, Any], out: Path | None, settings: dict[str, Any], *, as_json: bool
+) -> None:
+    """Read, fit, keep the model and show one line for each domain."""
+    from mixtune.data import read_training
+    from mixtune.estimators import MultiDomainRegressor
+
+    with outputs.progress_bar(2 + (out is not None)) as step:
+        step("Reading")
+        read = read_training(files, **options, every=True)
+        target = read.encoder.target
+        if target.classes is not None:
+            raise ParameterError(f'--all predicts numbers, and "{target.name}" is a class; leave --all out')
+        step("Fitting")
+        members = list(read.domains)
+        X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
+        labels = np.repeat([each.name for each in members], [each.n_rows for each in members])
+        model = MultiDomainRegressor(None if "linear" in settings else "auto", seed=settings["seed"])
+        model.fit(X, y, domain=labels)
+        notes = tuple(map(outputs.as_typed, (*read.notes, *model.notes_)))
+        if out is not None:
+            step("Writing the model")
+            about = {
+                "made_by": "mixtune fit",
+                "encoder": read.encoder.to_dict(),
+                "files": [path.name for path in files],
+            }
+            rows = {each.name: each.n_rows for each in members}
+            model.save(out, metadata=outputs.plain({**about, "rows": rows, "settings": settings, "notes": notes}))
+    if as_json:
+        about = {"target": target.name, "columns": read.encoder.names, "notes": notes}
+        outputs.print_json({**about, **domains_document(model), "written": {"model": out}})
+        return
+    console = outputs.output()
+    show_domains(console, model)
+    outputs.show_lines(console, "Notes", notes)
+    if out is None:
+        console.print("The models were not kept; pass --out models.mixtune to keep them.")
+    else:
+        console.print(f"Wrote the models to {outputs.safe(out)}", soft_wrap=True)
+        console.print(f"Next: {outputs.safe(f'mixtune predict {shlex.quote(str(out))} new.csv')}", soft_wrap=True)
+
+
+def domains_document(model: Any) -> dict[str, Any]:
+    """The summary of a model of every domain, for JSON."""
+    columns = {name: np.asarray(values).tolist() for name, values in model.summary_columns().items()}
+    return {"domains": [dict(zip(columns, row)) for row in zip(*columns.values())]}
+
+
+def show_domains(console: Any, model: Any) -> None:
+    """One line for each domain."""
+    made = outputs.table("Domains", "domain", "rows", "error", "own rows alone", "pooled", "gain", "borrows from")
+    for row in domains_document(model)["domains"]:
+        errors = (f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled"))
+        from_whom = outputs.safe(row["borrows_from"])
+        made.add_row(outputs.safe(row["domain"]), f"{row['rows']:,}", *errors, f"{row['gain']:.0%}", from_whom)
+    console.print(made, "", sep="\n")
+
+
+def predict_every(
+    model: Any, read: Encoded, encoder: TableEncoder, *, interval: float | None, where: str
+) -> tuple[dict[str, list[Any]], tuple[Note, ...]]:
+    """The new columns by name, and a note where domains were not seen."""
+    if encoder.domain not in read.table.column_names:
+        raise DataError(f'{where} has no column "{encoder.domain}", which says which domain a row belongs to; add it')
+    labels = read.table.column(encoder.domain)
+    columns = {"prediction": model.predict(read.X, domain=labels)}
+    if interval is not None:
+        columns["lower"], columns["upper"] = model.predict_interval(read.X, domain=labels, coverage=interval)
+    known = set(model.domains_)
+    new = sum(str(label).strip() not in known for label in labels.to_pylist())
+    template = "{count} rows are of domains that the model has not seen: predicted for the population of domains"
+    told = Note("unseen-domains", template, count=new)
+    return {name: values.tolist() for name, values in columns.items()}, (told,) * (new > 0)

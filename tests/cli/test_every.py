@@ -1,0 +1,79 @@
+"""``mixtune fit --all``, and predictions with a model of every domain."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+
+import numpy as np
+import pytest
+
+from cli.command_line import as_json, refused, run, write_rows
+from mixtune import load
+
+ALL = ("--target", "y", "--domain", "site", "--all", "--linear")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("every")
+    rng = np.random.default_rng(0)
+    rows = []
+    for place, site in enumerate(["a", "b", "c", "007"]):
+        for _ in range(12):
+            x = rng.normal()
+            rows.append([site, x, rng.choice(["red", "blue"]), (2 + 0.2 * place) * x + place + 0.1 * rng.normal()])
+    write_rows(folder / "data.csv", ["site", "x", "colour", "y"], rows)
+    write_rows(folder / "new.csv", ["site", "x", "colour"], [["a", 1.0, "red"], ["007", 1.0, "red"], ["z", 1.0, "red"]])
+    assert run("fit", folder / "data.csv", *ALL, "--out", folder / "models.mixtune").code == 0
+    return folder
+
+
+def test_fit_shows_every_domain(folder):
+    done = run("fit", folder / "data.csv", *ALL, columns="120")
+    assert done.code == 0
+    assert all(site in done.out for site in ("007", "borrows from", "pass --out models.mixtune"))
+    document = as_json("fit", folder / "data.csv", *ALL, "--json")
+    assert [each["domain"] for each in document["domains"]] == ["007", "a", "b", "c"]
+    assert document["domains"][0]["rows"] == 12
+
+
+def test_predictions_are_those_of_each_domain(folder):
+    done = run("predict", folder / "models.mixtune", folder / "new.csv", "--interval", "0.9")
+    assert done.code == 0
+    assert "1 rows are of domains that the model has not seen" in " ".join(done.err.split())
+    rows = list(csv.DictReader(StringIO(done.out)))
+    model = load(folder / "models.mixtune")
+    expected = model.predict([[1.0, 1.0]] * 3, domain=["a", "007", "z"])
+    np.testing.assert_allclose([float(row["prediction"]) for row in rows], expected)
+    assert abs(expected[0] - 2.0) < 0.3
+    assert abs(expected[1] - 5.6) < 0.3
+    width = [float(row["upper"]) - float(row["lower"]) for row in rows]
+    assert width[2] > 2 * width[0]
+
+
+def test_inspect_lists_the_domains(folder):
+    done = run("inspect", folder / "models.mixtune", columns="120")
+    assert done.code == 0
+    assert "every domain" in done.out
+    assert "MultiDomainRegressor" in done.out
+    assert len(as_json("inspect", folder / "models.mixtune", "--json")["domains"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--target", "y", "--all"), "--all needs --domain"),
+        ((*ALL, "--focal", "a"), "leave --focal out"),
+        ((*ALL, "--report", "r.html", "--stream"), "leave --report and --stream out"),
+        (("--target", "colour", "--domain", "site", "--all"), "predicts numbers"),
+    ],
+)
+def test_what_does_not_go_with_it(folder, arguments, told):
+    assert told in refused("fit", folder / "data.csv", *arguments)
+
+
+def test_new_rows_without_the_column(folder):
+    write_rows(folder / "bare.csv", ["x", "colour"], [[1.0, "red"]])
+    assert 'no column "site"' in refused("predict", folder / "models.mixtune", folder / "bare.csv")
+    assert "use --interval" in refused("predict", folder / "models.mixtune", folder / "new.csv", "--std")
