@@ -1,5 +1,6 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
+from mixtune.options._greeks import Greek
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
@@ -15,7 +16,6 @@ from mixtune.options._payoffs import (
 from mixtune.options._pricer import (
     Estimate,
     ExerciseRegion,
-    Greek,
     PriceResult,
     UpperBound,
     exercise_region,

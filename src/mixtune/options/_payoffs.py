@@ -43,6 +43,10 @@ class Payoff:
         """The number that is compared with the strike."""
         return _over_assets(self.over, prices)
 
+    def observed(self, prices: Array) -> Array | None:
+        """Further columns (..., k) that the value of the option depends on, where prices do not show them."""
+        return None
+
     def __call__(self, prices: ArrayLike) -> Array:
         """The amount paid for each vector of prices."""
         amounts = self.underlying(_as_prices(prices)) - self.strike
@@ -142,6 +146,9 @@ class GeometricBasketPut(Payoff):
     """
 
     name, sign = "geometric-basket-put", -1
+
+    def observed(self, prices: Array) -> Array:
+        return self.underlying(prices)[..., None]
 
     def underlying(self, prices: Array) -> Array:
         xp = namespace(prices)

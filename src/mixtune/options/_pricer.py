@@ -18,12 +18,16 @@ do, it is built from a regressed value V_t = max(h_t, continuation_t):
 the expectation by one-interval inner simulations from every outer state. Inner noise leaves M a martingale, so the
 bound stays valid and only becomes a little wider.
 
-**Greeks** by common random numbers: the same normals, a bumped market, the same exercise policy. To first order a bump
-does not change the value through the policy (it is nearly optimal), so the policy is kept and only the paths move with
-the market. Differences of paired cash flows have small variance, and a standard error.
+**Control.** Cash flows are compared with a martingale that starts at zero (see :mod:`mixtune.options._martingale`),
+which leaves their mean and takes off most of their variance. The same martingale makes an upper bound without nested
+simulation, which is used where that is not possible.
+
+**Today.** Whether to exercise at once is decided on the training paths. Taking the larger of the payoff and the
+estimate would be biased upwards.
 
 **Exercise region.** At each date the policy decides on a grid of prices. For one asset the region of a put lies below
-a critical price and that of a call above one: that boundary is read off. For two assets the region is kept as a grid.
+a critical price and that of a call above one: that boundary is found by bisection. For two assets the region is kept as
+a grid.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -41,9 +45,12 @@ from threadpoolctl import threadpool_limits
 
 from mixtune._array import Array, Booleans, Floats, to_numpy
 from mixtune._checks import check_whole
+from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
-from mixtune.options._paths import PathData, simulate
+from mixtune.options._greeks import Greek, Sensitivity
+from mixtune.options._martingale import BaseValue, european_value, exchangeable, moves, symmetric
+from mixtune.options._paths import PathData, simulate, with_observed
 from mixtune.options._payoffs import PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid
 from mixtune.options.processes import Process, State
@@ -51,6 +58,10 @@ from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
 CHUNK_STATES = 100_000
+#: Halvings of a cell of the price grid where the boundary is looked for.
+BISECTIONS = 25
+#: Paths on which a payoff is tried with its assets in other orders.
+SYMMETRY_PATHS = 50
 
 
 @dataclass(frozen=True)
@@ -127,24 +138,46 @@ def upper_bound(
     def discounted(state: State, date: int) -> Floats:
         return np.asarray(payoff(state.prices)) * grid.discount[date]
 
+    def features(state: State, date: int) -> Floats:
+        hidden = with_observed(payoff, state.prices, state.hidden if with_hidden else None)
+        return state_map.transform(learn.stack_inputs(state.prices, discounted(state, date), hidden), date)
+
+    def known(state: State, date: int) -> Floats | float:
+        return 0.0 if policy.base is None else policy.base(state.prices, date)
+
     def value(state: State, date: int) -> Floats:
         """``V_t = max(h_t, continuation_t)``."""
         now = discounted(state, date)
         if date == grid.n_dates:
             return now
-        U = state_map.transform(learn.stack_inputs(state.prices, now, state.hidden if with_hidden else None), date)
-        return np.maximum(now, U @ policy.coefs[date][:, 0])
+        return np.maximum(now, policy.waiting(features(state, date), state.prices, date)[:, 0])
+
+    def slopes(state: State, date: int) -> Floats | None:
+        """How the value moves with the normals of the next interval, for every outer state."""
+        if policy.martingale is None:
+            return None
+        U = state_map.few(features(state, date)) if date else np.ones((state.n_paths, 1))
+        return np.asarray(U @ policy.martingale[date])
 
     def expected(state: State, date: int) -> Floats:
-        """``E[V_t(X_t) | X_{t-1}]`` for every outer state, by antithetic pairs, in chunks of outer states."""
+        """``E[V_t(X_t) | X_{t-1}]`` for every outer state, by antithetic pairs, in chunks of outer states.
+
+        European values and fitted moves, whose means are known, are taken off first.
+        """
         means = []
         step = max(1, CHUNK_STATES // (2 * pairs))
         for begin in range(0, outer_paths, step):
             part = state.take(np.arange(begin, min(begin + step, outer_paths)))
             half = rng.standard_normal((part.n_paths, pairs, process.normals_per_interval))
             normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
-            after = process.advance(part.repeat(2 * pairs), normals=normals, **grid.interval(date - 1))
-            means.append(value(after, date).reshape(part.n_paths, 2 * pairs).mean(axis=1))
+            repeated = part.repeat(2 * pairs)
+            after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
+            left, slope = value(after, date) - known(after, date), slopes(part, date - 1)
+            if slope is not None:
+                noise = np.moveaxis(process.noise(normals.T[None])[0], -1, 0)
+                phi = moves(noise, repeated.prices, state_map.ranked)
+                left -= np.einsum("oik,ok->oi", phi.reshape(part.n_paths, 2 * pairs, -1), slope).reshape(-1)
+            means.append(left.reshape(part.n_paths, 2 * pairs).mean(axis=1) + known(part, date - 1))
         return np.concatenate(means)
 
     state = process.start(outer_paths)
@@ -158,52 +191,6 @@ def upper_bound(
         best = np.maximum(best, discounted(state, date) - martingale)
     found = Estimate.of(best)
     return UpperBound(found.value, found.standard_error, outer_paths, inner_paths)
-
-
-@dataclass(frozen=True, eq=False)
-class Greek:
-    """A sensitivity, one entry per bumped quantity, with standard errors."""
-
-    value: Floats
-    standard_error: Floats
-
-
-def greeks(process: Process, difference: Callable[[Process, Process], Floats], *, drawn: str) -> dict[str, Greek]:
-    """Delta and vega by central differences.
-
-    Delta is the change of the price per unit of each asset's spot. Vega is its change per unit of volatility, all
-    assets together: for Black-Scholes the volatility itself; for stochastic volatility a common factor on sqrt(v0)
-    and sqrt(v_mean), per unit of sqrt(v0).
-
-    Parameters
-    ----------
-    process : Process
-    difference : callable
-        From two markets to the difference of the option's cash flows between them, path by path.
-    drawn : str
-        How these paths were drawn, as for :meth:`Estimate.of`.
-    """
-
-    def slope(width: float, up: dict[str, Any], down: dict[str, Any]) -> Estimate:
-        """Of the price, between the market changed in one way and in the other."""
-        markets = (replace(process, **changes) for changes in (up, down))  # type: ignore[type-var]
-        return Estimate.of(difference(*markets) / width, drawn=drawn)
-
-    bump = METHOD.bump
-    spot = np.broadcast_to(np.asarray(process.spot, dtype=np.float64), (process.n_assets,))
-    by_asset = []
-    for asset in range(process.n_assets):
-        width = bump * (abs(spot[asset]) or 1.0)
-        move = np.where(np.arange(len(spot)) == asset, width, 0.0)
-        by_asset.append(slope(2 * width, {"spot": spot + move}, {"spot": spot - move}))
-    if hasattr(process, "volatility"):
-        level, powers = float(np.mean(process.volatility)), {"volatility": 1}
-    else:
-        level, powers = math.sqrt(process.v0), {"v0": 2, "v_mean": 2}  # type: ignore[attr-defined]
-    factors = (1 + bump, 1 - bump)
-    up, down = ({name: getattr(process, name) * f**power for name, power in powers.items()} for f in factors)
-    found = {"delta": by_asset, "vega": [slope(2 * bump * level, up, down)]}
-    return {name: Greek(*np.array([(e.value, e.standard_error) for e in each]).T) for name, each in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,20 +231,48 @@ def exercise_region(
     shape = (grid.n_dates - 1, *[points] * data.n_assets)
     stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
     for date in range(1, grid.n_dates):
-        discounted = raw * grid.discount[date]
-        hidden = None
-        if data.hidden is not None:  # unobserved on the grid: held at its mean
-            hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
-        U = policy.state.transform(learn.stack_inputs(mesh, discounted, hidden), date)
-        stops[date - 1] = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
+        stops[date - 1] = decisions(policy, mesh, date, data=data, grid=grid, payoff=payoff)
         lowest, highest = np.quantile(data.prices[:, date], tails)
         seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
     boundary = None
     if data.n_assets == 1:
+        decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
-        nearest = np.fmax if raw[0] >= raw[-1] else np.fmin
-        boundary = nearest.reduce(np.where(stops & seens, axis, math.nan), axis=1)
+        up = bool(raw[0] >= raw[-1])
+        found = [_critical(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
+        boundary = np.array(found)
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
+
+
+def decisions(
+    policy: learn.Policy, prices: Floats, date: int, *, data: PathData, grid: TimeGrid, payoff: PayoffFunction
+) -> Booleans:
+    """Whether the first model stops at these prices (rows, assets); hidden state is held at its mean in ``data``."""
+    discounted = np.asarray(payoff(prices)) * grid.discount[date]
+    more, hidden = with_observed(payoff, prices, None), None
+    if data.hidden is not None:
+        count = data.hidden.shape[2] - (0 if more is None else more.shape[1])
+        hidden = np.broadcast_to(data.hidden[:, date, :count].mean(axis=0), (len(prices), count))
+    assert isinstance(policy.state, learn.OneDateMap)
+    inputs = learn.stack_inputs(prices, discounted, with_observed(payoff, prices, hidden))
+    waiting = policy.waiting(policy.state.transform(inputs, date), prices, date)[:, 0]
+    return learn.exercises(discounted, waiting, policy.only_positive)
+
+
+def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
+    """The price where stopping ends, by bisection between two points of the grid; NaN where nothing stops."""
+    inside = np.flatnonzero(stop & seen)
+    if not inside.size:
+        return math.nan
+    last = int(inside[-1] if up else inside[0])
+    beyond = last + (1 if up else -1)
+    if not 0 <= beyond < len(axis) or stop[beyond]:
+        return float(axis[last])
+    stopping, waiting = float(axis[last]), float(axis[beyond])
+    for _ in range(BISECTIONS):
+        middle = (stopping + waiting) / 2
+        stopping, waiting = (middle, waiting) if decide(np.array([[middle]]))[0] else (stopping, middle)
+    return (stopping + waiting) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,9 +283,12 @@ class PriceResult(Estimate):
     ----------
     price, standard_error, ci_low, ci_high : float
         A lower bound in expectation: the mean discounted cash flow of the learned exercise policy on paths that did not
-        train it, with its 95% interval; or the immediate payoff where that is more.
+        train it, with its 95% interval; or the payoff today where the training paths say that waiting is worth less.
     european : Estimate
-        The same paths held to maturity: exercising early must be worth at least this.
+        The option without early exercise: in closed form where there is one (with no error), else the same paths held
+        to maturity.
+    premium : Estimate
+        What early exercise adds, path by path: the price must be worth at least the European one.
     upper : UpperBound or None
         A dual upper bound, where asked for.
     exercise_probability : array (dates + 1,)
@@ -279,6 +297,10 @@ class PriceResult(Estimate):
         Where it pays to stop, for one and two assets.
     greeks : dict of str to Greek
     policy : Policy
+    flows, stopping_dates : array (paths,)
+        Discounted cash flow of every evaluation path under the policy, and the index of the date it comes at.
+    times : array (dates + 1,)
+        Time 0 and the dates.
     seconds : dict of str to float
         Time spent simulating, training, evaluating, bounding.
     settings : dict
@@ -286,6 +308,10 @@ class PriceResult(Estimate):
     """
 
     european: Estimate
+    premium: Estimate
+    flows: Floats
+    stopping_dates: Array
+    times: Floats
     exercise_probability: Floats
     policy: learn.Policy
     upper: UpperBound | None = None
@@ -297,7 +323,18 @@ class PriceResult(Estimate):
     @property
     def below_european(self) -> bool:
         """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
-        return self.price < self.european.value
+        return self.premium.value < 0
+
+    @property
+    def exercise_time(self) -> float:
+        """Mean time at which the option is exercised, over the paths that exercise it; NaN if none does."""
+        paid = self.flows > 0
+        return float(self.times[self.stopping_dates[paid]].mean()) if paid.any() else math.nan
+
+    @property
+    def profit_and_loss(self) -> Floats:
+        """Of every evaluation path, the discounted cash flow less the price paid."""
+        return self.flows - self.price
 
     @property
     def gap(self) -> float | None:
@@ -314,6 +351,7 @@ class PriceResult(Estimate):
             if part is not None:
                 facts |= {f"{prefix}ci_low": part.ci_low, f"{prefix}ci_high": part.ci_high}
         facts["exercise_probability"] = self.exercise_probability.tolist()
+        facts["exercise_time"] = None if math.isnan(self.exercise_time) else self.exercise_time
         for name, greek in self.greeks.items():
             facts[name] = greek.value.tolist()
             facts[f"{name}_standard_error"] = greek.standard_error.tolist()
@@ -346,7 +384,7 @@ def price(
     progress : callable, optional
         Called with the name of each stage as it starts.
     **options
-        Fields of :class:`PriceSettings`: method, preset, paths, training_paths, width, degree, in_the_money,
+        Fields of :class:`PriceSettings`: method, preset, paths, training_paths, width, degree, control, in_the_money,
         observe_hidden, antithetic, sobol, upper, upper_paths, inner_paths, greeks, device, seed.
 
     Returns
@@ -370,23 +408,22 @@ def price(
     with threadpool_limits(limits=1):
         with stage("simulate"):
             training = run.draw(process, run.streams[0], paths=settings.training_paths, device=settings.device)
-            evaluation = run.evaluation_paths(process, settings.device)
+            evaluation = run.evaluation_paths(process, device=settings.device)
         with stage("train"):
             policy = run.train(training)
         with stage("evaluate"):
-            flows, dates = (to_numpy(found)[:, 0] for found in policy.cash_flows(evaluation))
+            earned = policy.evaluate(evaluation)
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=grid, payoff=payoff)}
+        outcome = run.outcome(policy, evaluation, earned)
         if settings.upper:
             with stage("upper bound"):
-                found["upper"] = run.upper_bound(training)
+                found["upper"] = run.upper_bound(training, earned)
         if settings.greeks:
             with stage("greeks"):
-                immediate = float(evaluation.payoffs[0, 0]) > float(flows.mean())
-                difference = partial(run.difference, policy, immediate)
-                found["greeks"] = greeks(process, difference, drawn=settings.drawn)
-    found |= {"policy": policy, "seconds": seconds, "settings": run.record()}
-    return _result(evaluation, flows, dates, drawn=settings.drawn, **found)
+                found["greeks"] = run.greeks(policy, outcome.stop_now)
+    found |= {"policy": policy, "seconds": seconds, "settings": run.record(policy), "times": grid.times}
+    return outcome.result(**found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,45 +439,134 @@ class _Run:
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
-    def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
+    @property
+    def controlled(self) -> bool:
+        return not self.settings.paper if self.settings.control is None else self.settings.control
+
+    @cached_property
+    def ranked(self) -> bool:
+        """Whether the value does not depend on the order of the assets."""
+        if self.process.n_assets == 1 or self.settings.paper or not exchangeable(self.process):
+            return False
+        # Any prices do, if they differ between assets: here those of a few paths at the last date.
+        few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
+        return symmetric(self.payoff, few[:, -1])
+
+    def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
+        """European values of the option in a market, where they are known and wanted."""
+        return european_value(market, self.payoff, grid) if self.controlled else None
+
+    def evaluation_paths(self, market: Process, grid: TimeGrid | None = None, **how: Any) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
         settings, stream = self.settings, self.streams[1]
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
-        how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
+        how |= {"antithetic": settings.antithetic, "sobol": settings.sobol, "grid": grid}
         return PathData.joined([self.draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
+    def draw(
+        self, market: Process, stream: np.random.SeedSequence, *, grid: TimeGrid | None = None, **how: Any
+    ) -> PathData:
         """Paths of a market; the options are those of :func:`simulate`."""
-        rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
-        return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
+        rng, how = np.random.default_rng(stream), {"noise": self.controlled} | how
+        hidden = self.settings.observe_hidden
+        return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
 
-    def train(self, training: PathData) -> learn.Policy:
+    def train(self, training: PathData, *, everywhere: bool = False) -> learn.Policy:
+        """The exercise policy; with values that hold everywhere, not only where it may stop."""
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
-        rule = {"in_the_money": settings.in_the_money, "only_positive": not paper}
-        return learn.train([training], [model], state=learn.state_map(settings).fitted([training]), **rule)
+        rule: dict[str, Any] = {"in_the_money": settings.in_the_money and not everywhere, "only_positive": not paper}
+        rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
+        variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
+        state = learn.state_map(settings, variables=variables, ranked=self.ranked)
+        return learn.train([training], [model], state=state.fitted([training]), **rule)
 
-    def upper_bound(self, training: PathData) -> UpperBound:
+    def outcome(self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation) -> _Outcome:
+        """What the policy earns on evaluation paths, and whether to exercise at once."""
+        flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
+        control = None if earned.control is None else to_numpy(earned.control)
+        assert policy.value is not None
+        # The paper takes the larger of both, which is biased; decided on training paths, it is not.
+        waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
+        stop_now = float(evaluation.payoffs[0, 0]) > waiting
+        base = self.base(self.process, self.grid)
+        european = None if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
+        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn)
+
+    def upper_bound(self, training: PathData, earned: learn.Evaluation) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
+        if settings.method == "recurrent":
+            if earned.best is None:
+                raise ParameterError("the upper bound of recurrent features needs {fix}", fix=setting("control", True))
+            found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
+            return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
-        state = learn.RandomState(width=settings.width, seed=settings.seed).fitted([training])
-        policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
         how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
         how |= {"rng": rng, "with_hidden": settings.observe_hidden}
+        if settings.paper:
+            state = learn.RandomState(width=METHOD.width, seed=settings.seed).fitted([training])
+            policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
+        else:
+            policy = self.train(training, everywhere=True)
         return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
 
-    def difference(self, policy: learn.Policy, immediate: bool, up: Process, down: Process) -> Floats:
-        """Paired difference of cash flows between two markets; of payoffs today where exercising at once is best."""
-        both = [self.evaluation_paths(market) for market in (up, down)]
-        flows = [paths.payoffs[:, 0] if immediate else policy.cash_flows(paths)[0][:, 0] for paths in both]
-        return flows[0] - flows[1]
+    def greeks(self, policy: learn.Policy, stop_now: bool) -> dict[str, Greek]:
+        def stops(paths: PathData) -> Array:
+            return np.zeros(len(paths), dtype=np.int16) if stop_now else policy.cash_flows(paths)[1][:, 0]
 
-    def record(self) -> dict[str, Any]:
+        def mean(samples: Floats) -> tuple[float, float]:
+            found = Estimate.of(samples, drawn=self.settings.drawn)
+            return found.value, found.standard_error
+
+        how: dict[str, Any] = {"process": self.process, "grid": self.grid, "mean": mean, "stops": stops}
+        how |= {"base": (lambda *market: None) if stop_now else self.base}
+        spot = np.asarray(self.process.spot)
+        alike = self.ranked and bool(np.all(spot == spot.flat[0]))
+        return Sensitivity(paths=partial(self.evaluation_paths, noise=False), alike=alike, **how).greeks()
+
+    def record(self, policy: learn.Policy) -> dict[str, Any]:
         """All that is needed to repeat the run."""
         grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
-        return asdict(self.settings) | {"device": self.settings.device or "cpu"} | dates | market
+        chosen = {"width": getattr(policy.state, "width", None), "control": self.controlled}
+        return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """Cash flows of a policy on evaluation paths, the control that is taken off them, and whether to stop today."""
+
+    evaluation: PathData
+    flows: Floats
+    dates: Array
+    stop_now: bool
+    control: Floats | None = None
+    european: float | None = None
+    drawn: str = "independent"
+
+    def result(self, **found: Any) -> PriceResult:
+        """The result, with what else was found."""
+        paths, flows, dates = self.evaluation, self.flows, self.dates
+        if self.stop_now:
+            flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
+        controlled = flows if self.control is None or self.stop_now else flows - self.control
+        estimate, held = Estimate.of(controlled, drawn=self.drawn), paths.payoffs[:, -1]
+        if self.european is None:
+            european, premium = (Estimate.of(samples, drawn=self.drawn) for samples in (held, flows - held))
+        else:
+            european = Estimate(self.european, 0.0)
+            premium = Estimate(estimate.value - self.european, estimate.standard_error)
+        return PriceResult(
+            price=float(flows[0]) if self.stop_now else estimate.value,
+            standard_error=0.0 if self.stop_now else estimate.standard_error,
+            european=european,
+            premium=premium,
+            flows=flows,
+            stopping_dates=dates,
+            exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
+            **found,
+        )
 
 
 def price_observed(
@@ -497,6 +623,7 @@ def price_observed(
     model = regret if others else learn.TunedLocal(0, "local")
     order = np.random.default_rng(seed).permutation(len(here))
     flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
+    now, at_once = float(here.payoffs[0, 0]), []
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
         for held_out in np.array_split(order, folds):
@@ -505,27 +632,17 @@ def price_observed(
             policy = learn.train(training, [model], state=state, in_the_money=False)
             found = policy.cash_flows(here.take(held_out))
             flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+            assert policy.value is not None
+            # Whether to exercise today is decided without the paths held out, as everything else.
+            at_once.append(now > float(policy.value[0]))
+            if at_once[-1]:
+                flows[held_out], dates[held_out] = now, 0
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
     settings |= {"sharing": level, "transfer": transfer, "stability": stability, "ridge": ridge}
     region = exercise_region(policy, here, grid=grid, payoff=payoff)
-    return _result(here, flows, dates, policy=policy, region=region, seconds=seconds, settings=settings)
-
-
-def _result(
-    evaluation: PathData, flows: Floats, dates: Array, *, drawn: str = "independent", **found: Any
-) -> PriceResult:
-    """The result of a policy with these cash flows (paths,) at these dates on evaluation paths drawn so."""
-    estimate, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[0, 0])
-    stop_now = now > estimate.value
-    exercised = np.zeros(len(flows), dtype=np.int16) if stop_now else dates[flows > 0]
-    return PriceResult(
-        price=now if stop_now else estimate.value,
-        standard_error=0.0 if stop_now else estimate.standard_error,
-        european=Estimate.of(evaluation.payoffs[:, -1], drawn=drawn),
-        exercise_probability=np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows),
-        **found,
-    )
+    outcome = _Outcome(here, flows, dates, all(at_once))
+    return outcome.result(policy=policy, region=region, seconds=seconds, settings=settings, times=grid.times)
 
 
 @contextmanager

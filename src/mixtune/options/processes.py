@@ -308,6 +308,11 @@ class VarianceProcess(Process):
         prices = constant_columns(self.spot, n_paths)
         return VarianceState(prices, np.full_like(prices, self.v0))
 
+    def noise(self, normals: Array) -> Array:
+        # Each step has the normals of all variances and then those of all prices; their sums drive the interval.
+        by_step = normals.reshape(normals.shape[0], -1, 2, self.n_assets, normals.shape[2])
+        return by_step.sum(1) / math.sqrt(by_step.shape[1])
+
     def mixed(self, own: Floats, other: Floats) -> Floats:
         """Normals of the price: ``rho`` parts those of its variance, the rest its own."""
         mixed = math.sqrt(1.0 - self.rho**2) * other
