@@ -49,6 +49,31 @@ def test_every_model(model):
     assert as_json(*model, *FAST)["price"] > 0
 
 
+def test_settings_of_the_pricer():
+    facts = as_json(
+        "--upper", "--width", "7", "--upper-paths", "30", "--inner-paths", "8", "--training-paths", "90", *FAST
+    )
+    expected = {"width": 7, "upper_paths": 30, "inner_paths": 8, "training_paths": 90, "control": True}
+    assert expected.items() <= facts["settings"].items()
+    assert as_json("--plain", *FAST)["settings"]["control"] is False
+
+
+def test_one_number_for_each_asset(tmp_path):
+    market = ["--payoff", "max-call", "--assets", "2", "--spot", "90,110", "--volatility", "0.1,0.3", *FAST]
+    facts = as_json(*market, "--dividend", "0.1")
+    assert (
+        "spot=array([ 90., 110.]), volatility=array([0.1, 0.3]), dividend=array([0.1, 0.1])"
+        in facts["settings"]["process"]
+    )
+    file = tmp_path / "option.toml"
+    file.write_text('payoff = "max-call"\nassets = 2\nspot = [90, 110]\nvolatility = [0.1, 0.3]\ndividend = 0.1\n')
+    assert as_json("--config", str(file), *FAST)["price"] == facts["price"]
+    for bad in (["--spot", "ninety"], ["--spot", "90,,100"], ["--spot", "90,100,110", "--assets", "2"]):
+        done = run(*bad, *FAST)
+        assert isinstance(done.exception, MixtuneError)
+        assert "spot must be" in str(done.exception)
+
+
 def test_table_for_people():
     done = run("--payoff", "put", "--upper", *FAST)
     assert done.exit_code == 0, done.output
@@ -123,7 +148,7 @@ def test_a_worthless_option_and_a_picture(tmp_path):
         ("a.toml", "spot = ", "not valid TOML"),
         ("a.json", "[1]", "one table"),
         ("a.json", '{"spto": 1}', "unknown settings spto"),
-        ("a.toml", 'spot = "high"', "spot must be a float"),
+        ("a.toml", 'spot = "high"', "spot must be a number, or one for each asset"),
         ("a.toml", "data = 7", "data must be a str"),
         ("a.toml", "v0 = true", "v0 must be a float"),
     ],

@@ -27,7 +27,10 @@ DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.
 SCHEMES = {"heston": ("qe", "paper"), "rough-heston": ("markovian", "volterra")}
 PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
 #: Settings of the pricer that are passed on as they are.
-PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "seed")
+PRICING = ("method", "preset", "paths", "training_paths", "width", "antithetic", "sobol", "greeks", "seed")
+BOUNDING = ("upper", "upper_paths", "inner_paths")
+#: Settings with one number for all assets, or one for each; lists in a settings file.
+PER_ASSET = ("spot", "dividend", "volatility")
 #: Settings that apply to observed paths.
 OBSERVED = {"data", "focal", "payoff", "strike", "rate", "maturity", "dates", "seed"}
 
@@ -36,11 +39,11 @@ def price_command(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
-    spot: Annotated[float, typer.Option(help="Price of every asset today.")] = 100.0,
+    spot: Annotated[str, typer.Option(help="Price of every asset today, or one each: 90,100.")] = "100",
     strike: Annotated[float, typer.Option(help="Strike of the option.")] = 100.0,
     rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
-    dividend: Annotated[float, typer.Option(help="Dividend yield per year.")] = 0.0,
-    volatility: Annotated[float, typer.Option(help="Volatility per year (Black-Scholes).")] = 0.2,
+    dividend: Annotated[str, typer.Option(help="Dividend yield per year, or one for each asset.")] = "0",
+    volatility: Annotated[str, typer.Option(help="Volatility per year, or one each (Black-Scholes).")] = "0.2",
     correlation: Annotated[float, typer.Option(help="Correlation between assets (Black-Scholes).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
@@ -51,6 +54,8 @@ def price_command(
     rho: Annotated[float | None, typer.Option(help="Correlation of price and variance (Heston).")] = None,
     hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
     paths: Annotated[int, typer.Option(help="Evaluation paths, and as many to learn from.")] = 50_000,
+    training_paths: Annotated[int | None, typer.Option(help="Paths to learn from, if not as many.")] = None,
+    width: Annotated[int | None, typer.Option(help="Random units; chosen if left out.")] = None,
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -60,7 +65,10 @@ def price_command(
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
     all_paths: Annotated[bool, typer.Option("--all-paths", help="Regress also on paths out of the money.")] = False,
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
-    greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta and vega.")] = False,
+    upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.")] = 1000,
+    inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
+    plain: Annotated[bool, typer.Option("--plain", help="Take no control off the cash flows.")] = False,
+    greeks: Annotated[bool, typer.Option("--greeks", help="Also delta, gamma, vega, theta and rho.")] = False,
     device: Device = "cpu",
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options given win.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
@@ -115,11 +123,24 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
+        if name in PER_ASSET:
+            given[name] = _list(name, value)
+            continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
         if type(value) is not expected and (expected, type(value)) != (float, int):
             raise ParameterError(f"{config}: {name} must be a {expected.__name__}; got {value!r}")
         given[name] = value
     return given, explicit | set(found)
+
+
+def _list(name: str, value: Any) -> Any:
+    """One number, or a list of them, from an option such as "90,100" or from a settings file."""
+    parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    try:
+        numbers = [float("no" if isinstance(part, bool) else part) for part in parts]
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a number, or one for each asset such as 90,100; got {value!r}") from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
@@ -134,6 +155,7 @@ def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
     if model in SCHEMES:
         known.setdefault("scheme", SCHEMES[model][settings["preset"] == "paper"])
     own = {name: known[name] for name in ("spot", "dividend", *MODELS[model]) if name in known}
+    own |= {name: _list(name, own[name]) for name in PER_ASSET if name in own}
     return dict(zip(MODELS, kinds))[model](n_assets=settings["assets"], **own)
 
 
@@ -144,8 +166,12 @@ def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
         raise ParameterError("--focal names a market of --data; pass the folder too")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
-    how = {name: settings[name] for name in PRICING}
-    how |= {"in_the_money": not settings["all_paths"], "device": torch_device(settings["device"])}
+    how = {name: settings[name] for name in PRICING + BOUNDING}
+    how |= {
+        "control": False if settings["plain"] else None,
+        "in_the_money": not settings["all_paths"],
+        "device": torch_device(settings["device"]),
+    }
     with Console(stderr=True, highlight=False).status("Pricing") as status:
         how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
         return options.price(_process(settings, explicit), payoff, grid, **how)
@@ -197,4 +223,6 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
     if result.below_european:
         console.print("below the European price on the same paths: within noise, or the policy needs more paths")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
+    if result.exercise_probability.sum() > 0:
+        console.print(f"mean time of exercise: {result.exercise_time:.2f} of {result.times[-1]:g} years")
     console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))
