@@ -266,31 +266,72 @@ def observed(seed=0, markets=(("here", 0.2, 60), ("near", 0.22, 300), ("far", 0.
 
 def test_observed_paths_with_and_without_transfer():
     grid, paths = observed()
-    result = price_observed(paths, Put(40.0), grid, focal="here", seed=0)
+    by_hand = price_observed(paths, Put(40.0), grid, focal="here", seed=0, transfer=3.0)
+    tuned = price_observed(paths, Put(40.0), grid, focal="here", seed=0, folds=2, width=10)
     alone = price_observed({"here": paths["here"]}, Put(40.0), grid, focal="here", seed=0)
-    assert result.settings["method"] == "transfer"
+    assert by_hand.settings["method"] == "transfer"
+    assert {"transfer": 3.0, "stability": 1.0, "ridge": 1.0}.items() <= by_hand.settings.items()
+    assert tuned.settings["method"] == "self-tuning transfer"
+    assert "ridge" not in tuned.settings
     assert alone.settings["method"] == "local"
-    for found in (result, alone):
+    for found in (by_hand, tuned, alone):
         assert 1.2 < found.price < 3.5
         assert found.ci_low < found.price < found.ci_high
 
 
 def test_sources_from_another_price_are_refused_and_their_returns_taken():
     grid, paths = observed()
-    expected = price_observed(paths, Put(40.0), grid, focal="here", seed=0).price
+    expected = price_observed(paths, Put(40.0), grid, focal="here", seed=0, ridge=1.0).price
     elsewhere = paths | {"near": paths["near"] * 2.5}
     with pytest.raises(DataError, match=r'"near" do not all start at today\'s price of "here" \(\[40.0\]') as caught:
         price_observed(elsewhere, Put(40.0), grid, focal="here", seed=0)
     assert "divide each path by its first price and multiply by today's" in str(caught.value)
     mended = elsewhere | {"near": elsewhere["near"] / elsewhere["near"][:, :1] * 40.0}
-    assert price_observed(mended, Put(40.0), grid, focal="here", seed=0).price == pytest.approx(expected)
+    assert price_observed(mended, Put(40.0), grid, focal="here", seed=0, ridge=1.0).price == pytest.approx(expected)
+    from_spot = price_observed(elsewhere, Put(40.0), grid, focal="here", spot=40.0, seed=0, ridge=1.0)
+    assert from_spot.price == pytest.approx(expected)
     mixed = paths | {"far": paths["far"] * np.linspace(1.0, 1.2, 300)[:, None, None]}
     with pytest.raises(DataError, match='"far" do not all start'):
         price_observed(mixed, Put(40.0), grid, focal="here", seed=0)
 
 
+def test_observed_options_are_held_where_exercising_does_not_pay():
+    """A call without dividends at a rate of 12% is never exercised early; policies of 20 paths would."""
+    grid = TimeGrid(maturity=1, dates=6, rate=0.12)
+    paths = {"here": BlackScholes(spot=40.0, volatility=0.4).sample(25, grid, np.random.default_rng(1))}
+    result = price_observed(paths, Call(36.0), grid, focal="here", seed=0)
+    assert result.settings["folds_held"] > 0
+    if result.settings["folds_held"] == 5:
+        assert result.price == pytest.approx(result.european.value)
+    put = price_observed(paths, Put(60.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 60
+    assert put.price == 20.0
+    assert put.exercise_probability[0] == 1
+
+
+def test_observed_markets_have_their_own_rates():
+    grid, paths = observed()
+    dear = {"far": TimeGrid(maturity=1, dates=6, rate=0.5)}
+    same = price_observed(paths, Put(40.0), grid, focal="here", grids={"far": grid}, seed=0, ridge=1.0)
+    other = price_observed(paths, Put(40.0), grid, focal="here", grids=dear, seed=0, ridge=1.0)
+    plain = price_observed(paths, Put(40.0), grid, focal="here", seed=0, ridge=1.0)
+    assert same.price == plain.price
+    assert other.price != plain.price
+    with pytest.raises(ParameterError, match="grids has 'away'"):
+        price_observed(paths, Put(40.0), grid, focal="here", grids={"away": grid}, seed=0)
+    less = paths | {"far": paths["far"][:, :4]}
+    with pytest.raises(DataError, match='paths "far" have 3 dates, "here" has 6'):
+        price_observed(less, Put(40.0), grid, focal="here", grids={"far": TimeGrid(maturity=1, dates=3)}, seed=0)
+
+
 def test_refused():
     grid, paths = observed()
+    with pytest.raises(ParameterError, match=r"data must map names of markets to their paths; got ndarray"):
+        price_observed(paths["here"], Put(40.0), grid, focal="here", seed=0)
+    with pytest.raises(ParameterError, match=r"spot must be one number or 1, one per asset; got shape \(2,\)"):
+        price_observed(paths, Put(40.0), grid, focal="here", spot=[40.0, 40.0], seed=0)
+    zero = {"here": np.zeros((20, 7))}
+    with pytest.raises(DataError, match='a path of "here" begins at 0'):
+        price_observed(zero, Put(40.0), grid, focal="here", spot=40.0, seed=0)
     with pytest.raises(ParameterError, match="no paths named"):
         price_observed(paths, Put(40.0), grid, focal="nowhere", seed=0)
     with pytest.raises(DataError, match="use a grid with 6 dates"):

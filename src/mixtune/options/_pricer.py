@@ -41,25 +41,31 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, Booleans, Floats, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers, to_numpy
 from mixtune._checks import check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
 from mixtune.options._greeks import Greek, Sensitivity
 from mixtune.options._martingale import BaseValue, european_value, exchangeable, moves, symmetric
-from mixtune.options._paths import PathData, simulate, with_observed
+from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PayoffFunction
-from mixtune.options._settings import METHOD, PriceSettings, TimeGrid
+from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process, State
 from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
 CHUNK_STATES = 100_000
-#: Halvings of a cell of the price grid where the boundary is looked for.
-BISECTIONS = 25
+#: How often a cell of the price grid is divided where the boundary is looked for, and into how many points: like 12
+#: bisections, in fewer calls.
+REFINEMENTS, REFINED_POINTS = 2, 65
+#: Parts of the training paths on which observed policies are compared with holding.
+INNER_FOLDS = 3
+#: Of the regret-optimal solution, where one of these is set by hand.
+STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
 
@@ -260,7 +266,7 @@ def decisions(
 
 
 def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
-    """The price where stopping ends, by bisection between two points of the grid; NaN where nothing stops."""
+    """The price where stopping ends, by repeated division between two points of the grid; NaN where nothing stops."""
     inside = np.flatnonzero(stop & seen)
     if not inside.size:
         return math.nan
@@ -269,9 +275,11 @@ def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Ca
     if not 0 <= beyond < len(axis) or stop[beyond]:
         return float(axis[last])
     stopping, waiting = float(axis[last]), float(axis[beyond])
-    for _ in range(BISECTIONS):
-        middle = (stopping + waiting) / 2
-        stopping, waiting = (middle, waiting) if decide(np.array([[middle]]))[0] else (stopping, middle)
+    for _ in range(REFINEMENTS):
+        between = np.linspace(stopping, waiting, REFINED_POINTS)
+        # The first of them that waits; the last is known to.
+        first = int(np.argmin(np.append(decide(between[1:-1, None]), False))) + 1
+        stopping, waiting = float(between[first - 1]), float(between[first])
     return (stopping + waiting) / 2
 
 
@@ -577,72 +585,155 @@ def price_observed(
     focal: str,
     folds: int = 5,
     width: int = 100,
+    spot: ArrayLike | None = None,
+    grids: Mapping[str, TimeGrid] | None = None,
     sharing: float | None = None,
-    transfer: float = 2.0,
-    stability: float = 1.0,
-    ridge: float = 1.0,
+    transfer: float | None = None,
+    stability: float | None = None,
+    ridge: float | None = None,
     seed: int,
 ) -> PriceResult:
     """Price on observed paths of the focal regime, with transfer from the paths of others.
 
     Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
-    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out. The
-    result's ``policy`` and ``region`` are those of the last fold.
+    lower bound in expectation. With other datasets the policy is learned by the self-tuning method
+    (:class:`mixtune.RegretOptimalRegressorCV`) at every date; without, it is local, its ridge tuned by leave-one-out.
+    Where the policy earns less than holding to maturity, on paths that it did not see either, the option is held: few
+    paths may not say when to exercise. The result's ``policy`` and ``region`` are those of the last fold.
 
     Parameters
     ----------
     data : mapping of str to array (paths, dates + 1[, assets])
-        All paths of all regimes start at today's prices of the focal one.
+        All paths of all regimes start at today's prices of the focal one, unless ``spot`` is given.
+    payoff, grid
+        As for :func:`price`.
     focal : str
         The regime to price.
-    sharing : float, optional
-        Information-sharing level of the predictive weights, in squared payoff units; the variance of the focal
-        payoffs at maturity by default.
-    transfer, stability, ridge : float
-        Of the regret-optimal solution on standardised features.
+    folds : int
+        Parts of the focal paths that are held out in turn.
+    width : int
+        Random units.
+    spot : float or array (assets,), optional
+        Today's prices: every path is multiplied to begin there, so that only returns count.
+    grids : mapping of str to TimeGrid, optional
+        Dates and rates of regimes that have their own. The number of dates must be the same.
+    sharing, transfer, stability, ridge : float, optional
+        Given any of them, transfer is the regret-optimal solution on standardised features with these settings (2, 1
+        and 1 for the last three by default) instead of the self-tuning method. ``sharing`` is the information-sharing
+        level of the predictive weights, in squared payoff units; the variance of the focal payoffs at maturity by
+        default.
     """
+    if not isinstance(data, Mapping):
+        raise ParameterError(
+            f"data must map names of markets to their paths; got {type(data).__name__}; pass {{'today': paths}}"
+        )
     if focal not in data:
         raise ParameterError(f"there are no paths named {focal!r}; there are {', '.join(list(data)[:8])}")
     folds = check_whole("folds", folds, least=2)
-    built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
+    grids = {} if grids is None else grids
+    if unknown := [name for name in grids if name not in data]:
+        raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
+    moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
+    built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
     here, others = built.pop(focal), list(built.values())
-    today = here.prices[0, 0]
-    for market in (here, *others):
-        if market.n_assets != here.n_assets:
-            raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{focal}" has {here.n_assets}')
-        # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
-        if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
-            raise DataError(
-                f'the paths of "{market.name}" do not all start at today\'s price of "{focal}" ({today.tolist()} in '
-                "its first path); divide each path by its first price and multiply by today's"
-            )
+    _check_markets(here, others)
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
     level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    regret = learn.Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
-    model = regret if others else learn.TunedLocal(0, "local")
-    order = np.random.default_rng(seed).permutation(len(here))
-    flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
-    now, at_once = float(here.payoffs[0, 0]), []
+    set_by_hand = any(value is not None for value in (sharing, transfer, stability, ridge))
+    given = {"transfer": transfer, "stability": stability, "ridge": ridge}
+    strength = STRENGTH | {name: value for name, value in given.items() if value is not None}
+    model: learn.ContinuationModel = learn.TunedLocal(0, "local")
+    if others and set_by_hand:
+        regret = (strength["ridge"], strength["transfer"], strength["stability"], 1)
+        model = learn.Transfer(PredictiveWeights(level), *regret, "transfer")
+    elif others:
+        model = learn.TunedTransfer("self-tuning transfer")
+    market = _Observed(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        for held_out in np.array_split(order, folds):
-            training = [here.take(np.setdiff1d(order, held_out)), *others]
-            state = learn.RandomState(width=width, seed=seed).fitted(training)
-            policy = learn.train(training, [model], state=state, in_the_money=False)
-            found = policy.cash_flows(here.take(held_out))
-            flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
-            assert policy.value is not None
-            # Whether to exercise today is decided without the paths held out, as everything else.
-            at_once.append(now > float(policy.value[0]))
-            if at_once[-1]:
-                flows[held_out], dates[held_out] = now, 0
+        flows, dates, policy, held = market.cross_fitted(folds)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
-    settings |= {"sharing": level, "transfer": transfer, "stability": stability, "ridge": ridge}
-    region = exercise_region(policy, here, grid=grid, payoff=payoff)
-    outcome = _Outcome(here, flows, dates, all(at_once))
-    return outcome.result(policy=policy, region=region, seconds=seconds, settings=settings, times=grid.times)
+    settings |= {"folds_held": held}
+    if others and set_by_hand:
+        settings |= {"sharing": level, **strength}
+    region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
+    outcome = _Outcome(here, flows, dates, bool(np.all(dates == 0)))
+    found = {"policy": policy, "region": region, "seconds": seconds, "settings": settings}
+    return outcome.result(**found, times=grids.get(focal, grid).times)
+
+
+def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
+    """Paths multiplied to begin at these prices."""
+    array = observed_paths(paths)
+    today = numbers("spot", spot)
+    if today.shape not in ((), array.shape[2:]):
+        raise ParameterError(f"spot must be one number or {array.shape[2]}, one per asset; got shape {today.shape}")
+    if np.any(array[:, 0] == 0):
+        raise DataError(f'a path of "{name}" begins at 0 and cannot be multiplied to begin at spot; leave it out')
+    return array / array[:, :1] * today
+
+
+def _check_markets(here: PathData, others: list[PathData]) -> None:
+    """All markets must have the same assets, and paths from the same prices."""
+    today = here.prices[0, 0]
+    for market in (here, *others):
+        if market.n_assets != here.n_assets:
+            raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{here.name}" has {here.n_assets}')
+        if market.n_dates != here.n_dates:
+            raise DataError(f'paths "{market.name}" have {market.n_dates} dates, "{here.name}" has {here.n_dates}')
+        # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
+        if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
+            raise DataError(
+                f'the paths of "{market.name}" do not all start at today\'s price of "{here.name}" ({today.tolist()} '
+                "in its first path); divide each path by its first price and multiply by today's, or pass spot"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Observed:
+    """Observed focal paths and those of other markets, and how a policy is learned from them."""
+
+    here: PathData
+    others: list[PathData]
+    model: learn.ContinuationModel
+    width: int
+    seed: int
+
+    def policy(self, rows: Integers) -> learn.Policy:
+        """Learned from some focal paths and all others."""
+        training = [self.here.take(rows), *self.others]
+        state = learn.RandomState(width=self.width, seed=self.seed).fitted(training)
+        return learn.train(training, [self.model], state=state, in_the_money=False)
+
+    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, learn.Policy, int]:
+        """Cash flows and dates of all focal paths, the last policy, and in how many folds the option is held."""
+        here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
+        flows, dates = np.array(here.payoffs[:, -1]), np.full(len(here), here.n_dates)
+        now, holding = float(here.payoffs[0, 0]), 0
+        for held_out in np.array_split(order, folds):
+            rows = np.setdiff1d(order, held_out)
+            policy = self.policy(rows)
+            assert policy.value is not None
+            waiting, hold = float(policy.value[0]), self.better_held(rows)
+            # All is decided without the paths held out: whether to hold, and whether to exercise today.
+            if hold:
+                holding, waiting = holding + 1, float(here.payoffs[rows, -1].mean())
+            else:
+                found = policy.cash_flows(here.take(held_out))
+                flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+            if now > waiting:
+                flows[held_out], dates[held_out] = now, 0
+        return flows, dates, policy, holding
+
+    def better_held(self, rows: Integers) -> bool:
+        """Whether holding to maturity earns more than policies do on those of these paths that they did not see."""
+        earned = 0.0
+        for held_out in np.array_split(rows[np.random.default_rng(self.seed).permutation(len(rows))], INNER_FOLDS):
+            policy = self.policy(np.setdiff1d(rows, held_out))
+            earned += float(policy.cash_flows(self.here.take(held_out))[0].sum())
+        return earned < float(self.here.payoffs[rows, -1].sum())
 
 
 @contextmanager
