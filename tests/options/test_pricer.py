@@ -303,8 +303,8 @@ def test_observed_options_are_held_where_exercising_does_not_pay():
     assert result.settings["folds_held"] > 0
     if result.settings["folds_held"] == 5:
         assert result.price == pytest.approx(result.european.value)
-    put = price_observed(paths, Put(60.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 60
-    assert put.price == 20.0
+    put = price_observed(paths, Put(80.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 80
+    assert put.price == 40.0
     assert put.exercise_probability[0] == 1
 
 
