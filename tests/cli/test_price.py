@@ -74,6 +74,30 @@ def test_one_number_for_each_asset(tmp_path):
         assert "spot must be" in str(done.exception)
 
 
+def test_strikes_by_maturities(tmp_path):
+    market = ["--strikes", "90,110", "--maturities", "0.5,1", *FAST]
+    rows = as_json(*market)["rows"]
+    assert [(row["strike"], row["maturity"]) for row in rows] == [(90.0, 0.5), (90.0, 1.0), (110.0, 0.5), (110.0, 1.0)]
+    assert rows[3]["price"] == pytest.approx(as_json("--strike", "110", *FAST)["price"])
+    picture = tmp_path / "grid.svg"
+    done = run(*market, "--plot", str(picture))
+    assert done.exit_code == 0, done.output
+    assert f"{rows[0]['price']:.4f}" in done.output
+    assert picture.stat().st_size > 1000
+    assert len(as_json("--strikes", "100", *FAST)["rows"]) == 1
+    for bad in (["--maturities", "0.5"], ["--strikes", "90", "--american"], ["--strikes", "90", "--focal", "x"]):
+        assert isinstance(run(*bad, *FAST).exception, MixtuneError)
+
+
+def test_exercise_at_any_time():
+    facts = as_json("--american", "--paths", "600", "--dates", "8", "--seed", "1")
+    assert list(facts["bermudan"]) == ["2", "4", "8"]
+    assert facts["bermudan"]["8"] < facts["price"]
+    done = run("--american", "--paths", "600", "--dates", "8", "--seed", "1")
+    assert f"any time: {facts['price']:.4f}" in done.output
+    assert isinstance(run("--american", *FAST).exception, MixtuneError)
+
+
 def test_table_for_people():
     done = run("--payoff", "put", "--upper", *FAST)
     assert done.exit_code == 0, done.output

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
+import numpy as np
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Column, Table
 
 from mixtune._array import torch_device
@@ -16,7 +20,7 @@ from mixtune.cli._reading import Device
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.options import PriceResult, Process
+    from mixtune.options import PriceResult, Process, TimeGrid
 
 HESTON = ("v0", "v_mean", "v_speed", "v_vol", "rho", "scheme", "substeps")
 #: Models, and the settings that only some of them have.
@@ -29,6 +33,8 @@ PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-ba
 #: Settings of the pricer that are passed on as they are.
 PRICING = ("method", "preset", "paths", "training_paths", "width", "antithetic", "sobol", "greeks", "seed")
 BOUNDING = ("upper", "upper_paths", "inner_paths")
+#: The fewest dates from which --american extrapolates.
+FEWEST_DATES = 8
 #: Settings with one number for all assets, or one for each; lists in a settings file.
 PER_ASSET = ("spot", "dividend", "volatility")
 #: Settings that apply to observed paths.
@@ -46,6 +52,9 @@ def price_command(
     volatility: Annotated[str, typer.Option(help="Volatility per year, or one each (Black-Scholes).")] = "0.2",
     correlation: Annotated[float, typer.Option(help="Correlation between assets (Black-Scholes).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
+    strikes: Annotated[str | None, typer.Option(help="Several strikes, 90,100,110: a table.")] = None,
+    maturities: Annotated[str | None, typer.Option(help="Several of the dates, 0.5,1, with --strikes.")] = None,
+    american: Annotated[bool, typer.Option("--american", help="Extrapolate to exercise at any time.")] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
     v0: Annotated[float | None, typer.Option("--v0", help="Variance today (Heston).")] = None,
     v_mean: Annotated[float | None, typer.Option(help="Long-run variance (Heston).")] = None,
@@ -73,7 +82,9 @@ def price_command(
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options given win.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the exercise region as .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write the exercise region (or all strikes) as .png or .svg.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
@@ -83,12 +94,24 @@ def price_command(
 
     mixtune price --payoff max-call --assets 2 --dividend 0.1 --maturity 3 --dates 9 --upper
 
+    mixtune price --strikes 90,100,110 --maturities 0.5,1 --plot grid.png
+
     mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
     """
     given = {name: value for name, value in locals().items() if name not in ("context", "config", "plot", "as_json")}
     settings, explicit = _with_file(given, config, context)
     if plot is not None:
         _check_plot(plot, settings)
+    if settings["strikes"] is not None or settings["maturities"] is not None:
+        _several(settings, explicit, plot, as_json)
+    elif settings["american"]:
+        _limit(settings, explicit, as_json)
+    else:
+        _one(settings, explicit, plot, as_json)
+
+
+def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_json: bool) -> None:
+    """One option: its table and picture, or JSON."""
     result = _simulated(settings, explicit) if settings["data"] is None else _observed(settings, explicit)
     if plot is not None:
         from mixtune.report.figures import draw_exercise_region, save_figure
@@ -123,7 +146,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
-        if name in PER_ASSET:
+        if name in (*PER_ASSET, "strikes", "maturities"):
             given[name] = _list(name, value)
             continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
@@ -159,19 +182,88 @@ def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
     return dict(zip(MODELS, kinds))[model](n_assets=settings["assets"], **own)
 
 
+def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_json: bool) -> None:
+    """Strikes by maturities: a table, a picture, or JSON."""
+    import mixtune.options as options
+
+    _check_simulated(settings, "--strikes")
+    if settings["american"] or settings["strikes"] is None:
+        raise ParameterError("--maturities needs --strikes, and both exclude --american")
+    strikes, given = _list("strikes", settings["strikes"]), settings["maturities"]
+    maturities = None if given is None else np.atleast_1d(_list("maturities", given)).tolist()
+    kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
+    process, how = _process(settings, explicit), _how(settings)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Pricing")
+        how["progress"] = lambda done, all_: bar.update(task, completed=done, total=all_)
+        found = options.price_grid(
+            process, kind, grid, strikes=np.atleast_1d(strikes).tolist(), maturities=maturities, **how
+        )
+    if plot is not None:
+        from mixtune.report.figures import draw_price_grid, save_figure
+
+        save_figure(draw_price_grid(found), plot.parent, plot.stem, (plot.suffix[1:],))
+    if as_json:
+        rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in found.as_rows()]
+        typer.echo(json.dumps({"rows": rows, "settings": found.results[0][0].settings}, indent=2, allow_nan=False))
+        return
+    columns = [Column(f"maturity {maturity:g}", justify="right") for maturity in found.maturities.tolist()]
+    title = f"{settings['payoff']}, {settings['model']}: price, with half its 95% interval"
+    table = Table(Column("strike", justify="right"), *columns, title=title, title_justify="left")
+    for strike, row in zip(found.strikes.tolist(), found.results):
+        table.add_row(f"{strike:g}", *(f"{each.price:.4f} ± {1.96 * each.standard_error:.4f}" for each in row))
+    Console(highlight=False).print(table)
+
+
+def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
+    """The price with exercise at any time, from a quarter, half and all of the dates."""
+    import mixtune.options as options
+
+    _check_simulated(settings, "--american")
+    if settings["dates"] < FEWEST_DATES:
+        raise ParameterError(f"--american extrapolates from --dates {FEWEST_DATES} or more; got {settings['dates']}")
+    most = settings["dates"]
+    when = {"maturity": settings["maturity"], "rate": settings["rate"], "dates": (most // 4, most // 2, most)}
+    payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
+    found = options.american_limit(_process(settings, explicit), payoff, **when, **_how(settings))
+    bermudan = {str(count): each.price for count, each in zip(found.dates, found.bermudan)}
+    if as_json:
+        facts = {"price": found.price, "standard_error": found.standard_error, "ci_low": found.ci_low}
+        facts |= {"ci_high": found.ci_high, "change": found.change}
+        typer.echo(json.dumps(facts | {"bermudan": bermudan}, indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    for count, value in bermudan.items():
+        console.print(f"{count} dates: {value:.4f}")
+    console.print(f"any time: {found.price:.4f} ({found.ci_low:.4f} to {found.ci_high:.4f})")
+    console.print(f"change by the last step of the extrapolation: {found.change:+.4f}")
+
+
+def _check_simulated(settings: dict[str, Any], option: str) -> None:
+    if settings["data"] is not None or settings["focal"] is not None:
+        raise ParameterError(f"{option} prices a model that is simulated; leave out --data and --focal")
+
+
+def _grid(settings: dict[str, Any]) -> TimeGrid:
+    import mixtune.options as options
+
+    return options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
+
+
+def _how(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the pricer."""
+    how = {name: settings[name] for name in PRICING + BOUNDING}
+    how |= {"in_the_money": not settings["all_paths"], "control": False if settings["plain"] else None}
+    return how | {"device": torch_device(settings["device"])}
+
+
 def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     import mixtune.options as options
 
     if settings["focal"] is not None:
         raise ParameterError("--focal names a market of --data; pass the folder too")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
-    grid = options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
-    how = {name: settings[name] for name in PRICING + BOUNDING}
-    how |= {
-        "control": False if settings["plain"] else None,
-        "in_the_money": not settings["all_paths"],
-        "device": torch_device(settings["device"]),
-    }
+    grid, how = _grid(settings), _how(settings)
     with Console(stderr=True, highlight=False).status("Pricing") as status:
         how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
         return options.price(_process(settings, explicit), payoff, grid, **how)
@@ -198,7 +290,9 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError(f"--plot writes .png or .svg; got {path}")
     if not path.parent.is_dir():
         raise ParameterError(f"--plot: there is no folder {path.parent}")
-    if settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent":
+    if settings["strikes"] is None and (
+        settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"
+    ):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
     from mixtune.report.figures import require_matplotlib
 

@@ -10,6 +10,7 @@ from mixtune.options._payoffs import (
     GeometricBasketPut,
     MaxCall,
     MinPut,
+    PathPayoff,
     Put,
     payoff_from_name,
 )
@@ -24,11 +25,13 @@ from mixtune.options._pricer import (
     upper_bound,
 )
 from mixtune.options._settings import PriceSettings, TimeGrid
+from mixtune.options._several import AmericanLimit, PriceGrid, american_limit, price_grid
 from mixtune.options.processes import BlackScholes, FractionalBrownianMotion, Heston, Process, RoughHeston, State
 
 # Markets and dates, payoffs, pricing and its results, paths.
 __all__ = ["BlackScholes", "FractionalBrownianMotion", "Heston", "Process", "RoughHeston", "State", "TimeGrid"]
 __all__ += ["BasketCall", "BasketPut", "Call", "CustomPayoff", "GeometricBasketPut", "MaxCall", "MinPut", "Put"]
 __all__ += ["PriceSettings", "exercise_region", "payoff_from_name", "price", "price_observed", "upper_bound"]
+__all__ += ["AmericanLimit", "PathPayoff", "PriceGrid", "american_limit", "price_grid"]
 __all__ += ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound"]
 __all__ += ["observed_folder", "observed_paths", "simulate"]

@@ -19,7 +19,7 @@ import numpy as np
 from mixtune._array import Array, Floats, all_finite, as_float64, match, namespace, to_device, to_numpy, torch_module
 from mixtune._checks import check_whole
 from mixtune.errors import DataError
-from mixtune.options._payoffs import PayoffFunction
+from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import TimeGrid
 from mixtune.options.processes import Process
 
@@ -55,14 +55,16 @@ class PathData:
         """Check paths against the grid and discount their payoffs."""
         label = f'paths "{name}"'
         prices = _checked(as_float64(prices, what=label), label, grid.n_dates)
-        payoffs = match(payoff(prices), prices) * match(grid.discount, prices)
+        # Payoffs of the path so far know their dates; others see prices only.
+        amounts = payoff.along(prices, grid.times) if isinstance(payoff, PathPayoff) else payoff(prices)
+        payoffs = match(amounts, prices) * match(grid.discount, prices)
         if payoffs.shape != prices.shape[:2] or not all_finite(payoffs):
             raise DataError(f"the payoff of {label} must be one finite number per path and date")
         if negative := int((payoffs < 0).sum()):
             raise DataError(
                 f"{negative} payoffs of {label} are negative; nobody has to exercise: return max(payoff, 0)"
             )
-        return cls(name, prices, payoffs, with_observed(payoff, prices, hidden))
+        return cls(name, prices, payoffs, with_observed(payoff, prices, hidden, grid.times))
 
     @classmethod
     def joined(cls, parts: Sequence[PathData]) -> PathData:
@@ -106,9 +108,15 @@ class PathData:
         return PathData(self.name, change("prices"), change("payoffs"), hidden, noise)
 
 
-def with_observed(payoff: PayoffFunction, prices: Array, hidden: Array | None) -> Array | None:
+def with_observed(
+    payoff: PayoffFunction, prices: Array, hidden: Array | None, times: Floats | None = None
+) -> Array | None:
     """The hidden state, and what else the payoff says that its value depends on."""
-    more = payoff.observed(prices) if hasattr(payoff, "observed") else None
+    if isinstance(payoff, PathPayoff):
+        assert times is not None
+        more = payoff.observed_along(prices, times)
+    else:
+        more = payoff.observed(prices) if hasattr(payoff, "observed") else None
     if more is None or hidden is None:
         return hidden if more is None else more
     return namespace(prices).concat([hidden, match(more, prices)], axis=-1)

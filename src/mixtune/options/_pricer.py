@@ -52,7 +52,7 @@ from mixtune.options import training as learn
 from mixtune.options._greeks import Greek, Sensitivity
 from mixtune.options._martingale import BaseValue, european_value, exchangeable, moves, symmetric
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
-from mixtune.options._payoffs import PayoffFunction
+from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process, State
 from mixtune.weights import PredictiveWeights
@@ -226,8 +226,13 @@ class ExerciseRegion:
 def exercise_region(
     policy: learn.Policy, data: PathData, *, grid: TimeGrid, payoff: PayoffFunction, points: int = 101
 ) -> ExerciseRegion | None:
-    """The region of the first model, over the central prices seen in ``data``; None for three or more assets."""
+    """The region of the first model, over the central prices seen in ``data``.
+
+    None for three or more assets, and where prices alone do not say what the option pays.
+    """
     if data.n_assets > 2 or not isinstance(policy.state, learn.OneDateMap) or grid.n_dates < 2:
+        return None
+    if isinstance(payoff, PathPayoff):
         return None
     tails = [METHOD.region_tail, 1 - METHOD.region_tail]
     low, high = np.quantile(data.prices[:, 1:], tails)
@@ -407,35 +412,24 @@ def price(
     >>> bool(4.2 < result.price < 4.6)
     True
     """
-    settings = PriceSettings(**options) if settings is None else replace(settings, **options)
-    settings = replace(settings, training_paths=settings.training_paths or settings.paths)
-    if settings.paper:
-        settings = replace(settings, in_the_money=False, observe_hidden=False)
-    run, seconds = _Run(process, payoff, grid, settings), dict[str, float]()
+    settings = resolved(settings, options)
+    run, seconds = PricingRun(process, payoff, grid, settings), dict[str, float]()
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("simulate"):
-            training = run.draw(process, run.streams[0], paths=settings.training_paths, device=settings.device)
-            evaluation = run.evaluation_paths(process, device=settings.device)
-        with stage("train"):
-            policy = run.train(training)
-        with stage("evaluate"):
-            earned = policy.evaluate(evaluation)
-            training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
-        found: dict[str, Any] = {"region": exercise_region(policy, training, grid=grid, payoff=payoff)}
-        outcome = run.outcome(policy, evaluation, earned)
-        if settings.upper:
-            with stage("upper bound"):
-                found["upper"] = run.upper_bound(training, earned)
-        if settings.greeks:
-            with stage("greeks"):
-                found["greeks"] = run.greeks(policy, outcome.stop_now)
-    found |= {"policy": policy, "seconds": seconds, "settings": run.record(policy), "times": grid.times}
-    return outcome.result(**found)
+            paths = run.paths()
+        return run.result(*paths, stage=stage, seconds=seconds)
+
+
+def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
+    """Settings with the options given beside them, and with what follows from both."""
+    settings = PriceSettings(**options) if settings is None else replace(settings, **options)
+    settings = replace(settings, training_paths=settings.training_paths or settings.paths)
+    return replace(settings, in_the_money=False, observe_hidden=False) if settings.paper else settings
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class PricingRun:
     """The steps of one pricing run. Training, evaluation and upper bound have independent random streams."""
 
     process: Process
@@ -447,6 +441,33 @@ class _Run:
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
+    def paths(self) -> tuple[PathData, PathData]:
+        """Training and evaluation paths."""
+        how: dict[str, Any] = {"device": self.settings.device}
+        training = self.draw(self.process, self.streams[0], paths=self.settings.training_paths, **how)
+        return training, self.evaluation_paths(self.process, **how)
+
+    def result(
+        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any], seconds: dict[str, float]
+    ) -> PriceResult:
+        """Learn, evaluate and bound on these paths; ``stage`` announces and times what begins."""
+        settings = self.settings
+        with stage("train"):
+            policy = self.train(training)
+        with stage("evaluate"):
+            earned = policy.evaluate(evaluation)
+            training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
+        found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
+        outcome = self.outcome(policy, evaluation, earned)
+        if settings.upper:
+            with stage("upper bound"):
+                found["upper"] = self.upper_bound(training, earned)
+        if settings.greeks:
+            with stage("greeks"):
+                found["greeks"] = self.greeks(policy, outcome.stop_now)
+        found |= {"policy": policy, "seconds": seconds, "settings": self.record(policy), "times": self.grid.times}
+        return outcome.result(**found)
+
     @property
     def controlled(self) -> bool:
         return not self.settings.paper if self.settings.control is None else self.settings.control
@@ -455,6 +476,8 @@ class _Run:
     def ranked(self) -> bool:
         """Whether the value does not depend on the order of the assets."""
         if self.process.n_assets == 1 or self.settings.paper or not exchangeable(self.process):
+            return False
+        if isinstance(self.payoff, PathPayoff):
             return False
         # Any prices do, if they differ between assets: here those of a few paths at the last date.
         few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
@@ -504,9 +527,10 @@ class _Run:
 
     def upper_bound(self, training: PathData, earned: learn.Evaluation) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
-        if settings.method == "recurrent":
+        if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
             if earned.best is None:
-                raise ParameterError("the upper bound of recurrent features needs {fix}", fix=setting("control", True))
+                fix = setting("control", True)
+                raise ParameterError("the upper bound of recurrent features or path payoffs needs {fix}", fix=fix)
             found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
             return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
@@ -714,26 +738,24 @@ class _Observed:
         now, holding = float(here.payoffs[0, 0]), 0
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
-            policy = self.policy(rows)
-            assert policy.value is not None
-            waiting, hold = float(policy.value[0]), self.better_held(rows)
+            policy, (exercised, kept) = self.policy(rows), self.judged(rows)
             # All is decided without the paths held out: whether to hold, and whether to exercise today.
-            if hold:
-                holding, waiting = holding + 1, float(here.payoffs[rows, -1].mean())
+            if exercised < kept:
+                holding += 1
             else:
                 found = policy.cash_flows(here.take(held_out))
                 flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
-            if now > waiting:
+            if now > max(exercised, kept):
                 flows[held_out], dates[held_out] = now, 0
         return flows, dates, policy, holding
 
-    def better_held(self, rows: Integers) -> bool:
-        """Whether holding to maturity earns more than policies do on those of these paths that they did not see."""
+    def judged(self, rows: Integers) -> tuple[float, float]:
+        """What policies earn on those of these paths that they did not see, and what holding to maturity earns."""
         earned = 0.0
         for held_out in np.array_split(rows[np.random.default_rng(self.seed).permutation(len(rows))], INNER_FOLDS):
             policy = self.policy(np.setdiff1d(rows, held_out))
             earned += float(policy.cash_flows(self.here.take(held_out))[0].sum())
-        return earned < float(self.here.payoffs[rows, -1].sum())
+        return earned / len(rows), float(self.here.payoffs[rows, -1].mean())
 
 
 @contextmanager
