@@ -85,6 +85,8 @@ def test_strikes_by_maturities(tmp_path):
     assert f"{rows[0]['price']:.4f}" in done.output
     assert picture.stat().st_size > 1000
     assert len(as_json("--strikes", "100", *FAST)["rows"]) == 1
+    (tmp_path / "grid.toml").write_text("strikes = [90, 110]\nmaturities = [0.5, 1.0]\n")
+    assert as_json("--config", str(tmp_path / "grid.toml"), *FAST)["rows"] == rows
     for bad in (["--maturities", "0.5"], ["--strikes", "90", "--american"], ["--strikes", "90", "--focal", "x"]):
         assert isinstance(run(*bad, *FAST).exception, MixtuneError)
 

@@ -82,9 +82,7 @@ def price_command(
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options given win.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Write the exercise region (or all strikes) as .png or .svg.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the region (or all strikes) as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:

@@ -623,7 +623,8 @@ def price_observed(
     lower bound in expectation. With other datasets the policy is learned by the self-tuning method
     (:class:`mixtune.RegretOptimalRegressorCV`) at every date; without, it is local, its ridge tuned by leave-one-out.
     Where the policy earns less than holding to maturity, on paths that it did not see either, the option is held: few
-    paths may not say when to exercise. The result's ``policy`` and ``region`` are those of the last fold.
+    paths may not say when to exercise. The result's ``policy`` and ``region`` are learned from all paths, and
+    ``settings["hold"]`` says whether, by the same comparison, it is better not to use them.
 
     Parameters
     ----------
@@ -676,10 +677,12 @@ def price_observed(
     market = _Observed(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        flows, dates, policy, held = market.cross_fitted(folds)
+        flows, dates, held = market.cross_fitted(folds)
+        every = np.arange(len(here))
+        policy, (exercised, kept) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
-    settings |= {"folds_held": held}
+    settings |= {"folds_held": held, "hold": exercised < kept}
     if others and set_by_hand:
         settings |= {"sharing": level, **strength}
     region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
@@ -731,23 +734,23 @@ class _Observed:
         state = learn.RandomState(width=self.width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
-    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, learn.Policy, int]:
-        """Cash flows and dates of all focal paths, the last policy, and in how many folds the option is held."""
+    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:
+        """Cash flows and dates of all focal paths, and in how many folds the option is held."""
         here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
         flows, dates = np.array(here.payoffs[:, -1]), np.full(len(here), here.n_dates)
         now, holding = float(here.payoffs[0, 0]), 0
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
-            policy, (exercised, kept) = self.policy(rows), self.judged(rows)
+            exercised, kept = self.judged(rows)
             # All is decided without the paths held out: whether to hold, and whether to exercise today.
             if exercised < kept:
                 holding += 1
             else:
-                found = policy.cash_flows(here.take(held_out))
+                found = self.policy(rows).cash_flows(here.take(held_out))
                 flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
             if now > max(exercised, kept):
                 flows[held_out], dates[held_out] = now, 0
-        return flows, dates, policy, holding
+        return flows, dates, holding
 
     def judged(self, rows: Integers) -> tuple[float, float]:
         """What policies earn on those of these paths that they did not see, and what holding to maturity earns."""
