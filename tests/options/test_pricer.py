@@ -1,5 +1,6 @@
 """Prices against what nobody here computed: Longstaff and Schwartz, published Bermudan values, QuantLib."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ from mixtune.options import (
     price_observed,
     simulate,
 )
+from mixtune.options._pricer import _Observed
 from mixtune.options.training import Local, PathData, PolynomialState, RandomState, TunedLocal, train
 
 # Longstaff and Schwartz (2001), section 1: eight paths, put with strike 1.10, rate 6%, three dates; price 0.1144.
@@ -295,17 +297,22 @@ def test_sources_from_another_price_are_refused_and_their_returns_taken():
         price_observed(mixed, Put(40.0), grid, focal="here", seed=0)
 
 
-def test_observed_options_are_held_where_exercising_does_not_pay():
-    """A call without dividends at a rate of 12% is never exercised early; policies of 20 paths would."""
+def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
+    """Policies that always stop, on a call whose price rises: holding earns more on paths that they did not see."""
     grid = TimeGrid(maturity=1, dates=6, rate=0.12)
-    paths = {"here": BlackScholes(spot=40.0, volatility=0.4).sample(25, grid, np.random.default_rng(1))}
-    result = price_observed(paths, Call(36.0), grid, focal="here", seed=0)
-    assert result.settings["folds_held"] > 0
-    if result.settings["folds_held"] == 5:
-        assert result.price == pytest.approx(result.european.value)
+    paths = {"here": BlackScholes(spot=40.0, volatility=0.05).sample(40, grid, np.random.default_rng(1))}
     put = price_observed(paths, Put(80.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 80
     assert put.price == 40.0
     assert put.exercise_probability[0] == 1
+    policy = _Observed.policy
+    hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
+    monkeypatch.setattr(_Observed, "policy", hasty)
+    result = price_observed(paths, Call(30.0), grid, focal="here", seed=0)
+    assert (result.settings["folds_held"], result.settings["hold"]) == (5, True)
+    assert result.price == pytest.approx(result.european.value)
+    falling = {"here": 40.0 * np.exp(-np.linspace(0, 0.3, 7)) * np.ones((40, 1))}
+    early = price_observed(falling, Call(30.0), grid, focal="here", seed=0)
+    assert (early.settings["folds_held"], early.price) == (0, 10.0)
 
 
 def test_observed_markets_have_their_own_rates():

@@ -622,9 +622,9 @@ def price_observed(
     Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
     lower bound in expectation. With other datasets the policy is learned by the self-tuning method
     (:class:`mixtune.RegretOptimalRegressorCV`) at every date; without, it is local, its ridge tuned by leave-one-out.
-    Where the policy earns less than holding to maturity, on paths that it did not see either, the option is held: few
-    paths may not say when to exercise. The result's ``policy`` and ``region`` are learned from all paths, and
-    ``settings["hold"]`` says whether, by the same comparison, it is better not to use them.
+    Where policies earn less than holding to maturity by more than a standard error, on paths that they did not see
+    either, the option is held: few paths may not say when to exercise. The result's ``policy`` and ``region`` are
+    learned from all paths, and ``settings["hold"]`` says whether, by the same comparison, it is better not to use them.
 
     Parameters
     ----------
@@ -679,10 +679,10 @@ def price_observed(
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
         flows, dates, held = market.cross_fitted(folds)
         every = np.arange(len(here))
-        policy, (exercised, kept) = market.policy(every), market.judged(every)
+        policy, (_, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
-    settings |= {"folds_held": held, "hold": exercised < kept}
+    settings |= {"folds_held": held, "hold": hold}
     if others and set_by_hand:
         settings |= {"sharing": level, **strength}
     region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
@@ -741,24 +741,30 @@ class _Observed:
         now, holding = float(here.payoffs[0, 0]), 0
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
-            exercised, kept = self.judged(rows)
             # All is decided without the paths held out: whether to hold, and whether to exercise today.
-            if exercised < kept:
+            waiting, hold = self.judged(rows)
+            if hold:
                 holding += 1
             else:
                 found = self.policy(rows).cash_flows(here.take(held_out))
                 flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
-            if now > max(exercised, kept):
+            if now > waiting:
                 flows[held_out], dates[held_out] = now, 0
         return flows, dates, holding
 
-    def judged(self, rows: Integers) -> tuple[float, float]:
-        """What policies earn on those of these paths that they did not see, and what holding to maturity earns."""
-        earned = 0.0
-        for held_out in np.array_split(rows[np.random.default_rng(self.seed).permutation(len(rows))], INNER_FOLDS):
-            policy = self.policy(np.setdiff1d(rows, held_out))
-            earned += float(policy.cash_flows(self.here.take(held_out))[0].sum())
-        return earned / len(rows), float(self.here.payoffs[rows, -1].mean())
+    def judged(self, rows: Integers) -> tuple[float, bool]:
+        """What waiting today is worth, and whether it means to hold, from paths that policies did not see.
+
+        The option is held where policies earn less than at maturity by more than one standard error.
+        """
+        earned = np.empty(len(rows))
+        for part in np.array_split(np.random.default_rng(self.seed).permutation(len(rows)), INNER_FOLDS):
+            policy = self.policy(np.setdiff1d(rows, rows[part]))
+            earned[part] = policy.cash_flows(self.here.take(rows[part]))[0][:, 0]
+        held = self.here.payoffs[rows, -1]
+        gain = Estimate.of(earned - held)
+        hold = gain.value < -gain.standard_error
+        return float((held if hold else earned).mean()), hold
 
 
 @contextmanager
