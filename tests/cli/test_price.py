@@ -119,14 +119,16 @@ def test_settings_file(tmp_path):
 
 
 def test_folder_of_observed_paths(tmp_path):
-    grid = TimeGrid(maturity=1, dates=5, rate=0.06)
-    for k, (name, volatility, count) in enumerate((("today", 0.2, 60), ("spring", 0.25, 200), ("crash", 0.7, 200))):
+    grid = TimeGrid(maturity=1, dates=3, rate=0.06)
+    for k, (name, volatility, count) in enumerate((("today", 0.2, 20), ("spring", 0.25, 30), ("crash", 0.7, 30))):
         paths = BlackScholes(spot=40.0, volatility=volatility).sample(count, grid, np.random.default_rng(k))
-        np.save(tmp_path / f"{name}.npy", paths)
+        np.save(tmp_path / f"{name}.npy", paths * (1 + (name == "crash")))  # one of them from another price
     arguments = ["--data", str(tmp_path), "--payoff", "put", "--strike", "40", "--rate", "0.06"]
+    assert "do not all start" in str(run(*arguments, "--focal", "today").exception)
+    arguments += ["--spot", "40"]
     facts = as_json(*arguments, "--focal", "today")
     assert 1.0 < facts["price"] < 4.0
-    assert facts["settings"]["datasets"] == {"today": 60, "spring": 200, "crash": 200}
+    assert facts["settings"]["datasets"] == {"today": 20, "spring": 30, "crash": 30}
     assert isinstance(run(*arguments).exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "nowhere").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)

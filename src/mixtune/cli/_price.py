@@ -38,7 +38,7 @@ FEWEST_DATES = 8
 #: Settings with one number for all assets, or one for each; lists in a settings file.
 PER_ASSET = ("spot", "dividend", "volatility")
 #: Settings that apply to observed paths.
-OBSERVED = {"data", "focal", "payoff", "strike", "rate", "maturity", "dates", "seed"}
+OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "seed"}
 
 
 def price_command(
@@ -279,7 +279,8 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     dates = next(iter(data.values())).shape[1] - 1
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
-    return options.price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
+    spot = _list("spot", settings["spot"]) if "spot" in explicit else None
+    return options.price_observed(data, payoff, grid, focal=settings["focal"], spot=spot, seed=settings["seed"])
 
 
 def _check_plot(path: Path, settings: dict[str, Any]) -> None:

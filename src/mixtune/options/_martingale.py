@@ -153,7 +153,7 @@ def moves(noise: Array, prices: Array, ranked: bool) -> Array:
     of their prices (paths, assets) at the beginning, and those of low rank are summed.
     """
     Z, xp, assets = noise, namespace(noise), noise.shape[-1]
-    if ranked and assets > 1:
+    if ranked and assets == prices.shape[-1] > 1:  # a market of one's own may have other normals
         order = xp.argsort(prices, axis=-1, descending=True, stable=True)
         Z = in_order(Z, xp.stack([order] * Z.shape[1], axis=1))
     top = min(assets, TOP_ASSETS) if ranked else assets
