@@ -7,7 +7,8 @@ index. Policies are tested on all its later windows, one beginning every 5 days.
 block bootstrap: blocks of 24 beginnings, which is 120 days.
 
 Three ways to exercise: a policy learned from the 10 windows alone, one learned with transfer as ``price_observed`` does
-(held to maturity where that earns more on windows left out), and always holding. An amount is the mean discounted
+(held to maturity where that earns more on windows left out), and always holding. The first two exercise today where
+waiting earned less on windows left out. An amount is the mean discounted
 payoff on the later windows, at 5% a year; it is not a price, since markets are not risk-neutral.
 """
 
@@ -20,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Figure
-from mixtune.options import CustomPayoff, Put, TimeGrid, price_observed
-from mixtune.options.training import PathData
+from mixtune.options import CustomPayoff, Put, TimeGrid
+from mixtune.options._pricer import _Observed
+from mixtune.options.training import PathData, TunedLocal, TunedTransfer
 
-DAYS, STEP, TRAINING, BLOCK = 60, 10, 10, 24
+DAYS, STEP, TRAINING, BLOCK, WIDTH = 60, 10, 10, 24, 20
 GRID = TimeGrid(maturity=DAYS / 252, dates=DAYS // STEP, rate=0.05)
 EUROPEAN = ("DAX", "SMI", "CAC", "FTSE")
 PAYOFFS: dict[str, Callable[[Any], Any]] = {
@@ -55,11 +57,19 @@ def windows(prices: np.ndarray, first: int, last: int, every: int) -> np.ndarray
     return 100.0 * paths / paths[:, :1]
 
 
-def exercised(result: Any, later: PathData, *, hold: bool) -> np.ndarray:
-    """What a result's policy earns on each later window; or holding, where ``hold`` and that is its advice."""
-    if hold and result.settings["hold"]:
+def earned(training: dict[str, np.ndarray], focal: str, payoff: Any, later: PathData, *, transfer: bool) -> np.ndarray:
+    """What a policy earns on each later window, or exercise today, or holding where transfer advises that."""
+    built = {name: PathData.build(name, paths, grid=GRID, payoff=payoff) for name, paths in training.items()}
+    here, others = built.pop(focal), list(built.values())
+    model = TunedTransfer("transfer") if transfer else TunedLocal(0, "local")
+    market = _Observed(here, others if transfer else [], model, WIDTH, 0)  # what price_observed is made of
+    every = np.arange(len(here))
+    waiting, hold = market.judged(every)
+    if here.payoffs[0, 0] > waiting:
+        return np.array(later.payoffs[:, 0])
+    if hold and transfer:
         return np.array(later.payoffs[:, -1])
-    return np.array(result.policy.cash_flows(later)[0][:, 0])
+    return np.array(market.policy(every).cash_flows(later)[0][:, 0])
 
 
 def interval(differences: np.ndarray, rng: np.random.Generator, draws: int = 2000) -> tuple[float, float]:
@@ -76,10 +86,8 @@ def compare(prices: dict[str, np.ndarray], focal: str, payoff: Any) -> dict[str,
     cut = TRAINING * DAYS + 1
     training = {name: windows(each, 0, cut, DAYS) for name, each in prices.items()}
     later = PathData.build(focal, windows(prices[focal], cut - 1, len(prices[focal]), 5), grid=GRID, payoff=payoff)
-    how: dict[str, Any] = {"focal": focal, "folds": 2, "width": 20, "seed": 0}
     found = {
-        "local": exercised(price_observed({focal: training[focal]}, payoff, GRID, **how), later, hold=False),
-        "transfer": exercised(price_observed(training, payoff, GRID, **how), later, hold=True),
+        name: earned(training, focal, payoff, later, transfer=name == "transfer") for name in ("local", "transfer")
     }
     return found | {"hold": np.array(later.payoffs[:, -1])}
 
@@ -93,12 +101,12 @@ def measure(out: Path | None = None) -> Iterator[Figure]:
     for name, payoff in PAYOFFS.items():
         gains: dict[str, list[np.ndarray]] = {"local": [], "hold": []}
         for focal in prices:
-            earned = compare(prices, focal, payoff)
-            differences = {rival: earned["transfer"] - earned[rival] for rival in gains}
+            amounts = compare(prices, focal, payoff)
+            differences = {rival: amounts["transfer"] - amounts[rival] for rival in gains}
             if focal in EUROPEAN:
                 for rival, gain in gains.items():
                     gain.append(differences[rival])
-            values = {method: float(flows.mean()) for method, flows in earned.items()}
+            values = {method: float(flows.mean()) for method, flows in amounts.items()}
             low, high = interval(differences["local"], rng)
             lines.append((f"{name}, {focal}", values["transfer"] - values["local"], low, high))
             yield Figure("amount", f"{name}, {focal}", values | {"over local": f"{low:+.3f} to {high:+.3f}"})

@@ -30,6 +30,7 @@ def test_json_has_what_machines_need():
     assert facts["ci_low"] < facts["price"] < facts["ci_high"]
     assert facts["upper_ci_low"] < facts["upper_price"] < facts["upper_ci_high"]
     assert len(facts["delta"]) == 2
+    assert facts["profit_and_loss"]["5%"] <= facts["profit_and_loss"]["50%"] <= facts["profit_and_loss"]["95%"]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,15 @@ def test_exercise_at_any_time():
 def test_table_for_people():
     done = run("--payoff", "put", "--upper", *FAST)
     assert done.exit_code == 0, done.output
-    for words in ("lower bound", "upper bound", "European", "gap between the bounds", "exercised before maturity"):
+    for words in (
+        "profit of a path",
+        "mean time of exercise",
+        "lower bound",
+        "upper bound",
+        "European",
+        "gap between the bounds",
+        "exercised before maturity",
+    ):
         assert words in done.output
 
 

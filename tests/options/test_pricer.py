@@ -305,6 +305,7 @@ def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
     put = price_observed(paths, Put(80.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 80
     assert put.price == 40.0
     assert put.exercise_probability[0] == 1
+    assert put.settings["exercise_today"]
     policy = _Observed.policy
     hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
     monkeypatch.setattr(_Observed, "policy", hasty)

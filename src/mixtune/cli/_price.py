@@ -318,4 +318,6 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
     if result.exercise_probability.sum() > 0:
         console.print(f"mean time of exercise: {result.exercise_time:.2f} of {result.times[-1]:g} years")
+        low, middle, high = np.quantile(result.profit_and_loss, [0.05, 0.5, 0.95])
+        console.print(f"profit of a path: {low:.2f} (5%), {middle:.2f} (median), {high:.2f} (95%)")
     console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))

@@ -364,6 +364,8 @@ class PriceResult(Estimate):
             if part is not None:
                 facts |= {f"{prefix}ci_low": part.ci_low, f"{prefix}ci_high": part.ci_high}
         facts["exercise_probability"] = self.exercise_probability.tolist()
+        low, middle, high = np.quantile(self.profit_and_loss, [0.05, 0.5, 0.95]).tolist()
+        facts["profit_and_loss"] = {"5%": low, "50%": middle, "95%": high}
         facts["exercise_time"] = None if math.isnan(self.exercise_time) else self.exercise_time
         for name, greek in self.greeks.items():
             facts[name] = greek.value.tolist()
@@ -624,7 +626,8 @@ def price_observed(
     (:class:`mixtune.RegretOptimalRegressorCV`) at every date; without, it is local, its ridge tuned by leave-one-out.
     Where policies earn less than holding to maturity by more than a standard error, on paths that they did not see
     either, the option is held: few paths may not say when to exercise. The result's ``policy`` and ``region`` are
-    learned from all paths, and ``settings["hold"]`` says whether, by the same comparison, it is better not to use them.
+    learned from all paths; ``settings["hold"]`` and ``settings["exercise_today"]`` say whether, by the same comparison,
+    it is better to hold or to exercise at once.
 
     Parameters
     ----------
@@ -679,10 +682,10 @@ def price_observed(
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
         flows, dates, held = market.cross_fitted(folds)
         every = np.arange(len(here))
-        policy, (_, hold) = market.policy(every), market.judged(every)
+        policy, (waiting, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
-    settings |= {"folds_held": held, "hold": hold}
+    settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
     if others and set_by_hand:
         settings |= {"sharing": level, **strength}
     region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
