@@ -12,8 +12,8 @@ Where the process chooses its own steps and the bias exceeds the tolerance, the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,23 @@ def with_chosen_steps(
         chosen = process.for_grid(grid, tolerance=tolerance / 4**halvings)
         bias = steps_bias(chosen, payoff, grid, tolerance=tolerance, seed=seed)
     return chosen, bias
+
+
+def steps_for_all(process: Process, options: Sequence[tuple[Any, TimeGrid]], *, tolerance: float, seed: int) -> Process:
+    """A process with the most steps that one of several options needs, each with its own dates.
+
+    All dates must be among those of the longest maturity, whose scheme is used for all.
+    """
+    longest = max((grid for _, grid in options), key=lambda grid: grid.maturity)
+    if not isinstance(process, Heston | RoughHeston) or process.substeps is not None:
+        return process.for_grid(longest, tolerance=tolerance)
+    free = replace(process, scheme=process.for_grid(longest, tolerance=tolerance).scheme)
+    needed = []
+    for payoff, grid in options:
+        enough, _ = with_chosen_steps(free, payoff, grid, tolerance=tolerance, seed=seed)
+        assert isinstance(enough, VarianceProcess)
+        needed.append(enough.substeps or 1)
+    return replace(free, substeps=max(needed)).for_grid(longest)
 
 
 def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: float, seed: int) -> Bias | None:
