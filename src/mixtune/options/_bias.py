@@ -32,6 +32,8 @@ SURE = 4.0
 SCRAMBLINGS, POINTS = 8, 4096
 #: Sobol coordinates up to which their points are worth their cost.
 MOST_COORDINATES = 2000
+#: Assets that are looked at where they differ.
+MOST_ASSETS = 5
 #: How often steps are shortened, each time to a half, before a bias is reported instead.
 MOST_HALVINGS = 2
 
@@ -125,8 +127,11 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
     """
     if not isinstance(process, Heston | RoughHeston) or process.scheme not in ("qe", "inverse-gaussian"):
         return None
+    # Where assets differ, those whose variance is the most random are looked at.
+    noise = per_asset("v_vol", process.v_vol, process.n_assets) ** 2
+    level = np.maximum(process.mean_variance(grid.maturity), 1e-12)
     found = []
-    for asset in _different_assets(process):
+    for asset in sorted(_different_assets(process), key=lambda one: -noise[one] / level[one])[:MOST_ASSETS]:
         option, strike, sign = _probe(process, payoff, asset)
         one = process.only(asset)
         exact = float(vanilla(one, np.array([strike]), sign, grid)[0])
