@@ -86,9 +86,8 @@ def compare(prices: dict[str, np.ndarray], focal: str, payoff: Any) -> dict[str,
     cut = TRAINING * DAYS + 1
     training = {name: windows(each, 0, cut, DAYS) for name, each in prices.items()}
     later = PathData.build(focal, windows(prices[focal], cut - 1, len(prices[focal]), 5), grid=GRID, payoff=payoff)
-    found = {
-        name: earned(training, focal, payoff, later, transfer=name == "transfer") for name in ("local", "transfer")
-    }
+    ways = {"local": False, "transfer": True}
+    found = {name: earned(training, focal, payoff, later, transfer=transfer) for name, transfer in ways.items()}
     return found | {"hold": np.array(later.payoffs[:, -1])}
 
 
