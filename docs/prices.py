@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, read_results, summary, verdict
+from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, cases, read_results, summary, verdict
 from docs.numerics import fill, table
 
 PAGE = Path(__file__).with_name("prices.md")
@@ -46,9 +46,17 @@ def tables(results: Sequence[Result]) -> str:
 
 def parts(results: Sequence[Result]) -> dict[str, str]:
     """What belongs between the markers of the page."""
-    return {"summary": summary(results) + ".", "prices": tables(results)}
+    said = summary(results) + "."
+    if missing := len(cases()) - len(results):
+        said += f" The other {missing} cases of the command are not in the file of results yet."
+    return {"summary": said, "prices": tables(results)}
+
+
+def results() -> list[Result]:
+    """The results in the file, in the order of the cases."""
+    found = read_results(RESULTS)
+    return [found[case.group, case.name] for case in cases() if (case.group, case.name) in found]
 
 
 if __name__ == "__main__":
-    found = list(read_results(RESULTS).values())
-    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts(found)), encoding="utf-8")
+    PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), parts(results())), encoding="utf-8")

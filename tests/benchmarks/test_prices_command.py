@@ -65,6 +65,12 @@ def test_verdicts():
     assert verdict(replace(GOOD, price=9.9)) == "off by 0.48%"
     assert verdict(replace(GOOD, price=10.2, upper=10.2)) == "not bracketed, off by 1.48%"
     assert verdict(replace(GOOD, delta=-0.5)) == "delta"
+    # Bounds without error may be more exact than their reference.
+    certain = replace(GOOD, price=10.0, standard_error=0.0, upper=10.0, upper_error=0.0)
+    assert replace(certain, exact=10.0001).bracketed
+    assert replace(certain, exact=9.9999).bracketed
+    assert not replace(certain, exact=10.001).bracketed
+    assert not replace(certain, exact=9.999).bracketed
     assert replace(GOOD, delta=None).delta_right is None
     assert "1 of 1 deltas" in summary([GOOD, replace(GOOD, delta=None)])
     assert line(GOOD).startswith(

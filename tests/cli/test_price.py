@@ -30,6 +30,7 @@ def test_json_has_what_machines_need():
     assert facts["ci_low"] < facts["price"] < facts["ci_high"]
     assert facts["upper_ci_low"] < facts["upper_price"] < facts["upper_ci_high"]
     assert len(facts["delta"]) == 2
+    assert facts["profit_and_loss"]["5%"] <= facts["profit_and_loss"]["50%"] <= facts["profit_and_loss"]["95%"]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +50,69 @@ def test_every_model(model):
     assert as_json(*model, *FAST)["price"] > 0
 
 
+def test_settings_of_the_pricer():
+    facts = as_json(
+        "--upper", "--width", "7", "--upper-paths", "30", "--inner-paths", "8", "--training-paths", "90", *FAST
+    )
+    expected = {"width": 7, "upper_paths": 30, "inner_paths": 8, "training_paths": 90, "control": True}
+    assert expected.items() <= facts["settings"].items()
+    assert as_json("--plain", *FAST)["settings"]["control"] is False
+
+
+def test_one_number_for_each_asset(tmp_path):
+    market = ["--payoff", "max-call", "--assets", "2", "--spot", "90,110", "--volatility", "0.1,0.3", *FAST]
+    facts = as_json(*market, "--dividend", "0.1")
+    assert (
+        "spot=array([ 90., 110.]), volatility=array([0.1, 0.3]), dividend=array([0.1, 0.1])"
+        in facts["settings"]["process"]
+    )
+    file = tmp_path / "option.toml"
+    file.write_text('payoff = "max-call"\nassets = 2\nspot = [90, 110]\nvolatility = [0.1, 0.3]\ndividend = 0.1\n')
+    assert as_json("--config", str(file), *FAST)["price"] == facts["price"]
+    for bad in (["--spot", "ninety"], ["--spot", "90,,100"], ["--spot", "90,100,110", "--assets", "2"]):
+        done = run(*bad, *FAST)
+        assert isinstance(done.exception, MixtuneError)
+        assert "spot must be" in str(done.exception)
+
+
+def test_strikes_by_maturities(tmp_path):
+    market = ["--strikes", "90,110", "--maturities", "0.5,1", *FAST]
+    rows = as_json(*market)["rows"]
+    assert [(row["strike"], row["maturity"]) for row in rows] == [(90.0, 0.5), (90.0, 1.0), (110.0, 0.5), (110.0, 1.0)]
+    assert rows[3]["price"] == pytest.approx(as_json("--strike", "110", *FAST)["price"])
+    picture = tmp_path / "grid.svg"
+    done = run(*market, "--plot", str(picture))
+    assert done.exit_code == 0, done.output
+    assert f"{rows[0]['price']:.4f}" in done.output
+    assert picture.stat().st_size > 1000
+    assert len(as_json("--strikes", "100", *FAST)["rows"]) == 1
+    (tmp_path / "grid.toml").write_text("strikes = [90, 110]\nmaturities = [0.5, 1.0]\n")
+    assert as_json("--config", str(tmp_path / "grid.toml"), *FAST)["rows"] == rows
+    for bad in (["--maturities", "0.5"], ["--strikes", "90", "--american"], ["--strikes", "90", "--focal", "x"]):
+        assert isinstance(run(*bad, *FAST).exception, MixtuneError)
+
+
+def test_exercise_at_any_time():
+    facts = as_json("--american", "--paths", "600", "--dates", "8", "--seed", "1")
+    assert list(facts["bermudan"]) == ["2", "4", "8"]
+    assert facts["bermudan"]["8"] < facts["price"]
+    done = run("--american", "--paths", "600", "--dates", "8", "--seed", "1")
+    assert f"any time: {facts['price']:.4f}" in done.output
+    assert isinstance(run("--american", *FAST).exception, MixtuneError)
+
+
 def test_table_for_people():
     done = run("--payoff", "put", "--upper", *FAST)
     assert done.exit_code == 0, done.output
-    for words in ("lower bound", "upper bound", "European", "gap between the bounds", "exercised before maturity"):
+    for words in (
+        "profit of a path",
+        "mean time of exercise",
+        "lower bound",
+        "upper bound",
+        "European",
+        "gap between the bounds",
+        "exercised before maturity",
+    ):
         assert words in done.output
 
 
@@ -68,14 +128,16 @@ def test_settings_file(tmp_path):
 
 
 def test_folder_of_observed_paths(tmp_path):
-    grid = TimeGrid(maturity=1, dates=5, rate=0.06)
-    for k, (name, volatility, count) in enumerate((("today", 0.2, 60), ("spring", 0.25, 200), ("crash", 0.7, 200))):
+    grid = TimeGrid(maturity=1, dates=3, rate=0.06)
+    for k, (name, volatility, count) in enumerate((("today", 0.2, 20), ("spring", 0.25, 30), ("crash", 0.7, 30))):
         paths = BlackScholes(spot=40.0, volatility=volatility).sample(count, grid, np.random.default_rng(k))
-        np.save(tmp_path / f"{name}.npy", paths)
+        np.save(tmp_path / f"{name}.npy", paths * (1 + (name == "crash")))  # one of them from another price
     arguments = ["--data", str(tmp_path), "--payoff", "put", "--strike", "40", "--rate", "0.06"]
+    assert "do not all start" in str(run(*arguments, "--focal", "today").exception)
+    arguments += ["--spot", "40"]
     facts = as_json(*arguments, "--focal", "today")
     assert 1.0 < facts["price"] < 4.0
-    assert facts["settings"]["datasets"] == {"today": 60, "spring": 200, "crash": 200}
+    assert facts["settings"]["datasets"] == {"today": 20, "spring": 30, "crash": 30}
     assert isinstance(run(*arguments).exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "nowhere").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)

@@ -164,6 +164,10 @@ def test_a_settings_object_and_keywords_price_the_same():
         ({"sobol": True, "paths": 63}, "sobol needs at least 64 paths"),
         ({"sobol": True, "antithetic": True}, "exclude each other"),
         ({"training_paths": 1}, "training_paths must be a whole number >= 2"),
+        ({"antithetic": True, "paths": 501}, "pass an even number, such as paths=502"),
+        ({"method": "lsm", "preset": "paper"}, 'preset "paper" is random features, method "rlsm"; got method \'lsm\''),
+        ({"control": True, "preset": "paper"}, 'preset "paper" takes no control'),
+        ({"width": 0}, "width must be a whole number >= 1"),
     ],
 )
 def test_settings_that_cannot_be(change, message):
@@ -258,12 +262,12 @@ def test_deltas_belong_to_their_assets(drawn):
         BlackScholes(spot=[90.0, 110.0], volatility=0.3, n_assets=2),
         TimeGrid(maturity=1, dates=1, rate=0.05),
     )
-    options = {"paths": 400, "seed": 0, **drawn}
+    options = {"paths": 2000, "seed": 0, "control": False, **drawn}
     found = price(market, MaxCall(100.0), grid, greeks=True, **options).greeks["delta"]
-    for asset, width in ((0, 0.9), (1, 1.1)):
+    for asset, width in ((0, 0.3), (1, 0.3)):
         moved = lambda sign, asset=asset, width=width: {"spot": market.spot + sign * width * (np.arange(2) == asset)}  # noqa: E731
         expected = bumped(market, moved, MaxCall(100.0), grid, **options) / (2 * width)
-        assert found.value[asset] == pytest.approx(expected, rel=1e-9)
+        assert found.value[asset] == pytest.approx(expected, rel=0.02)
     assert found.value[1] > found.value[0] > 0
     assert np.all(found.standard_error > 0)
 
@@ -272,7 +276,7 @@ def test_deltas_belong_to_their_assets(drawn):
     "market", [Heston(**HESTON), RoughHeston(**HESTON, hurst=0.2, substeps=2)], ids=["qe", "rough"]
 )
 def test_vega_of_a_random_variance_scales_both_its_levels(market):
-    grid, options = TimeGrid(maturity=1, dates=1, rate=0.05), {"paths": 400, "seed": 0}
+    grid, options = TimeGrid(maturity=1, dates=1, rate=0.05), {"paths": 400, "seed": 0, "control": False}
     found = price(market, Call(100.0), grid, greeks=True, **options).greeks["vega"]
     moved = lambda sign: {"v0": 0.04 * (1 + sign * 0.01) ** 2, "v_mean": 0.09 * (1 + sign * 0.01) ** 2}  # noqa: E731
     expected = bumped(market, moved, Call(100.0), grid, **options) / (2 * 0.01 * 0.2)
@@ -289,23 +293,30 @@ def test_the_boundary_is_next_to_the_waiting_region():
         region = price(market, payoff, grid, paths=2000, width=20, seed=0).region
         stops = region.stop & region.seen
         assert stops.any()
-        expected = [end(region.axis[row]) if row.any() else math.nan for row in stops]
-        np.testing.assert_array_equal(region.boundary, expected)
+        ends = np.array([end(region.axis[row]) for row in stops])
+        # Between the last price of the grid where the policy stops and the next, where it waits.
+        beyond = (region.boundary - ends) * (1 if end is np.max else -1)
+        assert np.all((beyond > 0) & (beyond < np.diff(region.axis)[0]))
         assert np.all(region.seen.mean(axis=1) < 1)  # prices spread over time: early dates have seen fewer
 
 
 def test_exercise_probabilities_count_positive_cash_flows_by_date():
     market, grid = BlackScholes(spot=40.0, volatility=0.2), TimeGrid(maturity=1, dates=3, rate=0.06)
-    result = price(market, Put(40.0), grid, paths=500, width=10, seed=0)
+    result = price(market, Put(40.0), grid, paths=500, width=10, control=False, seed=0)
     rng = np.random.default_rng(np.random.SeedSequence(0).spawn(3)[1])
     flows, dates = result.policy.cash_flows(simulate(market, Put(40.0), grid, paths=500, rng=rng))
     expected = [np.mean((flows > 0) & (dates == date)) for date in range(4)]
     np.testing.assert_allclose(result.exercise_probability, expected, rtol=1e-12)
     assert result.price == pytest.approx(flows.mean())
     assert result.exercise_probability.sum() < 1
+    np.testing.assert_array_equal(result.flows, flows[:, 0])
+    np.testing.assert_allclose(result.profit_and_loss, flows[:, 0] - result.price)
+    paid = flows[:, 0] > 0
+    assert result.exercise_time == pytest.approx((dates[paid, 0] / 3).mean())
 
 
-def test_observed_paths_are_priced_by_policies_that_did_not_see_them():
+def test_observed_paths_are_priced_by_policies_that_did_not_see_them(monkeypatch):
+    monkeypatch.setattr("mixtune.options._pricer._Observed.judged", lambda self, rows: (2.0, False))
     rng = np.random.default_rng(0)
     grid = TimeGrid(maturity=1, dates=3, rate=0.06)
     paths = BlackScholes(spot=40.0, volatility=0.2).sample(30, grid, rng)

@@ -1,5 +1,6 @@
 """Prices against what nobody here computed: Longstaff and Schwartz, published Bermudan values, QuantLib."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ from mixtune.options import (
     price_observed,
     simulate,
 )
+from mixtune.options._pricer import _Observed
 from mixtune.options.training import Local, PathData, PolynomialState, RandomState, TunedLocal, train
 
 # Longstaff and Schwartz (2001), section 1: eight paths, put with strike 1.10, rate 6%, three dates; price 0.1144.
@@ -192,15 +194,15 @@ def test_greeks_of_a_process_that_starts_at_zero():
 def test_a_single_date_is_european():
     market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=1, rate=0.06)
     result = price(market, Put(36.0), grid, paths=2000, seed=0)
-    assert result.price == result.european.value
+    assert result.price == pytest.approx(result.european.value, rel=1e-12)
     assert result.region is None
 
 
 @pytest.mark.parametrize("option", [{"antithetic": True}, {"sobol": True}])
 def test_variance_reduction_keeps_the_price(option):
     market, grid = BlackScholes(spot=36.0, volatility=0.2), TimeGrid(maturity=1, dates=10, rate=0.06)
-    plain = price(market, Put(40.0), grid, paths=4096, width=20, seed=0)
-    better = price(market, Put(40.0), grid, paths=4096, width=20, seed=0, **option)
+    plain = price(market, Put(40.0), grid, paths=4096, control=False, seed=0)
+    better = price(market, Put(40.0), grid, paths=4096, control=False, seed=0, **option)
     assert abs(plain.price - better.price) < 4 * plain.standard_error
     assert better.standard_error < plain.standard_error
 
@@ -209,7 +211,7 @@ def test_standard_errors_are_honest():
     """Over many seeds, prices scatter as much as their standard errors say, however paths are drawn."""
     market, grid = BlackScholes(spot=40.0, volatility=0.2), TimeGrid(maturity=1, dates=1, rate=0.06)
     for option in ({}, {"antithetic": True}, {"sobol": True}):
-        results = [price(market, Put(40.0), grid, paths=256, seed=s, **option) for s in range(80)]
+        results = [price(market, Put(40.0), grid, paths=256, control=False, seed=s, **option) for s in range(80)]
         scatter = np.std([r.price for r in results])
         claimed = np.sqrt(np.mean([r.standard_error**2 for r in results]))
         assert 0.75 < claimed / scatter < 1.35, option
@@ -266,31 +268,79 @@ def observed(seed=0, markets=(("here", 0.2, 60), ("near", 0.22, 300), ("far", 0.
 
 def test_observed_paths_with_and_without_transfer():
     grid, paths = observed()
-    result = price_observed(paths, Put(40.0), grid, focal="here", seed=0)
+    by_hand = price_observed(paths, Put(40.0), grid, focal="here", seed=0, transfer=3.0)
+    few = {name: each[:30, [0, 3, 6]] for name, each in paths.items()}
+    tuned = price_observed(few, Put(40.0), TimeGrid(maturity=1, dates=2, rate=0.06), focal="here", seed=0, folds=2)
     alone = price_observed({"here": paths["here"]}, Put(40.0), grid, focal="here", seed=0)
-    assert result.settings["method"] == "transfer"
+    assert by_hand.settings["method"] == "transfer"
+    assert {"transfer": 3.0, "stability": 1.0, "ridge": 1.0}.items() <= by_hand.settings.items()
+    assert tuned.settings["method"] == "self-tuning transfer"
+    assert "ridge" not in tuned.settings
     assert alone.settings["method"] == "local"
-    for found in (result, alone):
+    for found in (by_hand, tuned, alone):
         assert 1.2 < found.price < 3.5
         assert found.ci_low < found.price < found.ci_high
 
 
 def test_sources_from_another_price_are_refused_and_their_returns_taken():
     grid, paths = observed()
-    expected = price_observed(paths, Put(40.0), grid, focal="here", seed=0).price
+    expected = price_observed(paths, Put(40.0), grid, focal="here", seed=0, ridge=1.0).price
     elsewhere = paths | {"near": paths["near"] * 2.5}
     with pytest.raises(DataError, match=r'"near" do not all start at today\'s price of "here" \(\[40.0\]') as caught:
         price_observed(elsewhere, Put(40.0), grid, focal="here", seed=0)
     assert "divide each path by its first price and multiply by today's" in str(caught.value)
     mended = elsewhere | {"near": elsewhere["near"] / elsewhere["near"][:, :1] * 40.0}
-    assert price_observed(mended, Put(40.0), grid, focal="here", seed=0).price == pytest.approx(expected)
+    assert price_observed(mended, Put(40.0), grid, focal="here", seed=0, ridge=1.0).price == pytest.approx(expected)
+    from_spot = price_observed(elsewhere, Put(40.0), grid, focal="here", spot=40.0, seed=0, ridge=1.0)
+    assert from_spot.price == pytest.approx(expected)
     mixed = paths | {"far": paths["far"] * np.linspace(1.0, 1.2, 300)[:, None, None]}
     with pytest.raises(DataError, match='"far" do not all start'):
         price_observed(mixed, Put(40.0), grid, focal="here", seed=0)
 
 
+def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
+    """Policies that always stop, on a call whose price rises: holding earns more on paths that they did not see."""
+    grid = TimeGrid(maturity=1, dates=6, rate=0.12)
+    paths = {"here": BlackScholes(spot=40.0, volatility=0.05).sample(40, grid, np.random.default_rng(1))}
+    put = price_observed(paths, Put(80.0), grid, focal="here", seed=0)  # exercised today: interest of 12% on 80
+    assert put.price == 40.0
+    assert put.exercise_probability[0] == 1
+    assert put.settings["exercise_today"]
+    policy = _Observed.policy
+    hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
+    monkeypatch.setattr(_Observed, "policy", hasty)
+    result = price_observed(paths, Call(30.0), grid, focal="here", seed=0)
+    assert (result.settings["folds_held"], result.settings["hold"]) == (5, True)
+    assert result.price == pytest.approx(result.european.value)
+    falling = {"here": 40.0 * np.exp(-np.linspace(0, 0.3, 7)) * np.ones((40, 1))}
+    early = price_observed(falling, Call(30.0), grid, focal="here", seed=0)
+    assert (early.settings["folds_held"], early.price) == (0, 10.0)
+
+
+def test_observed_markets_have_their_own_rates():
+    grid, paths = observed()
+    dear = {"far": TimeGrid(maturity=1, dates=6, rate=0.5)}
+    same = price_observed(paths, Put(40.0), grid, focal="here", grids={"far": grid}, seed=0, ridge=1.0)
+    other = price_observed(paths, Put(40.0), grid, focal="here", grids=dear, seed=0, ridge=1.0)
+    plain = price_observed(paths, Put(40.0), grid, focal="here", seed=0, ridge=1.0)
+    assert same.price == plain.price
+    assert other.price != plain.price
+    with pytest.raises(ParameterError, match="grids has 'away'"):
+        price_observed(paths, Put(40.0), grid, focal="here", grids={"away": grid}, seed=0)
+    less = paths | {"far": paths["far"][:, :4]}
+    with pytest.raises(DataError, match='paths "far" have 3 dates, "here" has 6'):
+        price_observed(less, Put(40.0), grid, focal="here", grids={"far": TimeGrid(maturity=1, dates=3)}, seed=0)
+
+
 def test_refused():
     grid, paths = observed()
+    with pytest.raises(ParameterError, match=r"data must map names of markets to their paths; got ndarray"):
+        price_observed(paths["here"], Put(40.0), grid, focal="here", seed=0)
+    with pytest.raises(ParameterError, match=r"spot must be one number or 1, one per asset; got shape \(2,\)"):
+        price_observed(paths, Put(40.0), grid, focal="here", spot=[40.0, 40.0], seed=0)
+    zero = {"here": np.zeros((20, 7))}
+    with pytest.raises(DataError, match='a path of "here" begins at 0'):
+        price_observed(zero, Put(40.0), grid, focal="here", spot=40.0, seed=0)
     with pytest.raises(ParameterError, match="no paths named"):
         price_observed(paths, Put(40.0), grid, focal="nowhere", seed=0)
     with pytest.raises(DataError, match="use a grid with 6 dates"):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
+import numpy as np
 import typer
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Column, Table
 
 from mixtune._array import torch_device
@@ -16,7 +20,7 @@ from mixtune.cli._reading import Device
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.options import PriceResult, Process
+    from mixtune.options import PriceResult, Process, TimeGrid
 
 VARIANCE = ("v0", "v_mean", "v_speed", "v_vol", "rho")
 HESTON = (*VARIANCE, "scheme", "substeps")
@@ -36,13 +40,17 @@ SCHEME = (
     "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
 )
 #: Settings of the pricer that are passed on as they are.
-PRICING = ("method", "preset", "paths", "antithetic", "sobol", "upper", "greeks", "bias_tolerance", "seed")
+SAMPLING = ("paths", "training_paths", "antithetic", "sobol", "bias_tolerance", "seed")
+PRICING = ("method", "preset", "width", "greeks", *SAMPLING)
+BOUNDING = ("upper", "upper_paths", "inner_paths")
+#: The fewest dates from which --american extrapolates.
+FEWEST_DATES = 8
 #: Settings with one number for all assets, or one for each; lists in a settings file.
 PER_ASSET = ("spot", "dividend", "volatility", *VARIANCE)
 #: Of these, the settings that may change with time.
 CURVES = ("dividend", "volatility")
 #: Settings that apply to observed paths.
-OBSERVED = {"data", "focal", "payoff", "strike", "rate", "maturity", "dates", "seed"}
+OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "seed"}
 
 
 def price_command(
@@ -57,6 +65,9 @@ def price_command(
     volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one each; {CURVE}.")] = "0.2",
     correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
+    strikes: Annotated[str | None, typer.Option(help="Several strikes, 90,100,110: a table.")] = None,
+    maturities: Annotated[str | None, typer.Option(help="Several of the dates, 0.5,1, with --strikes.")] = None,
+    american: Annotated[bool, typer.Option("--american", help="Extrapolate to exercise at any time.")] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
     v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
     v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one each (Heston).")] = None,
@@ -65,6 +76,8 @@ def price_command(
     rho: Annotated[str | None, typer.Option(help="Correlation of price and variance, or one each (Heston).")] = None,
     hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
     paths: Annotated[int, typer.Option(help="Evaluation paths, and as many to learn from.")] = 50_000,
+    training_paths: Annotated[int | None, typer.Option(help="Paths to learn from, if not as many.")] = None,
+    width: Annotated[int | None, typer.Option(help="Random units; chosen if left out.")] = None,
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -75,12 +88,15 @@ def price_command(
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
     all_paths: Annotated[bool, typer.Option("--all-paths", help="Regress also on paths out of the money.")] = False,
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
-    greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta and vega.")] = False,
+    upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.")] = 1000,
+    inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
+    plain: Annotated[bool, typer.Option("--plain", help="Take no control off the cash flows.")] = False,
+    greeks: Annotated[bool, typer.Option("--greeks", help="Also delta, gamma, vega, theta and rho.")] = False,
     device: Device = "cpu",
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options given win.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the exercise region as .png or .svg.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the region (or all strikes) as .png or .svg.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
@@ -90,12 +106,24 @@ def price_command(
 
     mixtune price --payoff max-call --assets 2 --dividend 0.1 --maturity 3 --dates 9 --upper
 
+    mixtune price --strikes 90,100,110 --maturities 0.5,1 --plot grid.png
+
     mixtune price --data markets/ --focal today --payoff put --strike 40 --maturity 1
     """
     given = {name: value for name, value in locals().items() if name not in ("context", "config", "plot", "as_json")}
     settings, explicit = _with_file(given, config, context)
     if plot is not None:
         _check_plot(plot, settings)
+    if settings["strikes"] is not None or settings["maturities"] is not None:
+        _several(settings, explicit, plot, as_json)
+    elif settings["american"]:
+        _limit(settings, explicit, as_json)
+    else:
+        _one(settings, explicit, plot, as_json)
+
+
+def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_json: bool) -> None:
+    """One option: its table and picture, or JSON."""
     result = _simulated(settings, explicit) if settings["data"] is None else _observed(settings, explicit)
     if plot is not None:
         from mixtune.report.figures import draw_exercise_region, save_figure
@@ -130,7 +158,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
-        if name in (*PER_ASSET, "cash_dividends"):
+        if name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
             given[name] = value
             continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
@@ -187,15 +215,88 @@ def _process(settings: dict[str, Any], explicit: set[str]) -> Process:
     return dict(zip(MODELS, kinds))[model](n_assets=settings["assets"], **own)
 
 
+def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_json: bool) -> None:
+    """Strikes by maturities: a table, a picture, or JSON."""
+    import mixtune.options as options
+
+    _check_simulated(settings, "--strikes")
+    if settings["american"] or settings["strikes"] is None:
+        raise ParameterError("--maturities needs --strikes, and both exclude --american")
+    strikes, given = _list("strikes", settings["strikes"]), settings["maturities"]
+    maturities = None if given is None else np.atleast_1d(_list("maturities", given)).tolist()
+    kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
+    process, how = _process(settings, explicit), _how(settings)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Pricing")
+        how["progress"] = lambda done, all_: bar.update(task, completed=done, total=all_)
+        found = options.price_grid(
+            process, kind, grid, strikes=np.atleast_1d(strikes).tolist(), maturities=maturities, **how
+        )
+    if plot is not None:
+        from mixtune.report.figures import draw_price_grid, save_figure
+
+        save_figure(draw_price_grid(found), plot.parent, plot.stem, (plot.suffix[1:],))
+    if as_json:
+        rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in found.as_rows()]
+        typer.echo(json.dumps({"rows": rows, "settings": found.results[0][0].settings}, indent=2, allow_nan=False))
+        return
+    columns = [Column(f"maturity {maturity:g}", justify="right") for maturity in found.maturities.tolist()]
+    title = f"{settings['payoff']}, {settings['model']}: price, with half its 95% interval"
+    table = Table(Column("strike", justify="right"), *columns, title=title, title_justify="left")
+    for strike, row in zip(found.strikes.tolist(), found.results):
+        table.add_row(f"{strike:g}", *(f"{each.price:.4f} ± {1.96 * each.standard_error:.4f}" for each in row))
+    Console(highlight=False).print(table)
+
+
+def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
+    """The price with exercise at any time, from a quarter, half and all of the dates."""
+    import mixtune.options as options
+
+    _check_simulated(settings, "--american")
+    if settings["dates"] < FEWEST_DATES:
+        raise ParameterError(f"--american extrapolates from --dates {FEWEST_DATES} or more; got {settings['dates']}")
+    most = settings["dates"]
+    when = {"maturity": settings["maturity"], "rate": settings["rate"], "dates": (most // 4, most // 2, most)}
+    payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
+    found = options.american_limit(_process(settings, explicit), payoff, **when, **_how(settings))
+    bermudan = {str(count): each.price for count, each in zip(found.dates, found.bermudan)}
+    if as_json:
+        facts = {"price": found.price, "standard_error": found.standard_error, "ci_low": found.ci_low}
+        facts |= {"ci_high": found.ci_high, "change": found.change}
+        typer.echo(json.dumps(facts | {"bermudan": bermudan}, indent=2, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    for count, value in bermudan.items():
+        console.print(f"{count} dates: {value:.4f}")
+    console.print(f"any time: {found.price:.4f} ({found.ci_low:.4f} to {found.ci_high:.4f})")
+    console.print(f"change by the last step of the extrapolation: {found.change:+.4f}")
+
+
+def _check_simulated(settings: dict[str, Any], option: str) -> None:
+    if settings["data"] is not None or settings["focal"] is not None:
+        raise ParameterError(f"{option} prices a model that is simulated; leave out --data and --focal")
+
+
+def _grid(settings: dict[str, Any]) -> TimeGrid:
+    import mixtune.options as options
+
+    return options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
+
+
+def _how(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings of the pricer."""
+    how = {name: settings[name] for name in PRICING + BOUNDING}
+    how |= {"in_the_money": not settings["all_paths"], "control": False if settings["plain"] else None}
+    return how | {"device": torch_device(settings["device"])}
+
+
 def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     import mixtune.options as options
 
     if settings["focal"] is not None:
         raise ParameterError("--focal names a market of --data; pass the folder too")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
-    grid = options.TimeGrid(maturity=settings["maturity"], dates=settings["dates"], rate=settings["rate"])
-    how = {name: settings[name] for name in PRICING}
-    how |= {"in_the_money": not settings["all_paths"], "device": torch_device(settings["device"])}
+    grid, how = _grid(settings), _how(settings)
     with Console(stderr=True, highlight=False).status("Pricing") as status:
         how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
         return options.price(_process(settings, explicit), payoff, grid, **how)
@@ -213,7 +314,8 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     dates = next(iter(data.values())).shape[1] - 1
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
-    return options.price_observed(data, payoff, grid, focal=settings["focal"], seed=settings["seed"])
+    spot = _list("spot", settings["spot"]) if "spot" in explicit else None
+    return options.price_observed(data, payoff, grid, focal=settings["focal"], spot=spot, seed=settings["seed"])
 
 
 def _check_plot(path: Path, settings: dict[str, Any]) -> None:
@@ -222,7 +324,9 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError(f"--plot writes .png or .svg; got {path}")
     if not path.parent.is_dir():
         raise ParameterError(f"--plot: there is no folder {path.parent}")
-    if settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent":
+    if settings["strikes"] is None and (
+        settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"
+    ):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
     from mixtune.report.figures import require_matplotlib
 
@@ -249,4 +353,8 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
     if result.bias is not None:
         console.print(f"bias of the time steps: {result.bias}")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
+    if result.exercise_probability.sum() > 0:
+        console.print(f"mean time of exercise: {result.exercise_time:.2f} of {result.times[-1]:g} years")
+        low, middle, high = np.quantile(result.profit_and_loss, [0.05, 0.5, 0.95])
+        console.print(f"profit of a path: {low:.2f} (5%), {middle:.2f} (median), {high:.2f} (95%)")
     console.print("time:", ", ".join(f"{stage} {seconds:.2f} s" for stage, seconds in result.seconds.items()))

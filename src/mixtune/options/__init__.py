@@ -2,6 +2,7 @@
 
 from mixtune.options._bias import Bias
 from mixtune.options._fourier import european
+from mixtune.options._greeks import Greek
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
     BasketCall,
@@ -11,13 +12,13 @@ from mixtune.options._payoffs import (
     GeometricBasketPut,
     MaxCall,
     MinPut,
+    PathPayoff,
     Put,
     payoff_from_name,
 )
 from mixtune.options._pricer import (
     Estimate,
     ExerciseRegion,
-    Greek,
     PriceResult,
     UpperBound,
     exercise_region,
@@ -26,6 +27,7 @@ from mixtune.options._pricer import (
     upper_bound,
 )
 from mixtune.options._settings import PriceSettings, TimeGrid
+from mixtune.options._several import AmericanLimit, PriceGrid, american_limit, price_grid
 from mixtune.options.processes import (
     BlackScholes,
     FractionalBrownianMotion,
@@ -42,5 +44,6 @@ __all__ += ["TermStructure", "TimeGrid"]
 __all__ += ["BasketCall", "BasketPut", "Call", "CustomPayoff", "GeometricBasketPut", "MaxCall", "MinPut", "Put"]
 __all__ += ["PriceSettings", "exercise_region", "payoff_from_name", "price", "price_observed", "upper_bound"]
 __all__ += ["Bias", "european"]
+__all__ += ["AmericanLimit", "PathPayoff", "PriceGrid", "american_limit", "price_grid"]
 __all__ += ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound"]
 __all__ += ["observed_folder", "observed_paths", "simulate"]

@@ -12,8 +12,8 @@ Where the process chooses its own steps and the bias exceeds the tolerance, the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ SURE = 4.0
 SCRAMBLINGS, POINTS = 8, 4096
 #: Sobol coordinates up to which their points are worth their cost.
 MOST_COORDINATES = 2000
+#: Assets that are looked at where they differ.
+MOST_ASSETS = 5
 #: How often steps are shortened, each time to a half, before a bias is reported instead.
 MOST_HALVINGS = 2
 
@@ -101,6 +103,23 @@ def with_chosen_steps(
     return chosen, bias
 
 
+def steps_for_all(process: Process, options: Sequence[tuple[Any, TimeGrid]], *, tolerance: float, seed: int) -> Process:
+    """A process with the most steps that one of several options needs, each with its own dates.
+
+    All dates must be among those of the longest maturity, whose scheme is used for all.
+    """
+    longest = max((grid for _, grid in options), key=lambda grid: grid.maturity)
+    if not isinstance(process, Heston | RoughHeston) or process.substeps is not None:
+        return process.for_grid(longest, tolerance=tolerance)
+    free = replace(process, scheme=process.for_grid(longest, tolerance=tolerance).scheme)
+    needed = []
+    for payoff, grid in options:
+        enough, _ = with_chosen_steps(free, payoff, grid, tolerance=tolerance, seed=seed)
+        assert isinstance(enough, VarianceProcess)
+        needed.append(enough.substeps or 1)
+    return replace(free, substeps=max(needed)).for_grid(longest)
+
+
 def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: float, seed: int) -> Bias | None:
     """The bias of the steps of "qe" and "inverse-gaussian", for the asset where it is largest; None for others.
 
@@ -108,8 +127,11 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
     """
     if not isinstance(process, Heston | RoughHeston) or process.scheme not in ("qe", "inverse-gaussian"):
         return None
+    # Where assets differ, those whose variance is the most random are looked at.
+    noise = per_asset("v_vol", process.v_vol, process.n_assets) ** 2
+    level = np.maximum(process.mean_variance(grid.maturity), 1e-12)
     found = []
-    for asset in _different_assets(process):
+    for asset in sorted(_different_assets(process), key=lambda one: -noise[one] / level[one])[:MOST_ASSETS]:
         option, strike, sign = _probe(process, payoff, asset)
         one = process.only(asset)
         exact = float(vanilla(one, np.array([strike]), sign, grid)[0])

@@ -117,6 +117,8 @@ class VarianceProcess(Process):
     n_assets: int = 1
     cash_dividends: Any = ()
     pieces: int = 1
+    scheme: str = "auto"
+    substeps: int | None = None
 
     def __post_init__(self) -> None:
         n_assets = check_whole("n_assets", self.n_assets, least=1)
@@ -134,9 +136,31 @@ class VarianceProcess(Process):
         value = getattr(self, name)
         return check_nonnegative(name, value) if np.ndim(value) == 0 else per_asset(name, value, n_assets, least=0)
 
+    @property
+    def _normals_per_step(self) -> int:
+        """For every asset; those of the variance come first."""
+        return 3 if self.scheme == "inverse-gaussian" else 2
+
+    @property
+    def normals_per_piece(self) -> int:
+        if self.substeps is None:
+            raise ParameterError(
+                "the number of substeps depends on the dates; call for_grid(grid) first, or pass substeps"
+            )
+        return self._normals_per_step * self.n_assets * self.substeps
+
     def start(self, n_paths: int) -> VarianceState:
         prices = constant_columns(self.spot, n_paths)
         return VarianceState(prices, constant_columns(per_asset("v0", self.v0, self.n_assets), n_paths))
+
+    def noise(self, normals: Array) -> Array:
+        # Each step has the normals of all variances and then those of all prices; their sums drive a piece.
+        intervals, _, paths = normals.shape
+        Z = normals.reshape(intervals, self.pieces, -1, self._normals_per_step, self.n_assets, paths)
+        if self.scheme == "inverse-gaussian":
+            # The first normal is the size of the variance's noise, the second its sign.
+            Z = np.stack([np.copysign(Z[:, :, :, 0], Z[:, :, :, 1]), Z[:, :, :, 2]], axis=3)
+        return (Z.sum(2) / math.sqrt(Z.shape[2])).reshape(intervals, -1, self.n_assets, paths)
 
     def mean_variance(self, maturity: float) -> Floats:
         """The expected variance, averaged over the time to maturity, for every asset."""
@@ -213,8 +237,6 @@ class Heston(VarianceProcess):
     """
 
     correlation: ArrayLike = 0.0
-    scheme: str = "auto"
-    substeps: int | None = None
     _factor: Floats | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -231,14 +253,6 @@ class Heston(VarianceProcess):
             follows_arrays=self.scheme in FIXED_SUBSTEPS,
             _factor=factor,
         )
-
-    @property
-    def normals_per_piece(self) -> int:
-        if self.substeps is None:
-            raise ParameterError(
-                "the number of substeps depends on the dates; call for_grid(grid) first, or pass substeps"
-            )
-        return (3 if self.scheme == "inverse-gaussian" else 2) * self.n_assets * self.substeps
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)

@@ -10,7 +10,7 @@ import csv
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from mixtune._array import Array, Floats, all_finite, as_float64, match, namespace, to_device, to_numpy, torch_module
 from mixtune._checks import check_whole
 from mixtune.errors import DataError
-from mixtune.options._payoffs import PayoffFunction
+from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import TimeGrid
 from mixtune.options.processes import Process
 
@@ -38,12 +38,15 @@ class PathData:
         Discounted to time 0 with the regime's own rates.
     hidden : array (paths, dates + 1, k) or None
         Further observed state, such as variances.
+    noise : array (paths, dates, kinds, assets) or None
+        The normals that drove each interval, where kept; see :meth:`Process.noise`.
     """
 
     name: str
     prices: Array
     payoffs: Array
     hidden: Array | None = None
+    noise: Array | None = None
 
     @classmethod
     def build(
@@ -52,14 +55,16 @@ class PathData:
         """Check paths against the grid and discount their payoffs."""
         label = f'paths "{name}"'
         prices = _checked(as_float64(prices, what=label), label, grid.n_dates)
-        payoffs = match(payoff(prices), prices) * match(grid.discount, prices)
+        # Payoffs of the path so far know their dates; others see prices only.
+        amounts = payoff.along(prices, grid.times) if isinstance(payoff, PathPayoff) else payoff(prices)
+        payoffs = match(amounts, prices) * match(grid.discount, prices)
         if payoffs.shape != prices.shape[:2] or not all_finite(payoffs):
             raise DataError(f"the payoff of {label} must be one finite number per path and date")
         if negative := int((payoffs < 0).sum()):
             raise DataError(
                 f"{negative} payoffs of {label} are negative; nobody has to exercise: return max(payoff, 0)"
             )
-        return cls(name, prices, payoffs, hidden)
+        return cls(name, prices, payoffs, with_observed(payoff, prices, hidden, grid.times))
 
     @classmethod
     def joined(cls, parts: Sequence[PathData]) -> PathData:
@@ -99,8 +104,22 @@ class PathData:
         return self._changed(lambda name: to_numpy(getattr(self, name)))
 
     def _changed(self, change: Callable[[str], Array]) -> PathData:
-        hidden = None if self.hidden is None else change("hidden")
-        return PathData(self.name, change("prices"), change("payoffs"), hidden)
+        hidden, noise = (None if getattr(self, name) is None else change(name) for name in ("hidden", "noise"))
+        return PathData(self.name, change("prices"), change("payoffs"), hidden, noise)
+
+
+def with_observed(
+    payoff: PayoffFunction, prices: Array, hidden: Array | None, times: Floats | None = None
+) -> Array | None:
+    """The hidden state, and what else the payoff says that its value depends on."""
+    if isinstance(payoff, PathPayoff):
+        assert times is not None
+        more = payoff.observed_along(prices, times)
+    else:
+        more = payoff.observed(prices) if hasattr(payoff, "observed") else None
+    if more is None or hidden is None:
+        return hidden if more is None else more
+    return namespace(prices).concat([hidden, match(more, prices)], axis=-1)
 
 
 def simulate(
@@ -112,15 +131,20 @@ def simulate(
     rng: np.random.Generator,
     name: str = "simulated",
     hidden: bool = True,
+    noise: bool = False,
     **how: Any,
 ) -> PathData:
     """Paths of a process as the pricer wants them.
 
-    ``hidden`` says whether the hidden state is observed. Further options (``antithetic``, ``sobol``, ``device``) are
-    those of :meth:`Process.sample_with_hidden`.
+    ``hidden`` says whether the hidden state is observed, ``noise`` whether the normals are kept. Further options
+    (``antithetic``, ``sobol``, ``device``) are those of :meth:`Process.sample_with_hidden`.
     """
-    prices, observed = process.sample_with_hidden(paths, grid, rng, **how)
-    return PathData.build(name, prices, grid=grid, payoff=payoff, hidden=observed if hidden else None)
+    if noise:
+        prices, observed, kept = process.sample_with_noise(paths, grid, rng, **how)
+    else:
+        (prices, observed), kept = process.sample_with_hidden(paths, grid, rng, **how), None
+    data = PathData.build(name, prices, grid=grid, payoff=payoff, hidden=observed if hidden else None)
+    return replace(data, noise=kept)
 
 
 def simulate_runs(

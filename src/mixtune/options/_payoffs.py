@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +23,8 @@ from mixtune.errors import DataError, ParameterError
 PayoffFunction = Callable[[Array], Array]
 #: Up to here assets are combined one by one, which is quicker than a reduction over a short last axis.
 FEW_ASSETS = 16
+#: Paths on which it is tried whether a payoff looks ahead.
+TRIED_PATHS = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Payoff:
     def underlying(self, prices: Array) -> Array:
         """The number that is compared with the strike."""
         return _over_assets(self.over, prices)
+
+    def observed(self, prices: Array) -> Array | None:
+        """Further columns (..., k) that the value of the option depends on, where prices do not show them."""
+        return None
 
     def __call__(self, prices: ArrayLike) -> Array:
         """The amount paid for each vector of prices."""
@@ -143,6 +149,9 @@ class GeometricBasketPut(Payoff):
 
     name, sign = "geometric-basket-put", -1
 
+    def observed(self, prices: Array) -> Array:
+        return self.underlying(prices)[..., None]
+
     def underlying(self, prices: Array) -> Array:
         xp = namespace(prices)
         if bool(xp.any(prices < 0)):
@@ -218,6 +227,85 @@ class CustomPayoff:
         if bad:
             raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite amounts out of {amounts.size}')
         return match(amounts, array)
+
+
+@dataclass(frozen=True)
+class PathPayoff:
+    """A payoff that depends on time, or on the path so far.
+
+    Parameters
+    ----------
+    function
+        Takes prices (paths, dates + 1, assets) and times (dates + 1,), and returns the amounts (paths, dates + 1) paid
+        on exercise at each of them. An amount must not depend on later prices; this is tried on a few paths.
+    state
+        Takes the same and returns (paths, dates + 1, k): what else of the past the value depends on, such as an
+        average so far. Prices and amounts are seen in any case.
+    name
+        What reports call it.
+
+    Examples
+    --------
+    A call on the average price so far:
+
+    >>> def mean_so_far(prices, times):
+    ...     return np.cumsum(prices[..., 0], axis=1) / np.arange(1, len(times) + 1)
+    >>> def amounts(prices, times):
+    ...     return np.maximum(mean_so_far(prices, times) - 100, 0)
+    >>> asian = PathPayoff(amounts, state=lambda P, t: mean_so_far(P, t)[..., None], name="asian call")
+    >>> asian.along(np.array([[[100.0], [110.0], [120.0]]]), np.array([0.0, 0.5, 1.0]))
+    array([[ 0.,  5., 10.]])
+    """
+
+    function: Callable[[Floats, Floats], ArrayLike]
+    state: Callable[[Floats, Floats], ArrayLike] | None = None
+    name: str = "path"
+
+    def __post_init__(self) -> None:
+        if not callable(self.function) or not (self.state is None or callable(self.state)):
+            raise ParameterError("a path payoff needs a function of prices and times, and so does its state")
+
+    def __call__(self, prices: ArrayLike) -> Array:
+        raise ParameterError(f'payoff "{self.name}" depends on the path so far, not on prices alone')
+
+    def along(self, prices: Array, times: Floats) -> Array:
+        """Amounts (paths, dates + 1) along paths (paths, dates + 1, assets)."""
+        given = to_numpy(_as_prices(prices))
+        return match(self._checked(self.function, given, times, given.shape[:2], "amounts"), prices)
+
+    def observed_along(self, prices: Array, times: Floats) -> Array | None:
+        """The further state (paths, dates + 1, k), where there is one."""
+        if self.state is None:
+            return None
+        given = to_numpy(_as_prices(prices))
+        return match(self._checked(self.state, given, times, (*given.shape[:2], None), "state"), prices)
+
+    def _checked(
+        self, function: Callable[[Floats, Floats], ArrayLike], prices: Floats, times: Floats, shape: Any, what: str
+    ) -> Floats:
+        """What a function returns, of the right shape, finite, and without a look at later prices."""
+
+        def called(paths: Floats) -> Floats:
+            try:
+                return np.array(function(paths, times), dtype=np.float64)
+            except (TypeError, ValueError, IndexError) as error:
+                raise DataError(f'payoff "{self.name}" failed on prices of shape {paths.shape}: {error}') from error
+
+        found = called(prices)
+        if found.ndim != len(shape) or found.shape[:2] != shape[:2]:
+            raise DataError(
+                f'payoff "{self.name}" must turn prices of shape {prices.shape} into {what} of shape '
+                f"{str(shape).replace('None', 'k')}; it returned shape {found.shape}"
+            )
+        if bad := int(found.size - np.count_nonzero(np.isfinite(found))):
+            raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite {what} out of {found.size}')
+        few = prices[:TRIED_PATHS]
+        before, other = called(few), few[::-1] * 1.1 + 1.0
+        for date in range(few.shape[1] - 1):
+            changed = np.concatenate([few[:, : date + 1], other[:, date + 1 :]], axis=1)
+            if not np.array_equal(called(changed)[:, : date + 1], before[:, : date + 1]):
+                raise DataError(f'the {what} of payoff "{self.name}" at date {date} depend on later prices')
+        return found
 
 
 def _as_prices(prices: ArrayLike) -> Array:

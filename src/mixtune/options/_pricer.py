@@ -18,12 +18,16 @@ do, it is built from a regressed value V_t = max(h_t, continuation_t):
 the expectation by one-interval inner simulations from every outer state. Inner noise leaves M a martingale, so the
 bound stays valid and only becomes a little wider.
 
-**Greeks** by common random numbers: the same normals, a bumped market, the same exercise policy. To first order a bump
-does not change the value through the policy (it is nearly optimal), so the policy is kept and only the paths move with
-the market. Differences of paired cash flows have small variance, and a standard error.
+**Control.** Cash flows are compared with a martingale that starts at zero (see :mod:`mixtune.options._martingale`),
+which leaves their mean and takes off most of their variance. The same martingale makes an upper bound without nested
+simulation, which is used where that is not possible.
+
+**Today.** Whether to exercise at once is decided on the training paths. Taking the larger of the payoff and the
+estimate would be biased upwards.
 
 **Exercise region.** At each date the policy decides on a grid of prices. For one asset the region of a put lies below
-a critical price and that of a call above one: that boundary is read off. For two assets the region is kept as a grid.
+a critical price and that of a call above one: that boundary is found by bisection. For two assets the region is kept as
+a grid.
 """
 
 from __future__ import annotations
@@ -34,26 +38,38 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, Booleans, Floats, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers, to_numpy
 from mixtune._checks import check_whole
-from mixtune._messages import Note
+from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
 from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
-from mixtune.options._paths import PathData, simulate
-from mixtune.options._payoffs import PayoffFunction
-from mixtune.options._settings import METHOD, PriceSettings, TimeGrid
+from mixtune.options._greeks import Greek, Sensitivity
+from mixtune.options._martingale import BaseValue, european_value, exchangeable, moves, symmetric
+from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
+from mixtune.options._payoffs import PathPayoff, PayoffFunction
+from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process, State
 from mixtune.weights import PredictiveWeights
 
 #: Inner states evaluated at a time.
 CHUNK_STATES = 100_000
+#: How often a cell of the price grid is divided where the boundary is looked for, and into how many points: like 12
+#: bisections, in fewer calls.
+REFINEMENTS, REFINED_POINTS = 2, 65
+#: Parts of the training paths on which observed policies are compared with holding.
+INNER_FOLDS = 3
+#: Of the regret-optimal solution, where one of these is set by hand.
+STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
+#: Paths on which a payoff is tried with its assets in other orders.
+SYMMETRY_PATHS = 50
 
 
 @dataclass(frozen=True)
@@ -131,24 +147,46 @@ def upper_bound(
     def discounted(state: State, date: int) -> Floats:
         return np.asarray(payoff(state.prices)) * grid.discount[date]
 
+    def features(state: State, date: int) -> Floats:
+        hidden = with_observed(payoff, state.prices, state.hidden if with_hidden else None)
+        return state_map.transform(learn.stack_inputs(state.prices, discounted(state, date), hidden), date)
+
+    def known(state: State, date: int) -> Floats | float:
+        return 0.0 if policy.base is None else policy.base(state.prices, date)
+
     def value(state: State, date: int) -> Floats:
         """``V_t = max(h_t, continuation_t)``."""
         now = discounted(state, date)
         if date == grid.n_dates:
             return now
-        U = state_map.transform(learn.stack_inputs(state.prices, now, state.hidden if with_hidden else None), date)
-        return np.maximum(now, U @ policy.coefs[date][:, 0])
+        return np.maximum(now, policy.waiting(features(state, date), state.prices, date)[:, 0])
+
+    def slopes(state: State, date: int) -> Floats | None:
+        """How the value moves with the normals of the next interval, for every outer state."""
+        if policy.martingale is None:
+            return None
+        U = state_map.few(features(state, date)) if date else np.ones((state.n_paths, 1))
+        return np.asarray(U @ policy.martingale[date])
 
     def expected(state: State, date: int) -> Floats:
-        """``E[V_t(X_t) | X_{t-1}]`` for every outer state, by antithetic pairs, in chunks of outer states."""
+        """``E[V_t(X_t) | X_{t-1}]`` for every outer state, by antithetic pairs, in chunks of outer states.
+
+        European values and fitted moves, whose means are known, are taken off first.
+        """
         means = []
         step = max(1, CHUNK_STATES // (2 * pairs))
         for begin in range(0, outer_paths, step):
             part = state.take(np.arange(begin, min(begin + step, outer_paths)))
             half = rng.standard_normal((part.n_paths, pairs, process.normals_per_interval))
             normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
-            after = process.advance(part.repeat(2 * pairs), normals=normals, **grid.interval(date - 1))
-            means.append(value(after, date).reshape(part.n_paths, 2 * pairs).mean(axis=1))
+            repeated = part.repeat(2 * pairs)
+            after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
+            left, slope = value(after, date) - known(after, date), slopes(part, date - 1)
+            if slope is not None:
+                noise = np.moveaxis(process.noise(normals.T[None])[0], -1, 0)
+                phi = moves(noise, repeated.prices, state_map.ranked)
+                left -= np.einsum("oik,ok->oi", phi.reshape(part.n_paths, 2 * pairs, -1), slope).reshape(-1)
+            means.append(left.reshape(part.n_paths, 2 * pairs).mean(axis=1) + known(part, date - 1))
         return np.concatenate(means)
 
     state = process.start(outer_paths)
@@ -162,52 +200,6 @@ def upper_bound(
         best = np.maximum(best, discounted(state, date) - martingale)
     found = Estimate.of(best)
     return UpperBound(found.value, found.standard_error, outer_paths, inner_paths)
-
-
-@dataclass(frozen=True, eq=False)
-class Greek:
-    """A sensitivity, one entry per bumped quantity, with standard errors."""
-
-    value: Floats
-    standard_error: Floats
-
-
-def greeks(process: Process, difference: Callable[[Process, Process], Floats], *, drawn: str) -> dict[str, Greek]:
-    """Delta and vega by central differences.
-
-    Delta is the change of the price per unit of each asset's spot. Vega is its change per unit of volatility, all
-    assets together: for Black-Scholes the volatility itself; for stochastic volatility a common factor on sqrt(v0)
-    and sqrt(v_mean), per unit of sqrt(v0).
-
-    Parameters
-    ----------
-    process : Process
-    difference : callable
-        From two markets to the difference of the option's cash flows between them, path by path.
-    drawn : str
-        How these paths were drawn, as for :meth:`Estimate.of`.
-    """
-
-    def slope(width: float, up: dict[str, Any], down: dict[str, Any]) -> Estimate:
-        """Of the price, between the market changed in one way and in the other."""
-        markets = (replace(process, **changes) for changes in (up, down))  # type: ignore[type-var]
-        return Estimate.of(difference(*markets) / width, drawn=drawn)
-
-    bump = METHOD.bump
-    spot = np.broadcast_to(np.asarray(process.spot, dtype=np.float64), (process.n_assets,))
-    by_asset = []
-    for asset in range(process.n_assets):
-        width = bump * (abs(spot[asset]) or 1.0)
-        move = np.where(np.arange(len(spot)) == asset, width, 0.0)
-        by_asset.append(slope(2 * width, {"spot": spot + move}, {"spot": spot - move}))
-    if hasattr(process, "volatility"):
-        level, powers = float(np.mean(process.volatility)), {"volatility": 1}
-    else:
-        level, powers = math.sqrt(process.v0), {"v0": 2, "v_mean": 2}  # type: ignore[attr-defined]
-    factors = (1 + bump, 1 - bump)
-    up, down = ({name: getattr(process, name) * f**power for name, power in powers.items()} for f in factors)
-    found = {"delta": by_asset, "vega": [slope(2 * bump * level, up, down)]}
-    return {name: Greek(*np.array([(e.value, e.standard_error) for e in each]).T) for name, each in found.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,8 +229,13 @@ class ExerciseRegion:
 def exercise_region(
     policy: learn.Policy, data: PathData, *, grid: TimeGrid, payoff: PayoffFunction, points: int = 101
 ) -> ExerciseRegion | None:
-    """The region of the first model, over the central prices seen in ``data``; None for three or more assets."""
+    """The region of the first model, over the central prices seen in ``data``.
+
+    None for three or more assets, and where prices alone do not say what the option pays.
+    """
     if data.n_assets > 2 or not isinstance(policy.state, learn.OneDateMap) or grid.n_dates < 2:
+        return None
+    if isinstance(payoff, PathPayoff):
         return None
     tails = [METHOD.region_tail, 1 - METHOD.region_tail]
     low, high = np.quantile(data.prices[:, 1:], tails)
@@ -248,20 +245,50 @@ def exercise_region(
     shape = (grid.n_dates - 1, *[points] * data.n_assets)
     stops, seens = np.empty((2, grid.n_dates - 1, len(mesh)), dtype=bool)
     for date in range(1, grid.n_dates):
-        discounted = raw * grid.discount[date]
-        hidden = None
-        if data.hidden is not None:  # unobserved on the grid: held at its mean
-            hidden = np.broadcast_to(data.hidden[:, date].mean(axis=0), (len(mesh), data.hidden.shape[2]))
-        U = policy.state.transform(learn.stack_inputs(mesh, discounted, hidden), date)
-        stops[date - 1] = learn.exercises(discounted, U @ policy.coefs[date][:, 0], policy.only_positive)
+        stops[date - 1] = decisions(policy, mesh, date, data=data, grid=grid, payoff=payoff)
         lowest, highest = np.quantile(data.prices[:, date], tails)
         seens[date - 1] = np.all((mesh >= lowest) & (mesh <= highest), axis=1)
     boundary = None
     if data.n_assets == 1:
+        decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
-        nearest = np.fmax if raw[0] >= raw[-1] else np.fmin
-        boundary = nearest.reduce(np.where(stops & seens, axis, math.nan), axis=1)
+        up = bool(raw[0] >= raw[-1])
+        found = [_critical(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
+        boundary = np.array(found)
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
+
+
+def decisions(
+    policy: learn.Policy, prices: Floats, date: int, *, data: PathData, grid: TimeGrid, payoff: PayoffFunction
+) -> Booleans:
+    """Whether the first model stops at these prices (rows, assets); hidden state is held at its mean in ``data``."""
+    discounted = np.asarray(payoff(prices)) * grid.discount[date]
+    more, hidden = with_observed(payoff, prices, None), None
+    if data.hidden is not None:
+        count = data.hidden.shape[2] - (0 if more is None else more.shape[1])
+        hidden = np.broadcast_to(data.hidden[:, date, :count].mean(axis=0), (len(prices), count))
+    assert isinstance(policy.state, learn.OneDateMap)
+    inputs = learn.stack_inputs(prices, discounted, with_observed(payoff, prices, hidden))
+    waiting = policy.waiting(policy.state.transform(inputs, date), prices, date)[:, 0]
+    return learn.exercises(discounted, waiting, policy.only_positive)
+
+
+def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
+    """The price where stopping ends, by repeated division between two points of the grid; NaN where nothing stops."""
+    inside = np.flatnonzero(stop & seen)
+    if not inside.size:
+        return math.nan
+    last = int(inside[-1] if up else inside[0])
+    beyond = last + (1 if up else -1)
+    if not 0 <= beyond < len(axis) or stop[beyond]:
+        return float(axis[last])
+    stopping, waiting = float(axis[last]), float(axis[beyond])
+    for _ in range(REFINEMENTS):
+        between = np.linspace(stopping, waiting, REFINED_POINTS)
+        # The first of them that waits; the last is known to.
+        first = int(np.argmin(np.append(decide(between[1:-1, None]), False))) + 1
+        stopping, waiting = float(between[first - 1]), float(between[first])
+    return (stopping + waiting) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +299,12 @@ class PriceResult(Estimate):
     ----------
     price, standard_error, ci_low, ci_high : float
         A lower bound in expectation: the mean discounted cash flow of the learned exercise policy on paths that did not
-        train it, with its 95% interval; or the immediate payoff where that is more.
+        train it, with its 95% interval; or the payoff today where the training paths say that waiting is worth less.
     european : Estimate
-        The same paths held to maturity: exercising early must be worth at least this.
+        The option without early exercise: in closed form where there is one (with no error), else the same paths held
+        to maturity.
+    premium : Estimate
+        What early exercise adds, path by path: the price must be worth at least the European one.
     bias : Bias or None
         What the time steps of the simulation do to the European price on the same paths; None for models that are
         sampled exactly, and where the European price is not known without simulation.
@@ -286,6 +316,10 @@ class PriceResult(Estimate):
         Where it pays to stop, for one and two assets.
     greeks : dict of str to Greek
     policy : Policy
+    flows, stopping_dates : array (paths,)
+        Discounted cash flow of every evaluation path under the policy, and the index of the date it comes at.
+    times : array (dates + 1,)
+        Time 0 and the dates.
     seconds : dict of str to float
         Time spent simulating, training, evaluating, bounding.
     settings : dict
@@ -293,6 +327,10 @@ class PriceResult(Estimate):
     """
 
     european: Estimate
+    premium: Estimate
+    flows: Floats
+    stopping_dates: Array
+    times: Floats
     exercise_probability: Floats
     policy: learn.Policy
     bias: Bias | None = None
@@ -305,7 +343,18 @@ class PriceResult(Estimate):
     @property
     def below_european(self) -> bool:
         """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
-        return self.price < self.european.value
+        return self.premium.value < 0
+
+    @property
+    def exercise_time(self) -> float:
+        """Mean time at which the option is exercised, over the paths that exercise it; NaN if none does."""
+        paid = self.flows > 0
+        return float(self.times[self.stopping_dates[paid]].mean()) if paid.any() else math.nan
+
+    @property
+    def profit_and_loss(self) -> Floats:
+        """Of every evaluation path, the discounted cash flow less the price paid."""
+        return self.flows - self.price
 
     @property
     def gap(self) -> float | None:
@@ -323,6 +372,9 @@ class PriceResult(Estimate):
             if part is not None:
                 facts |= {f"{prefix}ci_low": part.ci_low, f"{prefix}ci_high": part.ci_high}
         facts["exercise_probability"] = self.exercise_probability.tolist()
+        low, middle, high = np.quantile(self.profit_and_loss, [0.05, 0.5, 0.95]).tolist()
+        facts["profit_and_loss"] = {"5%": low, "50%": middle, "95%": high}
+        facts["exercise_time"] = None if math.isnan(self.exercise_time) else self.exercise_time
         for name, greek in self.greeks.items():
             facts[name] = greek.value.tolist()
             facts[f"{name}_standard_error"] = greek.standard_error.tolist()
@@ -355,7 +407,7 @@ def price(
     progress : callable, optional
         Called with the name of each stage as it starts.
     **options
-        Fields of :class:`PriceSettings`: method, preset, paths, training_paths, width, degree, in_the_money,
+        Fields of :class:`PriceSettings`: method, preset, paths, training_paths, width, degree, control, in_the_money,
         observe_hidden, antithetic, sobol, upper, upper_paths, inner_paths, greeks, bias_tolerance, device, seed.
 
     Returns
@@ -370,41 +422,27 @@ def price(
     >>> bool(4.2 < result.price < 4.6)
     True
     """
-    settings = PriceSettings(**options) if settings is None else replace(settings, **options)
-    settings = replace(settings, training_paths=settings.training_paths or settings.paths)
-    if settings.paper:
-        settings = replace(settings, in_the_money=False, observe_hidden=False)
-    seconds = dict[str, float]()
+    settings, seconds = resolved(settings, options), dict[str, float]()
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("choose steps"):
             tolerance, seed = settings.bias_tolerance, settings.seed
             process, steps = with_chosen_steps(process, payoff, grid, tolerance=tolerance, seed=seed)
-        run = _Run(process, payoff, grid, settings, steps)
+        run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
-            training = run.draw(process, run.streams[0], paths=settings.training_paths, device=settings.device)
-            evaluation = run.evaluation_paths(process, settings.device)
-        with stage("train"):
-            policy = run.train(training)
-        with stage("evaluate"):
-            flows, dates = (to_numpy(found)[:, 0] for found in policy.cash_flows(evaluation))
-            training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
-        found: dict[str, Any] = {"region": exercise_region(policy, training, grid=grid, payoff=payoff)}
-        if settings.upper:
-            with stage("upper bound"):
-                found["upper"] = run.upper_bound(training)
-        if settings.greeks:
-            with stage("greeks"):
-                immediate = float(evaluation.payoffs[0, 0]) > float(flows.mean())
-                difference = partial(run.difference, policy, immediate)
-                found["greeks"] = greeks(process, difference, drawn=settings.drawn)
-        found["bias"] = run.bias(evaluation, Estimate.of(flows, drawn=settings.drawn))
-    found |= {"policy": policy, "seconds": seconds, "settings": run.record()}
-    return _result(evaluation, flows, dates, drawn=settings.drawn, **found)
+            paths = run.paths()
+        return run.result(*paths, stage=stage, seconds=seconds)
+
+
+def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
+    """Settings with the options given beside them, and with what follows from both."""
+    settings = PriceSettings(**options) if settings is None else replace(settings, **options)
+    settings = replace(settings, training_paths=settings.training_paths or settings.paths)
+    return replace(settings, in_the_money=False, observe_hidden=False) if settings.paper else settings
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class PricingRun:
     """The steps of one pricing run. Training, evaluation and upper bound have independent random streams."""
 
     process: Process
@@ -417,33 +455,113 @@ class _Run:
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
-    def evaluation_paths(self, market: Process, device: str | None = None) -> PathData:
+    def paths(self) -> tuple[PathData, PathData]:
+        """Training and evaluation paths."""
+        how: dict[str, Any] = {"device": self.settings.device}
+        training = self.draw(self.process, self.streams[0], paths=self.settings.training_paths, **how)
+        return training, self.evaluation_paths(self.process, **how)
+
+    def result(
+        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any], seconds: dict[str, float]
+    ) -> PriceResult:
+        """Learn, evaluate and bound on these paths; ``stage`` announces and times what begins."""
+        settings = self.settings
+        with stage("train"):
+            policy = self.train(training)
+        with stage("evaluate"):
+            earned = policy.evaluate(evaluation)
+            training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
+        found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
+        outcome = self.outcome(policy, evaluation, earned)
+        if settings.upper:
+            with stage("upper bound"):
+                found["upper"] = self.upper_bound(training, earned)
+        if settings.greeks:
+            with stage("greeks"):
+                found["greeks"] = self.greeks(policy, outcome.stop_now)
+        found |= {"policy": policy, "seconds": seconds, "settings": self.record(policy), "times": self.grid.times}
+        priced = outcome.result(**found)
+        return replace(priced, bias=self.bias(evaluation, priced))
+
+    @property
+    def controlled(self) -> bool:
+        return not self.settings.paper if self.settings.control is None else self.settings.control
+
+    @cached_property
+    def ranked(self) -> bool:
+        """Whether the value does not depend on the order of the assets."""
+        if self.process.n_assets == 1 or self.settings.paper or not exchangeable(self.process):
+            return False
+        if isinstance(self.payoff, PathPayoff):
+            return False
+        # Any prices do, if they differ between assets: here those of a few paths at the last date.
+        few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
+        return symmetric(self.payoff, few[:, -1])
+
+    def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
+        """European values of the option in a market, where they are known and wanted."""
+        return european_value(market, self.payoff, grid) if self.controlled else None
+
+    def evaluation_paths(self, market: Process, grid: TimeGrid | None = None, **how: Any) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
         settings, stream = self.settings, self.streams[1]
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
-        how: dict[str, Any] = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
+        how |= {"antithetic": settings.antithetic, "sobol": settings.sobol, "grid": grid}
         return PathData.joined([self.draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def draw(self, market: Process, stream: np.random.SeedSequence, **how: Any) -> PathData:
+    def draw(
+        self, market: Process, stream: np.random.SeedSequence, *, grid: TimeGrid | None = None, **how: Any
+    ) -> PathData:
         """Paths of a market; the options are those of :func:`simulate`."""
-        rng, hidden = np.random.default_rng(stream), self.settings.observe_hidden
-        return simulate(market, self.payoff, self.grid, rng=rng, hidden=hidden, **how)
+        rng, how = np.random.default_rng(stream), {"noise": self.controlled} | how
+        hidden = self.settings.observe_hidden
+        return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
 
-    def train(self, training: PathData) -> learn.Policy:
+    def train(self, training: PathData, *, everywhere: bool = False) -> learn.Policy:
+        """The exercise policy; with values that hold everywhere, not only where it may stop."""
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
-        rule = {"in_the_money": settings.in_the_money, "only_positive": not paper}
-        return learn.train([training], [model], state=learn.state_map(settings).fitted([training]), **rule)
+        rule: dict[str, Any] = {"in_the_money": settings.in_the_money and not everywhere, "only_positive": not paper}
+        rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
+        variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
+        state = learn.state_map(settings, variables=variables, ranked=self.ranked)
+        return learn.train([training], [model], state=state.fitted([training]), **rule)
 
-    def upper_bound(self, training: PathData) -> UpperBound:
+    def outcome(self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation) -> _Outcome:
+        """What the policy earns on evaluation paths, and whether to exercise at once."""
+        flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
+        control = None if earned.control is None else to_numpy(earned.control)
+        assert policy.value is not None
+        # The paper takes the larger of both, which is biased; decided on training paths, it is not.
+        waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
+        stop_now = float(evaluation.payoffs[0, 0]) > waiting
+        base = self.base(self.process, self.grid)
+        european = None if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
+        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn)
+
+    def upper_bound(self, training: PathData, earned: learn.Evaluation) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
+        if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
+            if earned.best is None:
+                fix = setting("control", True)
+                raise ParameterError("the upper bound of recurrent features or path payoffs needs {fix}", fix=fix)
+            found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
+            return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
-        state = learn.RandomState(width=settings.width, seed=settings.seed).fitted([training])
-        policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
         how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
         how |= {"rng": rng, "with_hidden": settings.observe_hidden}
+        if settings.paper:
+            state = learn.RandomState(width=METHOD.width, seed=settings.seed).fitted([training])
+            policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
+        else:
+            policy = self.train(training, everywhere=True)
         return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
+
+    def mean(self, samples: Floats) -> tuple[float, float]:
+        """Of samples, one per evaluation path, with its standard error."""
+        found = Estimate.of(samples, drawn=self.settings.drawn)
+        return found.value, found.standard_error
 
     def bias(self, evaluation: PathData, found: Estimate) -> Bias | None:
         """What the time steps do to the European price; a warning where that is more than accepted."""
@@ -452,33 +570,70 @@ class _Run:
             accepted = max(accepted, METHOD.bias_errors * found.standard_error / found.price)
         bias = self.steps
         if bias is None:
-
-            def estimate(samples: Floats) -> tuple[float, float]:
-                mean = Estimate.of(samples, drawn=self.settings.drawn)
-                return mean.value, mean.standard_error
-
-            terminal = evaluation.prices[:, -1]
-            bias = observed_bias(self.process, self.payoff, self.grid, terminal, estimate=estimate, tolerance=accepted)
+            # Payoffs at maturity as they are, without the control of the American price.
+            how: dict[str, Any] = {"estimate": self.mean, "tolerance": accepted}
+            bias = observed_bias(self.process, self.payoff, self.grid, evaluation.prices[:, -1], **how)
         if bias is None:
             return None
         bias = replace(bias, tolerance=accepted)
         # The paper's scheme is biased by design; who asks for it is not warned.
         if bias.missed and getattr(self.process, "scheme", None) != "paper" and not self.settings.paper:
             note = "the time steps of the simulation bias prices by {found}; leave scheme and substeps to the library"
-            warnings.warn(Note("discretisation-bias", note, found=str(bias)), UserWarning, stacklevel=3)
+            warnings.warn(Note("discretisation-bias", note, found=str(bias)), UserWarning, stacklevel=4)
         return bias
 
-    def difference(self, policy: learn.Policy, immediate: bool, up: Process, down: Process) -> Floats:
-        """Paired difference of cash flows between two markets; of payoffs today where exercising at once is best."""
-        both = [self.evaluation_paths(market) for market in (up, down)]
-        flows = [paths.payoffs[:, 0] if immediate else policy.cash_flows(paths)[0][:, 0] for paths in both]
-        return flows[0] - flows[1]
+    def greeks(self, policy: learn.Policy, stop_now: bool) -> dict[str, Greek]:
+        def stops(paths: PathData) -> Array:
+            return np.zeros(len(paths), dtype=np.int16) if stop_now else policy.cash_flows(paths)[1][:, 0]
 
-    def record(self) -> dict[str, Any]:
+        how: dict[str, Any] = {"process": self.process, "grid": self.grid, "mean": self.mean, "stops": stops}
+        how |= {"base": (lambda *market: None) if stop_now else self.base}
+        spot = np.asarray(self.process.spot)
+        alike = self.ranked and bool(np.all(spot == spot.flat[0]))
+        return Sensitivity(paths=partial(self.evaluation_paths, noise=False), alike=alike, **how).greeks()
+
+    def record(self, policy: learn.Policy) -> dict[str, Any]:
         """All that is needed to repeat the run."""
         grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
-        return asdict(self.settings) | {"device": self.settings.device or "cpu"} | dates | market
+        chosen = {"width": getattr(policy.state, "width", None), "control": self.controlled}
+        return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
+
+
+@dataclass(frozen=True, eq=False)
+class _Outcome:
+    """Cash flows of a policy on evaluation paths, the control that is taken off them, and whether to stop today."""
+
+    evaluation: PathData
+    flows: Floats
+    dates: Array
+    stop_now: bool
+    control: Floats | None = None
+    european: float | None = None
+    drawn: str = "independent"
+
+    def result(self, **found: Any) -> PriceResult:
+        """The result, with what else was found."""
+        paths, flows, dates = self.evaluation, self.flows, self.dates
+        if self.stop_now:
+            flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
+        controlled = flows if self.control is None or self.stop_now else flows - self.control
+        estimate, held = Estimate.of(controlled, drawn=self.drawn), paths.payoffs[:, -1]
+        if self.european is None:
+            european, premium = (Estimate.of(samples, drawn=self.drawn) for samples in (held, flows - held))
+        else:
+            european = Estimate(self.european, 0.0)
+            premium = Estimate(estimate.value - self.european, estimate.standard_error)
+        return PriceResult(
+            price=float(flows[0]) if self.stop_now else estimate.value,
+            standard_error=0.0 if self.stop_now else estimate.standard_error,
+            european=european,
+            premium=premium,
+            flows=flows,
+            stopping_dates=dates,
+            exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
+            **found,
+        )
 
 
 def price_observed(
@@ -489,81 +644,163 @@ def price_observed(
     focal: str,
     folds: int = 5,
     width: int = 100,
+    spot: ArrayLike | None = None,
+    grids: Mapping[str, TimeGrid] | None = None,
     sharing: float | None = None,
-    transfer: float = 2.0,
-    stability: float = 1.0,
-    ridge: float = 1.0,
+    transfer: float | None = None,
+    stability: float | None = None,
+    ridge: float | None = None,
     seed: int,
 ) -> PriceResult:
     """Price on observed paths of the focal regime, with transfer from the paths of others.
 
     Every focal path is priced by a policy that did not see it (``folds``-fold cross-fitting), so that the price stays a
-    lower bound in expectation. Without other datasets the policy is local, its ridge tuned by leave-one-out. The
-    result's ``policy`` and ``region`` are those of the last fold.
+    lower bound in expectation. With other datasets the policy is learned by the self-tuning method
+    (:class:`mixtune.RegretOptimalRegressorCV`) at every date; without, it is local, its ridge tuned by leave-one-out.
+    Where policies earn less than holding to maturity by more than a standard error, on paths that they did not see
+    either, the option is held: few paths may not say when to exercise. The result's ``policy`` and ``region`` are
+    learned from all paths; ``settings["hold"]`` and ``settings["exercise_today"]`` say whether, by the same comparison,
+    it is better to hold or to exercise at once.
 
     Parameters
     ----------
     data : mapping of str to array (paths, dates + 1[, assets])
-        All paths of all regimes start at today's prices of the focal one.
+        All paths of all regimes start at today's prices of the focal one, unless ``spot`` is given.
+    payoff, grid
+        As for :func:`price`.
     focal : str
         The regime to price.
-    sharing : float, optional
-        Information-sharing level of the predictive weights, in squared payoff units; the variance of the focal
-        payoffs at maturity by default.
-    transfer, stability, ridge : float
-        Of the regret-optimal solution on standardised features.
+    folds : int
+        Parts of the focal paths that are held out in turn.
+    width : int
+        Random units.
+    spot : float or array (assets,), optional
+        Today's prices: every path is multiplied to begin there, so that only returns count.
+    grids : mapping of str to TimeGrid, optional
+        Dates and rates of regimes that have their own. The number of dates must be the same.
+    sharing, transfer, stability, ridge : float, optional
+        Given any of them, transfer is the regret-optimal solution on standardised features with these settings (2, 1
+        and 1 for the last three by default) instead of the self-tuning method. ``sharing`` is the information-sharing
+        level of the predictive weights, in squared payoff units; the variance of the focal payoffs at maturity by
+        default.
     """
+    if not isinstance(data, Mapping):
+        raise ParameterError(
+            f"data must map names of markets to their paths; got {type(data).__name__}; pass {{'today': paths}}"
+        )
     if focal not in data:
         raise ParameterError(f"there are no paths named {focal!r}; there are {', '.join(list(data)[:8])}")
     folds = check_whole("folds", folds, least=2)
-    built = {name: PathData.build(name, paths, grid=grid, payoff=payoff) for name, paths in data.items()}
+    grids = {} if grids is None else grids
+    if unknown := [name for name in grids if name not in data]:
+        raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
+    moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
+    built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
     here, others = built.pop(focal), list(built.values())
-    today = here.prices[0, 0]
-    for market in (here, *others):
-        if market.n_assets != here.n_assets:
-            raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{focal}" has {here.n_assets}')
-        # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
-        if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
-            raise DataError(
-                f'the paths of "{market.name}" do not all start at today\'s price of "{focal}" ({today.tolist()} in '
-                "its first path); divide each path by its first price and multiply by today's"
-            )
+    _check_markets(here, others)
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
     level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    regret = learn.Transfer(PredictiveWeights(level), ridge, transfer, stability, 1, "transfer")
-    model = regret if others else learn.TunedLocal(0, "local")
-    order = np.random.default_rng(seed).permutation(len(here))
-    flows, dates = np.empty(len(here)), np.empty(len(here), dtype=np.int16)
+    set_by_hand = any(value is not None for value in (sharing, transfer, stability, ridge))
+    given = {"transfer": transfer, "stability": stability, "ridge": ridge}
+    strength = STRENGTH | {name: value for name, value in given.items() if value is not None}
+    model: learn.ContinuationModel = learn.TunedLocal(0, "local")
+    if others and set_by_hand:
+        regret = (strength["ridge"], strength["transfer"], strength["stability"], 1)
+        model = learn.Transfer(PredictiveWeights(level), *regret, "transfer")
+    elif others:
+        model = learn.TunedTransfer("self-tuning transfer")
+    market = _Observed(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        for held_out in np.array_split(order, folds):
-            training = [here.take(np.setdiff1d(order, held_out)), *others]
-            state = learn.RandomState(width=width, seed=seed).fitted(training)
-            policy = learn.train(training, [model], state=state, in_the_money=False)
-            found = policy.cash_flows(here.take(held_out))
-            flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+        flows, dates, held = market.cross_fitted(folds)
+        every = np.arange(len(here))
+        policy, (waiting, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
-    settings |= {"sharing": level, "transfer": transfer, "stability": stability, "ridge": ridge}
-    region = exercise_region(policy, here, grid=grid, payoff=payoff)
-    return _result(here, flows, dates, policy=policy, region=region, seconds=seconds, settings=settings)
+    settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
+    if others and set_by_hand:
+        settings |= {"sharing": level, **strength}
+    region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
+    outcome = _Outcome(here, flows, dates, bool(np.all(dates == 0)))
+    found = {"policy": policy, "region": region, "seconds": seconds, "settings": settings}
+    return outcome.result(**found, times=grids.get(focal, grid).times)
 
 
-def _result(
-    evaluation: PathData, flows: Floats, dates: Array, *, drawn: str = "independent", **found: Any
-) -> PriceResult:
-    """The result of a policy with these cash flows (paths,) at these dates on evaluation paths drawn so."""
-    estimate, now = Estimate.of(flows, drawn=drawn), float(evaluation.payoffs[0, 0])
-    stop_now = now > estimate.value
-    exercised = np.zeros(len(flows), dtype=np.int16) if stop_now else dates[flows > 0]
-    return PriceResult(
-        price=now if stop_now else estimate.value,
-        standard_error=0.0 if stop_now else estimate.standard_error,
-        european=Estimate.of(evaluation.payoffs[:, -1], drawn=drawn),
-        exercise_probability=np.bincount(exercised, minlength=evaluation.n_dates + 1) / len(flows),
-        **found,
-    )
+def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
+    """Paths multiplied to begin at these prices."""
+    array = observed_paths(paths)
+    today = numbers("spot", spot)
+    if today.shape not in ((), array.shape[2:]):
+        raise ParameterError(f"spot must be one number or {array.shape[2]}, one per asset; got shape {today.shape}")
+    if np.any(array[:, 0] == 0):
+        raise DataError(f'a path of "{name}" begins at 0 and cannot be multiplied to begin at spot; leave it out')
+    return array / array[:, :1] * today
+
+
+def _check_markets(here: PathData, others: list[PathData]) -> None:
+    """All markets must have the same assets, and paths from the same prices."""
+    today = here.prices[0, 0]
+    for market in (here, *others):
+        if market.n_assets != here.n_assets:
+            raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{here.name}" has {here.n_assets}')
+        if market.n_dates != here.n_dates:
+            raise DataError(f'paths "{market.name}" have {market.n_dates} dates, "{here.name}" has {here.n_dates}')
+        # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
+        if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
+            raise DataError(
+                f'the paths of "{market.name}" do not all start at today\'s price of "{here.name}" ({today.tolist()} '
+                "in its first path); divide each path by its first price and multiply by today's, or pass spot"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class _Observed:
+    """Observed focal paths and those of other markets, and how a policy is learned from them."""
+
+    here: PathData
+    others: list[PathData]
+    model: learn.ContinuationModel
+    width: int
+    seed: int
+
+    def policy(self, rows: Integers) -> learn.Policy:
+        """Learned from some focal paths and all others."""
+        training = [self.here.take(rows), *self.others]
+        state = learn.RandomState(width=self.width, seed=self.seed).fitted(training)
+        return learn.train(training, [self.model], state=state, in_the_money=False)
+
+    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:
+        """Cash flows and dates of all focal paths, and in how many folds the option is held."""
+        here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
+        flows, dates = np.array(here.payoffs[:, -1]), np.full(len(here), here.n_dates)
+        now, holding = float(here.payoffs[0, 0]), 0
+        for held_out in np.array_split(order, folds):
+            rows = np.setdiff1d(order, held_out)
+            # All is decided without the paths held out: whether to hold, and whether to exercise today.
+            waiting, hold = self.judged(rows)
+            if hold:
+                holding += 1
+            else:
+                found = self.policy(rows).cash_flows(here.take(held_out))
+                flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+            if now > waiting:
+                flows[held_out], dates[held_out] = now, 0
+        return flows, dates, holding
+
+    def judged(self, rows: Integers) -> tuple[float, bool]:
+        """What waiting today is worth, and whether it means to hold, from paths that policies did not see.
+
+        The option is held where policies earn less than at maturity by more than one standard error.
+        """
+        earned = np.empty(len(rows))
+        for part in np.array_split(np.random.default_rng(self.seed).permutation(len(rows)), INNER_FOLDS):
+            policy = self.policy(np.setdiff1d(rows, rows[part]))
+            earned[part] = policy.cash_flows(self.here.take(rows[part]))[0][:, 0]
+        held = self.here.payoffs[rows, -1]
+        gain = Estimate.of(earned - held)
+        hold = gain.value < -gain.standard_error
+        return float((held if hold else earned).mean()), hold
 
 
 @contextmanager

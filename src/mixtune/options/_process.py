@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune._array import Array, Floats, freeze, is_numpy, match, to_device, torch_module
+from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, to_device, torch_module
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
@@ -154,6 +154,14 @@ class Process(ABC):
         pieces = 1 + max(cuts)
         return self if pieces <= self.pieces else replace(self, pieces=pieces)  # type: ignore[type-var]
 
+    def delayed(self, by: float) -> Self:
+        """The same market, with the known dates of cash dividends and curves later by a time."""
+        curves = {name: value for name, value in vars(self).items() if isinstance(value, TermStructure)}
+        changes: dict[str, Any] = {name: curve.delayed(by) for name, curve in curves.items()}
+        if self.cash_dividends:
+            changes["cash_dividends"] = [(time + by, cash) for time, cash in self.cash_dividends]
+        return replace(self, **changes) if changes else self  # type: ignore[type-var]
+
     @abstractmethod
     def start(self, n_paths: int) -> State:
         """Paths at time 0."""
@@ -272,25 +280,86 @@ class Process(ABC):
         hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
             ``State.hidden`` at every date; without columns where a model hides nothing.
         """
+        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "chunk_paths": chunk_paths, "device": device}
+        return self._sample(n_paths, grid, rng, **how)[:2]
+
+    def sample_with_noise(
+        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **how: Any
+    ) -> tuple[Array, Array, Array]:
+        """Simulate as :meth:`sample_with_hidden` does, and keep :meth:`noise` of every interval as well.
+
+        Returns
+        -------
+        prices, hidden
+            As for :meth:`sample_with_hidden`.
+        noise : ndarray of shape (n_paths, n_dates, kinds, n_assets)
+
+        Examples
+        --------
+        >>> from mixtune.options import BlackScholes
+        >>> grid, rng = TimeGrid(maturity=1, dates=3), np.random.default_rng(0)
+        >>> BlackScholes(spot=100, volatility=0.2).sample_with_noise(5, grid, rng)[2].shape
+        (5, 3, 1, 1)
+        """
+        prices, hidden, noise = self._sample(n_paths, grid, rng, keep_noise=True, **how)
+        assert noise is not None
+        return prices, hidden, noise
+
+    def noise(self, normals: Array) -> Array:
+        """What drove each asset in each interval, as standard normals that do not depend on the past.
+
+        Parameters
+        ----------
+        normals : array of shape (intervals, normals_per_interval, paths)
+
+        Returns
+        -------
+        array of shape (intervals, kinds, n_assets, paths)
+            One kind for prices, or two where variances have normals of their own; as many again for each piece into
+            which cash dividends cut an interval.
+        """
+        intervals, count, paths = normals.shape
+        assets = self.n_assets if count % self.n_assets == 0 else 1
+        return normals.reshape(intervals, count // assets, assets, paths)
+
+    def _sample(
+        self,
+        n_paths: int,
+        grid: TimeGrid,
+        rng: np.random.Generator,
+        *,
+        antithetic: bool = False,
+        sobol: bool = False,
+        chunk_paths: int | None = None,
+        device: str | None = None,
+        keep_noise: bool = False,
+    ) -> tuple[Array, Array, Array | None]:
+        """Prices, hidden state and, where asked for, noise."""
         self = self.for_grid(grid)
         shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
         there = device if self.follows_arrays else None
         xp = np if there is None else torch_module()
         sizes = (self.n_assets, self.start(1).hidden.shape[1])
         prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
+        kept: list[tuple[slice, Array]] = []
         how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
-        for rows, normals in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
-            for date, state in enumerate(self.states(grid, to_device(normals, there))):
+        for rows, block in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
+            normals = to_device(block, there)
+            for date, state in enumerate(self.states(grid, normals)):
                 prices[rows, date], hidden[rows, date] = state.prices, state.hidden
+            if keep_noise:
+                kept.append((rows, self.noise(normals)))
+        noise = _by_path(kept, n_paths) if kept else None
         if there != device:
             prices, hidden = to_device(prices, device), to_device(hidden, device)
+            noise = None if noise is None else to_device(noise, device)
         # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
         if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
             raise ParameterError(
                 "the simulated paths overflow; check that rates, volatilities and variances are per year and "
                 "not in percent, or use more substeps"
             )
-        return prices, hidden
+        return prices, hidden, noise
 
     def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
         """Yield the states of one block of paths at time 0 and all dates; normals as (intervals, normals, paths)."""
@@ -299,6 +368,16 @@ class Process(ABC):
         for interval, Z in enumerate(normals):
             state = self._move(state, **grid.interval(interval), normals=Z.T)
             yield state
+
+
+def _by_path(blocks: list[tuple[slice, Array]], n_paths: int) -> Array:
+    """Noise of all blocks, paths first: (paths, intervals, kinds, assets)."""
+    first = blocks[0][1]
+    xp = namespace(first)
+    noise = xp.empty((n_paths, *first.shape[:-1]), dtype=first.dtype, device=first.device)
+    for rows, block in blocks:
+        noise[rows] = xp.moveaxis(block, -1, 0)
+    return noise
 
 
 def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -math.inf, strict: bool = False) -> Floats:
@@ -346,10 +425,14 @@ class TermStructure:
         object.__setattr__(self, "values", freeze(values))
 
     def __mul__(self, factor: float) -> TermStructure:
-        """The curve with all values multiplied, as sensitivities need it."""
+        """The curve with all values multiplied."""
         return TermStructure(self.times, np.asarray(self.values) * factor)
 
     __rmul__ = __mul__
+
+    def delayed(self, by: float) -> TermStructure:
+        """The curve with all its times later by so much."""
+        return TermStructure(np.asarray(self.times) + by, self.values)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
         return np.array(self.values, dtype=dtype)

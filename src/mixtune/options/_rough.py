@@ -149,7 +149,6 @@ class RoughHeston(VarianceProcess):
 
     hurst: float
     scheme: str = "inverse-gaussian"
-    substeps: int | None = None
     factors: int = 20
     kernel_range: tuple[float, float] | None = None
 
@@ -176,14 +175,6 @@ class RoughHeston(VarianceProcess):
         substeps = None if substeps is None else check_whole("substeps", substeps, least=1)
         factors = check_whole("factors", self.factors, least=2)
         self._store(hurst=hurst, substeps=substeps, factors=factors, kernel_range=lags)
-
-    @property
-    def normals_per_piece(self) -> int:
-        if self.substeps is None:
-            raise ParameterError(
-                "the number of substeps depends on the dates; call for_grid(grid) first, or pass substeps"
-            )
-        return (3 if self.scheme == "inverse-gaussian" else 2) * self.n_assets * self.substeps
 
     def for_grid(self, grid: TimeGrid, *, tolerance: float = TOLERANCE) -> Self:
         chosen = super().for_grid(grid, tolerance=tolerance)

@@ -29,9 +29,14 @@ class MethodConstants:
         points of one scrambling are dependent.
     bias_errors : float
         Standard errors of a price below which its discretisation error does not matter.
-    bump : float
-        Relative size of the central differences of the Greeks. Smaller ones gain no accuracy, since the payoff has a
-        kink, and cost variance (Glasserman 2004, section 7.1).
+    bump, second_bump : float
+        Central differences of the Greeks, in spreads of the price at maturity (or relative, for volatilities). Stopping
+        dates are held, so that first differences have bounded variance however small; those of delta, which make
+        gamma, do not (Glasserman 2004, section 7.1).
+    rate_bump, time_bump : float
+        Of rates, and of the first date relative to its distance.
+    width, ranked_width : int
+        The most random units by default; fewer do where assets are sorted by price.
     region_tail : float
         Share of prices left out at either end where an exercise region is drawn: beyond, the policy extrapolates.
     memory, input_scale, bias_scale : float
@@ -46,6 +51,11 @@ class MethodConstants:
     scramblings: int = 32
     bias_errors: float = 0.5
     bump: float = 0.01
+    second_bump: float = 0.1
+    rate_bump: float = 1e-4
+    time_bump: float = 0.01
+    width: int = 100
+    ranked_width: int = 50
     region_tail: float = 0.001
     memory: float = 0.9
     input_scale: float = 1.0
@@ -72,8 +82,13 @@ class PriceSettings:
         "paper": 300 leaky ReLU units on raw prices, ridge 2, regression on all paths, payoff against continuation only.
     paths, training_paths : int
         Independent evaluation paths, and paths to learn from (as many by default).
-    width, degree : int
-        Random units; polynomial degree.
+    width : int, optional
+        Random units; by default as many as the number of assets and of other observed variables asks for.
+    degree : int
+        Of the polynomials.
+    control : bool, optional
+        Whether to take a martingale with mean zero off the cash flows, which leaves the price as it is and makes its
+        standard error much smaller; yes by default, except for the paper's settings.
     in_the_money : bool
         Regress on paths in the money only.
     observe_hidden : bool
@@ -84,7 +99,7 @@ class PriceSettings:
     upper, upper_paths, inner_paths
         Whether to compute the dual upper bound, and with how many outer and inner paths.
     greeks : bool
-        Delta and vega by common random numbers.
+        Delta, gamma, vega, theta and rho, by common random numbers and the same stopping dates.
     bias_tolerance : float
         Discretisation error that is accepted, as a share of the price; the steps of Heston models are chosen for it.
         Half a standard error of the price is accepted in any case.
@@ -107,8 +122,9 @@ class PriceSettings:
     preset: str | None = None
     paths: int = 50_000
     training_paths: int | None = None
-    width: int = 100
+    width: int | None = None
     degree: int = 3
+    control: bool | None = None
     in_the_money: bool = True
     observe_hidden: bool = True
     antithetic: bool = False
@@ -125,6 +141,16 @@ class PriceSettings:
         check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
         check_whole("paths", self.paths, least=2)
         check_whole("training_paths", self.paths if self.training_paths is None else self.training_paths, least=2)
+        if self.antithetic and self.paths % 2:
+            raise ParameterError(f"antithetic paths come in pairs; pass an even number, such as paths={self.paths + 1}")
+        if self.paper and self.method != "rlsm":
+            raise ParameterError(
+                f'preset "paper" is random features, method "rlsm"; got method {self.method!r}; leave one of them out'
+            )
+        if self.paper and self.control:
+            raise ParameterError('preset "paper" takes no control off the cash flows; leave out one of them')
+        if self.width is not None:
+            check_whole("width", self.width, least=1)
         if self.sobol and self.paths < (least := 2 * METHOD.scramblings):
             raise ParameterError(f"sobol needs at least {least} paths for its standard error; got {self.paths}")
         if self.sobol and self.antithetic:

@@ -122,6 +122,12 @@ class BlackScholes(Process):
         """Standard deviation of the log-prices' moves over an interval, one per asset."""
         return self._volatility_over(begin, end)[0] * math.sqrt(end - begin)
 
+    def covariance(self, begin: float, end: float) -> Floats:
+        """Of the log-prices' moves over an interval, (assets, assets)."""
+        volatility, factor = self._volatility_over(begin, end)
+        loadings = np.diag(volatility) if factor is None else volatility[:, None] * factor
+        return loadings @ loadings.T * (end - begin)
+
     def _volatility_over(self, begin: float, end: float) -> tuple[Floats, Floats | None]:
         """Volatilities that give the variance over an interval, and a factor of the correlation of the moves there."""
         if not isinstance(self.volatility, TermStructure):

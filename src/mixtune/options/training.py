@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, reduce
 from itertools import combinations_with_replacement
 from operator import add
@@ -37,6 +37,7 @@ from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
 from mixtune.moments import Moments, rounding_of
+from mixtune.options._martingale import TOP_ASSETS, BaseValue, fit_moves, in_order, increments, moves
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
@@ -51,6 +52,9 @@ __all__ += ["Policy", "TunedJoint", "TunedLocal", "TunedTransfer", "train"]
 
 #: Paths evaluated at a time: their features stay in the cache; on a device they are many enough to keep it busy.
 CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
+#: Random units and other columns on which the coefficients of a martingale are regressed: they need less detail than
+#: the value itself, and each more adds noise.
+FEW_UNITS, FEW = 8, 16
 
 
 # --- state maps ---------------------------------------------------------------------------------------------------
@@ -71,6 +75,13 @@ class StateMap(ABC):
         """``(date, features)`` from the last date before maturity down to 1; use each before asking for the next."""
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.features(data, date)
+
+    #: Whether assets are sorted by price before anything else.
+    ranked: bool = False
+
+    def few(self, U: Array) -> Array:
+        """A few of the features, for the many regressions of a martingale."""
+        return U[:, :FEW]
 
 
 class OneDateMap(StateMap):
@@ -96,6 +107,24 @@ def _inputs(data: PathData, date: int | slice) -> Array:
     return stack_inputs(data.prices[..., date, :], data.payoffs[..., date], hidden)
 
 
+def rank_assets(X: Array, *, assets: int) -> Array:
+    """Inputs (..., k) with the assets from the most expensive to the cheapest, hidden state of an asset with it.
+
+    Examples
+    --------
+    >>> rank_assets(np.array([[90.0, 110.0, 10.0, 0.1, 0.2]]), assets=2).tolist()
+    [[110.0, 90.0, 10.0, 0.2, 0.1]]
+    """
+    xp, begin = namespace(X), assets + 1
+    order = xp.argsort(X[..., :assets], axis=-1, descending=True, stable=True)
+    parts = [in_order(X[..., :assets], order), X[..., assets:begin]]
+    # Hidden state comes asset by asset, once or more; what is left belongs to all assets.
+    for _ in range((X.shape[-1] - begin) // assets):
+        parts.append(in_order(X[..., begin : begin + assets], order))
+        begin += assets
+    return xp.concat([*parts, X[..., begin:]], axis=-1)
+
+
 @dataclass(frozen=True, eq=False)
 class DateScaling:
     """Mean and spread of the inputs at each date, (dates + 1, k)."""
@@ -104,8 +133,11 @@ class DateScaling:
     spread: Floats
 
     @classmethod
-    def of(cls, data: Sequence[PathData]) -> DateScaling:
-        pooled = np.concatenate([to_numpy(_inputs(d, slice(None))) for d in data])
+    def of(cls, data: Sequence[PathData], *, ranked: bool = False) -> DateScaling:
+        inputs = [_inputs(d, slice(None)) for d in data]
+        if ranked:
+            inputs = [rank_assets(X, assets=data[0].n_assets) for X in inputs]
+        pooled = np.concatenate(list(map(to_numpy, inputs)))
         spread = pooled.std(axis=0)
         # A column that varies by rounding only carries no information: any positive divisor will do.
         return cls(pooled.mean(axis=0), np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, 1.0))
@@ -124,31 +156,71 @@ class RandomState(OneDateMap):
         As in :class:`mixtune.RandomFeatures`.
     standardise : bool
         Scale inputs by their mean and spread at each date, and features by 1/sqrt(width); the paper feeds raw prices.
+    columns : bool
+        Add the (standardised) inputs themselves: prices, payoff and hidden state.
+    ranked : bool
+        Sort the assets by price first. For payoffs that do not depend on their order, on assets of the same law, this
+        says so to the regression.
+
+    Examples
+    --------
+    >>> from mixtune.options import BlackScholes, MaxCall, TimeGrid
+    >>> market, grid = BlackScholes(spot=100, volatility=0.2, n_assets=3), TimeGrid(maturity=1, dates=2)
+    >>> data = simulate(market, MaxCall(100), grid, paths=50, rng=np.random.default_rng(0))
+    >>> state = RandomState(width=10, columns=True, ranked=True, seed=0).fitted([data])
+    >>> state.features(data, 1).shape  # ten units, a constant, three prices, the payoff
+    (50, 15)
     """
 
     width: int
     activation: str = "leaky_relu"
     slope: float = METHOD.paper_slope
     standardise: bool = True
+    columns: bool = False
+    ranked: bool = False
     seed: int
     scaling: DateScaling | None = field(default=None, repr=False)
     layer: RandomFeatures | None = field(default=None, repr=False)
+    n_assets: int = field(default=1, repr=False)
 
     def fitted(self, data: Sequence[PathData]) -> RandomState:
         n_inputs = _inputs(data[0].take(slice(0, 1)), 0).shape[-1]
         units: dict[str, Any] = {"width": self.width, "activation": self.activation, "slope": self.slope}
         layer = RandomFeatures(n_inputs=n_inputs, **units, normalise=self.standardise, seed=self.seed)
-        return replace(self, scaling=DateScaling.of(data) if self.standardise else None, layer=layer)
+        scaling = DateScaling.of(data, ranked=self.ranked) if self.standardise else None
+        return replace(self, scaling=scaling, layer=layer, n_assets=data[0].n_assets)
 
     def transform(self, X: Array, date: int, *, out: Array | None = None) -> Array:
         assert self.layer is not None, "fit the state map first"
-        return self.layer.transform(X if self.scaling is None else self.scaling.apply(X, date), out=out)
+        if self.ranked:
+            X = rank_assets(X, assets=self.n_assets)
+        X = X if self.scaling is None else self.scaling.apply(X, date)
+        if not self.columns:
+            return self.layer.transform(X, out=out)
+        units = self.layer.n_features_out
+        if out is None:
+            xp = namespace(X)
+            out = xp.empty((len(X), units + X.shape[1]), dtype=xp.float64, device=X.device)
+        self.layer.transform(X, out=out[:, :units])
+        out[:, units:] = X
+        return out
+
+    def few(self, U: Array) -> Array:
+        assert self.layer is not None, "fit the state map first"
+        units = self.layer.n_features_out
+        # Some units and the constant; the first prices, the payoff and what else is observed.
+        parts = [U[:, :FEW_UNITS], U[:, units - 1 : units]] if units > FEW_UNITS else [U[:, :units]]
+        first = min(self.n_assets, TOP_ASSETS)
+        parts += [U[:, units : units + first], U[:, units + self.n_assets : units + self.n_assets + FEW]]
+        return namespace(U).concat(parts, axis=1)
 
     def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
         """As for all maps; the features of one date are overwritten by those of the next."""
         assert self.layer is not None, "fit the state map first"
         xp = namespace(data.prices)
-        buffer = xp.empty((len(data), self.layer.n_features_out), dtype=xp.float64, device=data.prices.device)
+        more = _inputs(data.take(slice(0, 1)), 0).shape[-1] if self.columns else 0
+        shape = (len(data), self.layer.n_features_out + more)
+        buffer = xp.empty(shape, dtype=xp.float64, device=data.prices.device)
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.transform(_inputs(data, date), date, out=buffer)
 
@@ -218,6 +290,9 @@ class RecurrentState(StateMap):
     def features(self, data: PathData, date: int) -> Array:
         return self._forward(data, date)[-1]
 
+    def few(self, U: Array) -> Array:
+        return U[:, -FEW:]  # the present inputs and the constant
+
     def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
         return reversed(list(enumerate(self._forward(data, data.n_dates - 1)))[1:])
 
@@ -264,14 +339,28 @@ class RunStates(StateMap):
         return xp.concat([hidden, xp.ones_like(hidden[..., :1])], axis=-1)
 
 
-def state_map(settings: PriceSettings) -> StateMap:
-    """The map that a pricing run asks for, not fitted yet."""
-    width, seed = settings.width, settings.seed
+def state_map(settings: PriceSettings, *, variables: int, ranked: bool) -> StateMap:
+    """The map that a pricing run on so many observed variables asks for, not fitted yet."""
+    seed = settings.seed
     if settings.paper:
         return RandomState(width=METHOD.paper_width, slope=METHOD.paper_slope, standardise=False, seed=seed)
     if settings.method == "lsm":
         return PolynomialState(degree=settings.degree)
-    return (RecurrentState if settings.method == "recurrent" else RandomState)(width=width, seed=seed)
+    width = default_width(variables, ranked=ranked) if settings.width is None else settings.width
+    if settings.method == "recurrent":
+        return RecurrentState(width=width, seed=seed)
+    return RandomState(width=width, columns=True, ranked=ranked, seed=seed)
+
+
+def default_width(variables: int, *, ranked: bool) -> int:
+    """How many random units a value of so many variables needs.
+
+    Examples
+    --------
+    >>> [default_width(n, ranked=False) for n in (1, 2, 5, 20)]
+    [20, 30, 60, 100]
+    """
+    return min(10 * (variables + 1), METHOD.ranked_width if ranked else METHOD.width)
 
 
 # --- continuation models ------------------------------------------------------------------------------------------
@@ -591,6 +680,26 @@ def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[in
 
 
 @dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a policy earns on some paths.
+
+    Attributes
+    ----------
+    flows, dates : array (paths, models)
+        Discounted cash flows, and when they come.
+    control : array (paths,) or None
+        The martingale of the first model at its stop, above its value today: it has mean zero.
+    best : array (paths,) or None
+        The largest payoff less that martingale: in the mean at least the price.
+    """
+
+    flows: Array
+    dates: Array
+    control: Array | None
+    best: Array | None
+
+
+@dataclass(frozen=True, eq=False)
 class Policy:
     """When to exercise: stop at the first date whose payoff exceeds the predicted value of waiting.
 
@@ -604,45 +713,97 @@ class Policy:
         The models.
     only_positive : bool
         Never exercise a payoff of zero.
+    base : callable or None
+        European values, of which the coefficients predict only what waiting is worth beyond them.
+    martingale : tuple of arrays (q, k), or None
+        Coefficients of the moves of every interval, see :mod:`mixtune.options._martingale`.
+    value : array (models,) or None
+        What waiting is worth today, on the training paths of the focal dataset.
     """
 
     state: StateMap
     coefs: Array
     names: tuple[str, ...]
     only_positive: bool
+    base: BaseValue | None = None
+    martingale: tuple[Array, ...] | None = None
+    value: Floats | None = None
 
     def continuation(self, data: PathData, date: int) -> Array:
         """Predicted value of waiting at a date, (paths, models)."""
-        return self.state.features(data, date) @ self.coefs[date]
+        return self.waiting(self.state.features(data, date), data.prices[..., date, :], date)
+
+    def waiting(self, U: Array, prices: Array, date: int) -> Array:
+        """The same from features (paths, p) and prices (paths, assets)."""
+        premium = U @ self.coefs[date]
+        return premium if self.base is None else premium + self.base(prices, date)[..., None]
 
     def cash_flows(self, data: PathData) -> tuple[Array, Array]:
         """Discounted cash flow of every path under every model, and the date it comes at; (paths, models) each."""
+        found = self.evaluate(data)
+        return found.flows, found.dates
+
+    def evaluate(self, data: PathData) -> Evaluation:
+        """Follow the policy along paths; with their noise, also the martingale that belongs to it."""
         xp = namespace(data.payoffs)
         step = CHUNK_PATHS if is_numpy(data.payoffs) else max(1, DEVICE_CHUNK_PATHS // (data.runs or 1))
-        flows, dates = [], []
-        for begin in range(0, len(data), step):
-            part = data.take(slice(begin, begin + step))
-            flow = xp.concat([part.payoffs[..., -1:]] * len(self.names), axis=-1)
-            when = xp.full(flow.shape, data.n_dates, dtype=xp.int16, device=flow.device)
-            for date, U in self.state.backward(part):
-                payoff = part.payoffs[..., date, None]
-                stop = exercises(payoff, U @ self.coefs[date], self.only_positive)
-                flow = xp.where(stop, payoff, flow)
-                when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
-            flows.append(flow)
-            dates.append(when)
-        return xp.concat(flows, axis=-2), xp.concat(dates, axis=-2)
+        parts = [self._evaluate(data.take(slice(begin, begin + step))) for begin in range(0, len(data), step)]
+        joined = {item.name: [getattr(part, item.name) for part in parts] for item in fields(Evaluation)}
+        axes = {"flows": -2, "dates": -2, "control": 0, "best": 0}
+        whole = {n: None if found[0] is None else xp.concat(found, axis=axes[n]) for n, found in joined.items()}
+        return Evaluation(**whole)
+
+    def _evaluate(self, data: PathData) -> Evaluation:
+        """Of a block of paths, from maturity to the first date."""
+        xp, last = namespace(data.payoffs), data.payoffs[..., -1:]
+        flow = xp.concat([last] * len(self.names), axis=-1)
+        when = xp.full(flow.shape, data.n_dates, dtype=xp.int16, device=flow.device)
+        controlled = data.runs is None and (self.base is not None or self._moving(data))
+        # Of the martingale, what is still to come until the stop; and the best payoff less that until its date.
+        control = self._base(data, data.n_dates) if controlled else None
+        best = last[..., 0] - control if controlled else None
+        for date, U in self.state.backward(data):
+            payoff = data.payoffs[..., date, None]
+            stop = exercises(payoff, self.waiting(U, data.prices[..., date, :], date), self.only_positive)
+            flow = xp.where(stop, payoff, flow)
+            when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
+            if controlled:
+                step, base = self._moves(data, date, self.state.few(U)), self._base(data, date)
+                control = xp.where(stop[..., 0], base, control + step)
+                best = xp.maximum(payoff[..., 0] - base, best - step)
+        if controlled:
+            step, base = self._moves(data, 0, xp.ones_like(last)), self._base(data, 0)
+            control, best = control + step - base, xp.maximum(data.payoffs[..., 0], best - step + base)
+        return Evaluation(flow, when, control, best)
+
+    def _moving(self, data: PathData) -> bool:
+        return self.martingale is not None and data.noise is not None
+
+    def _moves(self, data: PathData, date: int, U: Array) -> Array:
+        """What the moves of the interval after ``date`` add to the martingale, (paths,)."""
+        if not self._moving(data):
+            return 0.0
+        assert self.martingale is not None
+        assert data.noise is not None
+        phi = moves(data.noise[:, date], data.prices[:, date], self.state.ranked)
+        return increments(self.martingale[date], U, phi)
+
+    def _base(self, data: PathData, date: int) -> Array:
+        """What the policy's base is worth at a date, (paths,)."""
+        found = None if self.base is None else self.base(data.prices[..., date, :], date)
+        return namespace(data.payoffs).zeros_like(data.payoffs[..., 0]) if found is None else found
 
     def fetched(self) -> Policy:
         """The same policy with its coefficients in NumPy."""
-        return replace(self, coefs=to_numpy(self.coefs))
+        martingale = None if self.martingale is None else tuple(map(to_numpy, self.martingale))
+        return replace(self, coefs=to_numpy(self.coefs), martingale=martingale)
 
     def joined(self, other: Policy) -> Policy:
         """Both policies' models side by side; they must share the state map."""
         if other.state is not self.state or other.only_positive != self.only_positive:
             raise ParameterError("policies can be joined only if they use the same state map and exercise rule")
         coefs = namespace(self.coefs, other.coefs).concat([self.coefs, other.coefs], axis=-1)
-        return replace(self, coefs=coefs, names=self.names + other.names)
+        return replace(self, coefs=coefs, names=self.names + other.names, value=None)
 
 
 def exercises(payoff: Array, continuation: Array, only_positive: bool) -> Array:
@@ -658,6 +819,8 @@ def train(
     focal: int = 0,
     in_the_money: bool = True,
     only_positive: bool = True,
+    base: BaseValue | None = None,
+    martingale: bool = False,
 ) -> Policy:
     """Learn exercise policies by backward induction.
 
@@ -675,7 +838,14 @@ def train(
         regresses on all.
     only_positive : bool
         Never exercise a payoff of zero; the paper's rule compares payoff and continuation only.
+    base : callable, optional
+        European values (paths,) from prices (paths, assets) and a date, discounted: the models learn the rest.
+    martingale : bool
+        Whether to learn a martingale as well, from the noise of one dataset and for one model. It is taken off the
+        values while they are learned, which makes their regressions less noisy.
     """
+    if martingale and (len(data) != 1 or len(models) != 1 or data[0].noise is None):
+        raise ParameterError("a martingale needs one dataset with its noise, and one model")
     if not data or not models:
         raise ParameterError("pricing needs at least one dataset of paths and one model")
     first = data[0]
@@ -689,9 +859,24 @@ def train(
         raise ParameterError("several runs regress on all paths; pass {fix}", fix=setting("in_the_money", False))
     xp = namespace(*(d.payoffs for d in data))
     values = [xp.concat([d.payoffs[..., -1:]] * len(models), axis=-1) for d in data]
+
+    def known(d: PathData, date: int) -> Array:
+        return 0.0 if base is None else base(d.prices[..., date, :], date)[..., None]
+
+    values = [value - known(d, d.n_dates) for value, d in zip(values, data)]
     fitted: dict[int, Array] = {}
+    moved: dict[int, Array] = {}
+
+    def take_moves_off(date: int, U: Array) -> None:
+        assert first.noise is not None
+        phi = moves(first.noise[:, date], first.prices[:, date], state.ranked)
+        moved[date] = fit_moves(U, phi, values[0][:, 0])
+        values[0] = values[0] - increments(moved[date], U, phi)[:, None]
+
     for steps in zip(*(state.backward(d) for d in data), strict=True):
         date, features = steps[0][0], [U for _, U in steps]
+        if martingale:
+            take_moves_off(date, state.few(features[0]))
         payoffs = [d.payoffs[..., date, None] for d in data]
         inside = [payoff[..., 0] > 0 for payoff in payoffs]
         # All rows where those in the money do not outnumber the features.
@@ -703,14 +888,20 @@ def train(
             for m, model in enumerate(models)
         ]
         fitted[date] = namespace(*found).stack(found, axis=-1)
-        for i, (U, payoff) in enumerate(zip(features, payoffs)):
-            stop = exercises(payoff, U @ fitted[date], only_positive)
+        for i, (U, payoff, d) in enumerate(zip(features, payoffs, data)):
+            held = known(d, date)
+            stop = exercises(payoff, U @ fitted[date] + held, only_positive)
             # Paths that stop are worth their payoff now; the others keep the cash flow of their later stop.
-            values[i] = xp.where(stop, payoff, values[i])
+            values[i] = xp.where(stop, payoff - held, values[i])
+    if martingale:
+        take_moves_off(0, xp.ones_like(first.payoffs[:, :1]))
     # A single date leaves nothing to decide before maturity.
     shape = tuple(fitted[1].shape) if fitted else (0, len(models))
     unused = xp.zeros(shape, dtype=xp.float64, device=first.payoffs.device)
     coefs = xp.stack([fitted.get(date, unused) for date in range(first.n_dates)])
     if not all_finite(coefs):
         raise DataError("the continuation values overflow; check the scale of the paths, or use a larger ridge")
-    return Policy(state, coefs, tuple(model.name for model in models), only_positive)
+    names, today = tuple(model.name for model in models), data[focal]
+    value = None if today.runs is not None else to_numpy(xp.mean(values[focal] + known(today, 0), axis=0))
+    found_moves = tuple(moved[date] for date in range(first.n_dates)) if martingale else None
+    return Policy(state, coefs, names, only_positive, base, found_moves, value)

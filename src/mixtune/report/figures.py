@@ -24,12 +24,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mixtune.options import ExerciseRegion
+    from mixtune.options import ExerciseRegion, PriceGrid
     from mixtune.paper import Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
     from mixtune.paper.robustness import RobustnessSummary
 
-__all__ = ["FIGURES", "draw", "draw_exercise_region", "require_matplotlib", "save_figure", "write_csv"]
+__all__ = [
+    "FIGURES",
+    "draw",
+    "draw_exercise_region",
+    "draw_price_grid",
+    "require_matplotlib",
+    "save_figure",
+    "write_csv",
+]
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 # RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
@@ -70,6 +78,11 @@ def draw(name: str, summary: Any) -> Figure:
 def draw_exercise_region(region: ExerciseRegion) -> Figure:
     """The exercise region of a pricing result: the boundary of one asset, the regions of two."""
     return _styled(_regions if region.boundary is None else _boundary, region)
+
+
+def draw_price_grid(grid: PriceGrid) -> Figure:
+    """Prices by strike with their 95% intervals, a line for each maturity; dashed without early exercise."""
+    return _styled(_strikes, grid)
 
 
 def _styled(drawing: Callable[[Any], Figure], subject: Any) -> Figure:
@@ -255,6 +268,18 @@ def _boundary(region: ExerciseRegion) -> Figure:
     _shade(axes, edges, region, _decisions(region)[:, :-1])
     axes.plot(region.times, region.boundary, color=ORANGE, marker="o", markersize=3, label="critical price")
     axes.set(xlabel="time (years)", ylabel="price", title=REGION_TITLE)
+    axes.legend()
+    return figure
+
+
+def _strikes(grid: PriceGrid) -> Figure:
+    figure, (axes,) = _panels(1, size=(5.6, 3.6))
+    for column, maturity in enumerate(grid.maturities.tolist()):
+        prices, errors = grid.prices[:, column], grid.standard_errors[:, column]
+        european = [row[column].european.value for row in grid.results]
+        line = axes.errorbar(grid.strikes, prices, 1.96 * errors, marker="o", ms=3, label=f"maturity {maturity:g}")
+        axes.plot(grid.strikes, european, ls="--", lw=0.8, color=line.lines[0].get_color())
+    axes.set(xlabel="strike", ylabel="price (dashed: European)")
     axes.legend()
     return figure
 

@@ -1,0 +1,188 @@
+"""Greeks: how the price changes with the market, by the same normals and the same stopping dates.
+
+To first order a change of the market does not change the value through the policy, which is nearly optimal: where it
+stops, stopping and waiting are worth the same. So the dates at which paths stop are held while the market moves, and
+only the cash flows at these dates change. Their differences have a bounded variance however small the move is, and a
+standard error. Where the European value has a closed form, its differences are exact, and only those of the early
+exercise premium are simulated.
+
+Gamma is the difference of two deltas: at a higher and at a lower price, each with the stopping dates that the policy
+has there. The optimal policy is the same at all prices today, so that this needs no correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Array, Floats
+from mixtune.options._martingale import BaseValue
+from mixtune.options._paths import PathData
+from mixtune.options._process import Process, TermStructure, mean_over
+from mixtune.options._settings import METHOD, TimeGrid
+
+#: A market and its dates.
+Market = tuple[Process, TimeGrid]
+#: From samples to their mean and its standard error.
+Mean = Callable[[Floats], tuple[float, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Greek:
+    """A sensitivity, one entry per quantity that is moved, with standard errors."""
+
+    value: Floats
+    standard_error: Floats
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sensitivity:
+    """A market and an option, and how paths of both are drawn, for the Greeks of a price.
+
+    Attributes
+    ----------
+    process, grid
+        The market and the dates.
+    paths : callable
+        From a market and dates to evaluation paths, by the same normals whatever they are.
+    base : callable
+        From a market and dates to the European values, or to None.
+    stops : callable
+        From paths to the dates (paths,) at which the policy stops.
+    mean : callable
+        From samples to their mean and its standard error.
+    alike : bool
+        Whether all assets have the same Greeks.
+    """
+
+    process: Process
+    grid: TimeGrid
+    paths: Callable[[Process, TimeGrid], PathData]
+    base: Callable[[Process, TimeGrid], BaseValue | None]
+    stops: Callable[[PathData], Array]
+    mean: Mean
+    alike: bool
+
+    def greeks(self) -> dict[str, Greek]:
+        """Delta and gamma of each asset; vega, theta and rho.
+
+        Vega is the change per unit of volatility, of all assets together: for Black-Scholes the volatility itself; for
+        stochastic volatility a common factor on sqrt(v0) and sqrt(v_mean), per unit of sqrt(v0). Theta is the
+        change per year as time passes, the dates coming closer. Rho is the change per unit of the interest rate.
+        """
+        found: dict[str, list[tuple[float, float]]] = {}
+        if hasattr(self.process, "__dataclass_fields__"):  # other markets cannot be moved
+            found["delta"], found["gamma"] = map(list, zip(*self._by_asset()))
+            found["vega"] = list(self._vega())
+        grid, step = self.grid, METHOD.time_bump * self._first_date()
+        found["theta"] = [self._slope(self._delayed(-step), self._delayed(step), 2 * step)]
+        more, less = (TimeGrid.from_times(grid.times, rate=grid.rates + s * METHOD.rate_bump) for s in (1, -1))
+        found["rho"] = [self._slope((self.process, more), (self.process, less), 2 * METHOD.rate_bump)]
+        return {name: Greek(*np.array(each).T) for name, each in found.items() if each}
+
+    def _by_asset(self) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+        """Delta and gamma of each asset."""
+        process = self.process
+        spot = np.broadcast_to(np.asarray(process.spot, dtype=np.float64), (process.n_assets,))
+        prices = self._now.prices
+        spread, early = (np.asarray(prices[:, date].std(axis=0)) for date in (-1, 1))
+        least = 1e-4 * np.where(spot == 0, 1.0, np.abs(spot))
+        for asset in range(1 if self.alike else process.n_assets):
+            unit = np.arange(len(spot)) == asset
+            small = max(METHOD.bump * spread[asset], METHOD.bump * least[asset])
+            # Gamma varies over the spread of the first date, if that is much less than that of maturity.
+            wide = max(min(METHOD.second_bump * spread[asset], 0.25 * early[asset]), least[asset])
+
+            def moved(by: float, unit: Any = unit) -> Market:
+                return replace(process, spot=spot + by * unit), self.grid  # type: ignore[type-var]
+
+            both = []
+            for centre in (0.0, wide, -wide):
+                dates = self._dates if centre == 0 else self.stops(self.paths(*moved(centre)))
+                up, down = (self._flows(moved(centre + step), dates) for step in (small, -small))
+                both.append((up - down) / (2 * small))
+            values = [self._today(moved(step)) for step in (-small, 0.0, small)]
+            first, second = (values[2] - values[0]) / (2 * small), np.diff(values, 2)[0] / small**2
+            found = [(first, self.mean(both[0])), (second, self.mean((both[1] - both[2]) / (2 * wide)))]
+            (delta, gamma) = ((exact + mean, error) for exact, (mean, error) in found)
+            for _ in range(process.n_assets if self.alike else 1):
+                yield delta, gamma
+
+    def _vega(self) -> Iterator[tuple[float, float]]:
+        """Of all volatilities together; nothing where the market has none."""
+        process = self.process
+        if hasattr(process, "volatility"):
+            names, power = ["volatility"], 1
+        elif hasattr(process, "v0"):
+            names, power = ["v0", "v_mean"], 2
+        else:
+            return
+        level = float(np.mean(mean_over(getattr(process, names[0]), 0.0, self.grid.maturity) ** (1 / power)))
+
+        def moved(factor: float, shift: float) -> Market:
+            changes = {name: _moved(getattr(process, name), factor, shift, power) for name in names}
+            return replace(process, **changes), self.grid  # type: ignore[type-var]
+
+        bump = METHOD.bump
+        if level > 0:
+            yield self._slope(moved(1 + bump, 0.0), moved(1 - bump, 0.0), 2 * bump * level)
+        else:  # nothing to scale, and volatilities are not negative: differences to one side, to second order
+            weights = {0.0: -1.5, bump: 2.0, 2 * bump: -0.5}
+            yield self._combined([(weight / bump, moved(1.0, by)) for by, weight in weights.items()])
+
+    def _slope(self, up: Market, down: Market, width: float) -> tuple[float, float]:
+        """Of the price between two markets."""
+        return self._combined([(1 / width, up), (-1 / width, down)])
+
+    def _combined(self, markets: list[tuple[float, Market]]) -> tuple[float, float]:
+        """A weighted sum of the prices in several markets, stopping dates held."""
+        flows = sum(weight * self._flows(market, self._dates) for weight, market in markets)
+        mean, error = self.mean(np.asarray(flows))
+        return mean + sum(weight * self._today(market) for weight, market in markets), error
+
+    def _flows(self, market: Market, dates: Array) -> Floats:
+        """Cash flows (paths,) at these dates, less the European value at the stop."""
+        data, base = self.paths(*market), self.base(*market)
+        flows = data.payoffs[np.arange(len(data)), dates].copy()
+        if base is not None:
+            for date in np.unique(dates):
+                there = dates == date
+                flows[there] -= base(data.prices[there, date], int(date))
+        return flows
+
+    def _today(self, market: Market) -> float:
+        """The European value today, where there is one."""
+        base = self.base(*market)
+        return 0.0 if base is None else float(base(market[0].start(1).prices, 0)[0])
+
+    def _delayed(self, by: float) -> Market:
+        """The exercise dates, and the dates that the market knows, moved away by a time."""
+        later = TimeGrid.from_times([0.0, *(self.grid.times[1:] + by)], rate=self.grid.rates)
+        return self.process.delayed(by), later
+
+    def _first_date(self) -> float:
+        """The first of the exercise dates and of those that the market knows."""
+        process = self.process
+        curves = [value for value in vars(process).values() if isinstance(value, TermStructure)]
+        known = [time for time, _ in process.cash_dividends] + [float(np.asarray(c.times)[0]) for c in curves]
+        return min([float(self.grid.times[1]), *known])
+
+    @cached_property
+    def _now(self) -> PathData:
+        return self.paths(self.process, self.grid)
+
+    @cached_property
+    def _dates(self) -> Array:
+        return self.stops(self._now)
+
+
+def _moved(value: Any, factor: float, shift: float, power: int) -> Any:
+    """A setting, one number, one per asset or a curve, whose root is multiplied and shifted."""
+    if isinstance(value, TermStructure):
+        return TermStructure(value.times, _moved(value.values, factor, shift, power))
+    moved = (factor * np.asarray(value) ** (1 / power) + shift) ** power
+    return float(moved) if moved.ndim == 0 else moved

@@ -1,0 +1,214 @@
+r"""Martingales that an option's value is compared with: European values, and sums of fitted one-interval moves.
+
+A policy's mean cash flow does not change if a martingale that starts at zero is taken off every path up to its stop. Its
+variance does: under the best policy and with the martingale part of the value process nothing is left of it. Two
+martingales are used.
+
+**The European value** of the same option at the dates, where it has a closed form (Black-Scholes; put, call, put on the
+geometric mean). Backward induction then only learns the premium of early exercise.
+
+**Fitted moves.** In each interval paths are driven by standard normals that do not depend on the past. Products of
+orthonormal (Hermite) polynomials of them with any functions of the state before are increments of a martingale:
+
+.. math:: M_{t+1} - M_t = \sum_k a_k(X_t)\,\varphi_k(Z_{t+1}), \quad a_k(x) = \operatorname{E}[V_{t+1} \varphi_k(Z_{t+1}) | X_t = x]
+
+The functions :math:`a_k` are learned by regression on the training paths; whatever they are, the mean on fresh paths is
+zero, so that bounds stay valid (Belomestny, Bender and Schoenmakers, *True upper bounds for Bermudan products via
+non-nested Monte Carlo*, Math. Finance 19, 2009).
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from mixtune._array import Array, Floats, is_numpy, match, namespace, to_numpy
+from mixtune.options._fourier import black_call
+from mixtune.options._payoffs import Call, GeometricBasketPut, PayoffFunction, Put
+from mixtune.options._process import Process, TermStructure, mean_over
+from mixtune.options._settings import TimeGrid
+from mixtune.options.processes import BlackScholes
+
+#: Of ranked assets, as many have moves of their own; those of the others are summed.
+TOP_ASSETS = 5
+#: Of the first assets, as many have products of moves; of all kinds of normals together as many.
+PAIRED_ASSETS, PAIRED_MOVES = 3, 6
+#: Relative ridge of the regressions: features may be collinear, and a small ridge costs nothing.
+RIDGE = 1e-6
+#: Settings of a market that say nothing of single assets, although there may be several numbers.
+SHARED = {"spot", "kernel_range"}
+
+
+def exchangeable(process: Process) -> bool:
+    """Whether all assets follow the same law, whatever their prices today.
+
+    Examples
+    --------
+    >>> exchangeable(BlackScholes(spot=[90, 100], volatility=0.2, n_assets=2, correlation=0.3))
+    True
+    >>> exchangeable(BlackScholes(spot=100, volatility=[0.2, 0.3], n_assets=2))
+    False
+    """
+    assets, known = process.n_assets, getattr(process, "__dataclass_fields__", {})
+    own = [getattr(process, name) for name in known if name not in SHARED and not name.startswith("_")]
+    return bool(known) and all(_alike(array, assets) for value in own for array in _arrays(value))
+
+
+def _arrays(value: Any) -> list[Floats]:
+    """A setting as arrays, which may have one number per asset."""
+    if isinstance(value, TermStructure):
+        return list(np.asarray(value.values))
+    if isinstance(value, tuple) and all(isinstance(part, tuple) for part in value):  # cash dividends
+        return [np.asarray(amount) for _, amount in value]
+    return [np.asarray(value)]
+
+
+def _alike(array: Floats, assets: int) -> bool:
+    """Whether an array has the same number for all assets, or for all pairs of them."""
+    if array.shape == (assets, assets):
+        between = array[np.nonzero(1 - np.eye(assets))]
+        return bool(np.all(between == between[:1]))
+    return array.shape[:1] != (assets,) or bool(np.all(array == array[:1]))
+
+
+def symmetric(payoff: PayoffFunction, prices: Floats) -> bool:
+    """Whether the order of the assets does not matter, as found on some price vectors (rows, assets).
+
+    Examples
+    --------
+    >>> rows = np.random.default_rng(0).uniform(80, 120, (50, 3))
+    >>> symmetric(lambda P: np.maximum(P.max(axis=-1) - 100, 0), rows)
+    True
+    >>> symmetric(lambda P: np.maximum(P[..., 0] - P[..., 1], 0), rows)
+    False
+    """
+    amounts = to_numpy(payoff(prices))
+    orders = (prices[:, ::-1], np.roll(prices, 1, axis=1))  # these two make all orders
+    return all(np.allclose(to_numpy(payoff(order)), amounts, rtol=1e-9, atol=1e-12) for order in orders)
+
+
+# --- European values ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EuropeanValue:
+    """The value of an option without early exercise at every date, discounted to time 0: lognormal underlying.
+
+    Attributes
+    ----------
+    payoff : Put, Call or GeometricBasketPut
+    variance : array (dates + 1,)
+        Of the logarithm of the underlying from each date to maturity.
+    growth : array (dates + 1,)
+        Factor from the underlying at each date to its mean at maturity.
+    discount : float
+        Of maturity.
+    """
+
+    payoff: Any
+    variance: Floats
+    growth: Floats
+    discount: float
+
+    def __call__(self, prices: Array, date: int) -> Array:
+        """Values (paths,) at prices (paths, assets)."""
+        forward = to_numpy(self.payoff.underlying(prices)) * self.growth[date]
+        sign, strike = self.payoff.sign, self.payoff.strike
+        found = black_call(forward, strike, math.sqrt(self.variance[date]))
+        if sign < 0:
+            found = found - forward + strike
+        # Rounding must not leave a value below that of a certain exercise.
+        found = np.maximum(found, np.maximum(sign * (forward - strike), 0.0))
+        return match(self.discount * found, prices)
+
+
+def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> EuropeanValue | None:
+    """The closed form, where there is one.
+
+    Examples
+    --------
+    >>> market, grid = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=4, rate=0.05)
+    >>> european_value(market, Put(100), grid)(np.array([[100.0]]), 0).round(4)
+    array([5.5735])
+    """
+    if type(process) is not BlackScholes or process.cash_dividends:
+        return None
+    if type(payoff) not in (Put, Call, GeometricBasketPut):
+        return None
+    variance, drift = np.zeros((2, grid.n_dates + 1))
+    for date, time in enumerate(grid.times[:-1].tolist()):
+        # The logarithm of the geometric mean is the mean of the logarithms; of one asset it is its own.
+        covariance = process.covariance(time, grid.maturity)
+        variance[date] = covariance.mean()
+        dividends = mean_over(process.dividend, time, grid.maturity) * (grid.maturity - time)
+        drift[date] = 0.5 * variance[date] - float(np.mean(dividends + 0.5 * np.diag(covariance)))
+    rates = grid.discount / grid.discount[-1]
+    return EuropeanValue(payoff, variance, rates * np.exp(drift), float(grid.discount[-1]))
+
+
+# --- fitted moves -------------------------------------------------------------------------------------------------
+
+
+def moves(noise: Array, prices: Array, ranked: bool) -> Array:
+    """Orthonormal polynomials (paths, k) of the normals (paths, kinds, assets) of one interval.
+
+    First and second order of each asset, products between a few. Where assets are ``ranked``, they come in the order
+    of their prices (paths, assets) at the beginning, and those of low rank are summed.
+    """
+    Z, xp, assets = noise, namespace(noise), noise.shape[-1]
+    if ranked and assets == prices.shape[-1] > 1:  # a market of one's own may have other normals
+        order = xp.argsort(prices, axis=-1, descending=True, stable=True)
+        Z = in_order(Z, xp.stack([order] * Z.shape[1], axis=1))
+    top = min(assets, TOP_ASSETS) if ranked else assets
+
+    def second(z: Array) -> Array:
+        return (z * z - 1.0) / math.sqrt(2.0)
+
+    first, rest = xp.reshape(Z[..., :top], (len(Z), -1)), Z[..., top:]
+    columns = [first, second(first)]
+    if top < assets:
+        scale = math.sqrt(assets - top)
+        columns += [xp.sum(rest, axis=-1) / scale, xp.sum(second(rest), axis=-1) / scale]
+    paired = xp.reshape(Z[..., :PAIRED_ASSETS], (len(Z), -1))[:, :PAIRED_MOVES]
+    if pairs := list(combinations(range(paired.shape[1]), 2)):
+        columns.append(xp.stack([paired[:, i] * paired[:, j] for i, j in pairs], axis=1))
+    return xp.concat(columns, axis=1)
+
+
+def in_order(values: Array, order: Array) -> Array:
+    """``values`` taken along their last axis; the standard has no such function that all libraries share."""
+    if is_numpy(values):
+        return np.take_along_axis(values, order, axis=-1)
+    return values.gather(-1, order)
+
+
+def increments(coefs: Array, U: Array, phi: Array) -> Array:
+    """``sum_k a_k(x) phi_k`` of every path, from features U (paths, q) and coefficients (q, k)."""
+    return (phi * (U @ coefs)).sum(-1)
+
+
+def fit_moves(U: Array, phi: Array, values: Array) -> Array:
+    """Coefficients (q, k) of the moves in values (paths,), from features U (paths, q) at the beginning.
+
+    Each column is shrunk by the share of it that noise explains (James and Stein), so that few paths do no harm.
+    """
+    xp, (rows, width) = namespace(U), U.shape
+    gram = U.T @ U
+    ridge = RIDGE * float(xp.linalg.trace(gram)) / width
+    gram = gram + ridge * xp.eye(width, dtype=gram.dtype, device=gram.device)
+    residual = values - U @ xp.linalg.solve(gram, U.T @ values)
+    targets = phi * residual[:, None]
+    coefs = xp.linalg.solve(gram, U.T @ targets)
+    explained, total = xp.mean((U @ coefs) ** 2, axis=0), xp.mean(targets**2, axis=0)
+    noise = width / rows * total
+    share = 1.0 - noise / xp.where(explained > 0, explained, xp.ones_like(explained))
+    return coefs * share.clip(0.0)
+
+
+#: Discounted European values (paths,) from prices (paths, assets) and a date.
+BaseValue = Callable[[Array, int], Array]
