@@ -21,7 +21,7 @@ def test_images_exist_and_are_described(page, match):
 
 @pytest.mark.parametrize("path", sorted((DOCS / "images").glob("*.svg")), ids=lambda path: path.name)
 def test_drawings_are_small_and_load_nothing(path):
-    assert path.stat().st_size < 60_000
+    assert path.stat().st_size < 65_000
     root = ElementTree.parse(path).getroot()
     links = [value for element in root.iter() for key, value in element.attrib.items() if key.endswith("href")]
     assert all(link.startswith("#") for link in links)
@@ -33,7 +33,9 @@ def test_the_script_draws_every_drawing(tmp_path, monkeypatch):
     from docs import pictures
 
     assert {f"{name}.svg" for name in pictures.PICTURES} == {path.name for path in (DOCS / "images").iterdir()} - {
-        "rooms.svg"
+        "rooms.svg",
+        "federated.svg",  # a drawing of messages, made by hand
+        "real-markets.svg",  # python -m benchmarks.observed_markets
     }
     monkeypatch.setattr(pictures, "IMAGES", tmp_path)
     pictures.main(["shares"])  # the quickest of them

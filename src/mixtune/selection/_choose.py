@@ -489,7 +489,7 @@ def sample_sources(
     *,
     seed: int,
     prepare: Callable[[Rows], Rows] = lambda rows: rows,
-    most: int = SETTINGS.sampled_sources,
+    most: int | None = None,
 ) -> Integers:
     """Places of the sources to learn from, in order: all of them up to ``most`` (512), of more a draw.
 
@@ -504,7 +504,7 @@ def sample_sources(
     >>> sample_sources(sources[:3], seed=0), len(sample_sources(sources, seed=0))
     (array([0, 1, 2]), 512)
     """
-    count = len(sources)
+    count, most = len(sources), SETTINGS.sampled_sources if most is None else most
     if count <= most:
         return np.arange(count)
     rows, width = sum(len(source.y) for source in sources), sources[0].shape[1]
