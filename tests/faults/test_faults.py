@@ -24,8 +24,6 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if "dask" not in name])  # clusters take too long here
 def test_kills(name, tmp_path):
-    if "dask" in name:
-        pytest.importorskip("distributed")
     attack(SCENARIOS[name](tmp_path), kills=1, seed=1, say=lambda text: None)
 
 

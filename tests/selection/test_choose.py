@@ -19,14 +19,15 @@ from mixtune.selection import (
 )
 from mixtune.selection._model_averaging import (
     ValidationTask,
-    average_weights,
     guarded,
     interval_inflation,
     nested_left_out,
     robust_errors,
     robust_losses,
     stacked_weights,
+    tilted_weights,
     transfer_gains,
+    weights_of_tasks,
 )
 from selection.tasks import changed, design_of, make_family, make_task
 
@@ -296,6 +297,11 @@ def plays_of(seed, count, candidates=12):
         own = rng.standard_normal((candidates, rows)) * np.linspace(0.2, 3.0, candidates)[:, None]
         plays.append(ValidationTask(player, common + own, rng.choice([1.0, 2.0], rows), np.ones((candidates, 5)), 0))
     return plays
+
+
+def average_weights(scores, prior, tasks, count, *, enough, negligible=0.0):
+    """What validation tasks say, tilted by leave-one-out."""
+    return tilted_weights(scores, weights_of_tasks(prior, tasks, enough=enough), count, negligible=negligible)
 
 
 def weighted_median(values, weight):

@@ -410,10 +410,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
     def _fitted(self, rows: dict[str, Rows], *, log: bool = False) -> _Fitted:
         prepared = self._prepare_rows(rows)
         made = self._made_map, self._blocks, self._map_notes
-        solved = tuned_fit(
-            prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp and made[1] is None, log=log
-        )
-        return _Fitted(prepared, solved, made, log)
+        return _Fitted(prepared, self._solve(prepared, log=log), made)
 
     @staticmethod
     def _prefers_logs(plain: _Fitted, logs: _Fitted, focal: Rows) -> bool:
@@ -547,8 +544,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
         return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
 
-    def _solve(self, prepared: Prepared) -> Solved:
-        return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=self.clamp)
+    def _solve(self, prepared: Prepared, *, log: bool = False) -> Solved:
+        # Maps that were made from the rows clip their inputs themselves.
+        clamp = self.clamp and self._blocks is None
+        return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
 
 @dataclass(frozen=True, eq=False)
@@ -558,7 +557,6 @@ class _Fitted:
     prepared: Prepared
     solved: Solved
     made: tuple[Any, Any, tuple[str, ...]]
-    log: bool
 
 
 def tuned_fit(

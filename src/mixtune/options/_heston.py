@@ -39,6 +39,7 @@ Haas (1976) for draws from the inverse Gaussian law; Lord, Koekkoek and van Dijk
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -162,9 +163,9 @@ class VarianceProcess(Process):
             Z = np.stack([np.copysign(Z[:, :, :, 0], Z[:, :, :, 1]), Z[:, :, :, 2]], axis=3)
         return (Z.sum(2) / math.sqrt(Z.shape[2])).reshape(intervals, -1, self.n_assets, paths)
 
+    @abstractmethod
     def mean_variance(self, maturity: float) -> Floats:
         """The expected variance, averaged over the time to maturity, for every asset."""
-        raise NotImplementedError
 
     def only(self, asset: int) -> Self:
         """The market of one of the assets, without cash dividends."""

@@ -140,23 +140,6 @@ class SummedTask:
 Task = ValidationTask | SummedTask
 
 
-def average_weights(
-    scores: Floats,
-    prior: Floats,
-    tasks: Sequence[Task],
-    count: float,
-    *,
-    enough: int,
-    negligible: float = 0.0,
-) -> Floats:
-    """Weights of the candidates: fitted to the validation tasks, then tilted by leave-one-out on ``count`` rows.
-
-    ``scores`` are leave-one-out errors, ``prior`` the weights before anything is known; where ``enough`` sources were
-    validated, their tasks decide freely.
-    """
-    return tilted_weights(scores, weights_of_tasks(prior, tasks, enough=enough), count, negligible=negligible)
-
-
 @dataclass(frozen=True, eq=False)
 class TaskWeights:
     """Weights (C,) that validation tasks give the candidates, and how many times its share a row must say to move them.
@@ -170,7 +153,10 @@ class TaskWeights:
 
 
 def weights_of_tasks(prior: Floats, tasks: Sequence[Task], *, enough: int) -> TaskWeights:
-    """Weights fitted to the validation tasks alone; see :func:`average_weights`."""
+    """Weights fitted to the validation tasks alone; ``prior`` are those before anything is known.
+
+    Where ``enough`` sources were validated, their tasks decide freely.
+    """
     trust = SETTINGS.rows_trust
     if not tasks:
         return TaskWeights(prior, trust, tasks)
