@@ -95,6 +95,10 @@ class ChoiceSettings:
 
     #: Most inputs that curves are tried for.
     curved_inputs: int = 60
+    #: Of more inputs, up to so many, curves are tried for so many leading principal components: splines of hundreds of
+    #: columns cost more than they tell.
+    most_curved_inputs: int = 512
+    components: int = 20
     #: Validation tasks that all maps share: each map beyond the inputs adds to the cost.
     map_tasks: int = 12
     #: Knots of splines, the most that keep all columns together within ``narrow_columns``.
