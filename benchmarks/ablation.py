@@ -40,6 +40,7 @@ OF_COST = ("message_bytes", "soft_sources", "evidence_sources", "sampled_sources
 #: Numbers that concern fits of all domains at once, and tables wider than those here.
 OF_OTHER_FITS = (
     "most_curved_inputs",
+    "learned_outputs",
     "components",
     "shared_folds",
     "shared_tasks",

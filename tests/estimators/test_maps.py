@@ -306,6 +306,27 @@ def test_several_outputs_and_constant_columns():
     np.testing.assert_allclose(found[:, 0], -found[:, 1], atol=1e-6)
 
 
+def test_columns_are_learned_for_every_class():
+    """A class that is a step in two columns is known to trees only; each class has columns of its own."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n):
+        X = rng.standard_normal((n, 3))
+        return X, np.where(X[:, 0] * X[:, 1] > 0.3, "a", np.where(X[:, 2] > 0, "b", "c"))
+
+    sources = {f"s{k}": drawn(150) for k in range(5)}
+    X, y = drawn(40)
+    model = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    new, true = drawn(500)
+    assert model.score(new, true) > 0.8
+    assert {each.name for each in model.maps_ if each.share > 0.5} == {"learned"}
+    # One output of several is what it is alone.
+    one = auto().fit(X, X[:, 0] * X[:, 1], sources={name: (U, U[:, 0] * U[:, 1]) for name, (U, _) in sources.items()})
+    turned = {name: (U, np.column_stack([U[:, 2], U[:, 0] * U[:, 1]])) for name, (U, _) in sources.items()}
+    several = auto().fit(X, np.column_stack([X[:, 2], X[:, 0] * X[:, 1]]), sources=turned)
+    np.testing.assert_allclose(several.predict(new)[:, 1], one.predict(new), rtol=0, atol=1e-6)
+
+
 def test_only_estimators_that_tune_themselves_make_maps():
     with pytest.raises(ParameterError, match="feature_map='auto'"):
         LocalRegressor("auto").fit(np.ones((3, 1)), np.ones(3))

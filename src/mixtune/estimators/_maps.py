@@ -8,7 +8,7 @@ whose blocks may overlap; the choice averages over the blocks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,11 +123,13 @@ def _curved_maps(
     of_part = np.full(len(parts), -1)
     if "learned" in tried:
         order = first + content_order([part.scaled(oriented) for part in parts[first:]])
-        learned, folds = learn_columns([parts[k] for k in order], oriented, seed=seed)
-        maps["learned"] = Clipped(learned, *reach)
-        # Rows of no fold get the mean over folds.
-        of_part[order] = folds
-        made.append(learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts])))
+        for output in range(parts[0].targets.shape[1]):
+            sources = [replace(parts[k], y=parts[k].targets[:, output]) for k in order]
+            learned, folds = learn_columns(sources, oriented, seed=seed)
+            maps[f"learned {output}"] = Clipped(learned, *reach)
+            # Rows of no fold get the mean over folds.
+            of_part[order] = folds
+            made.append(learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts])))
     if "boosted" in tried and first and len(parts[0].y) >= SETTINGS.own_rows:
         own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
         maps["boosted"] = Clipped(own, *reach)
@@ -156,7 +158,7 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
         return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
     if inputs > SETTINGS.curved_inputs:
         notes = (f"{inputs} columns: curves are tried for their {SETTINGS.components} leading principal components",)
-    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs == 1 else set()
+    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs <= SETTINGS.learned_outputs else set()
     boosted = {"boosted"} if outputs == 1 else set()
     return {"inputs", "splines", "Fourier"} | learned | boosted, notes
 
@@ -166,8 +168,11 @@ def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
     # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
     beside = {"Fourier": "components" if "components" in maps else "inputs", "learned": "splines", "boosted": "splines"}
-    return tuple(
-        FeatureBlock(name, np.append(places[beside[name]], own) if name in beside else own, learned=name == "learned")
-        for name, own in places.items()
-        if name != "components" and (name != "splines" or "learned" not in maps)
-    )
+    found = []
+    for name, own in places.items():
+        kind, *output = name.split()
+        if kind == "components" or (kind == "splines" and "learned 0" in maps):
+            continue
+        joined = np.append(places[beside[kind]], own) if kind in beside else own
+        found.append(FeatureBlock(kind, joined, learned=kind == "learned", output=int(output[0]) if output else None))
+    return tuple(found)

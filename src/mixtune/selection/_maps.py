@@ -35,12 +35,14 @@ class FeatureBlock:
     """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them.
 
     ``learned`` says that targets of the sources made some of them, so that no fit on them is one to focal rows alone.
+    Those learned for one output of several are for this ``output`` only.
     """
 
     name: str
     places: Integers
     basis: Floats | None = None
     learned: bool = False
+    output: int | None = None
 
     def features(self, U: Floats) -> Floats:
         """The features of this block, from rows (n, width) with all features."""

@@ -110,6 +110,8 @@ class ChoiceSettings:
     pretraining_width: int = 300
     sign_width: int = 100
     pretraining_folds: int = 3
+    #: Most outputs, or classes, that columns are learned for: each has trees of its own.
+    learned_outputs: int = 8
     #: Parameters of the boosted trees that are learned from the sources.
     trees: dict[str, float] = field(
         default_factory=lambda: {
