@@ -31,7 +31,7 @@ PAGE = Path(__file__).with_name("comparison.md")
 RESULTS = Path(__file__).parent / "results" / "transfer.csv"
 KNOWN = RESULTS.with_name("known.csv")
 COLUMNS = ("problem", "variant", "focal", "seed", "method", "rmse", "seconds", "n_test", "covered")
-KNOWN_COLUMNS = (*COLUMNS, "n_train")
+KNOWN_COLUMNS = (*COLUMNS, "n_train", "log_loss")
 PROBLEMS, VARIANTS = ("exam", "ames", "vader"), ("clean", "flip")
 TITLES = {method.name: method.title for method in known_methods()}
 #: mixtune again, with other settings: in the tables, but none of the other methods.
@@ -42,12 +42,13 @@ def keep(given: Path) -> None:
     """Keep single cases, rounded, in place of those of the same problem, variant and method."""
     rows = _rows(given)
     for row in rows:
-        row["rmse"] = f"{float(row['rmse']):.6g}" if row["rmse"] else ""
+        for error in ("rmse", "log_loss"):
+            row[error] = f"{float(row[error]):.6g}" if row.get(error) else ""
         row["seconds"] = f"{float(row['seconds']):.3g}"
         if row["problem"] not in TABLES:  # the problem says how many focal rows there are
             row.pop("n_train", None)
     _replace(RESULTS, [row for row in rows if row["problem"] not in TABLES], COLUMNS)
-    _replace(KNOWN, [row for row in rows if row["problem"] in TABLES and row["problem"] not in CLASSES], KNOWN_COLUMNS)
+    _replace(KNOWN, [row for row in rows if row["problem"] in TABLES], KNOWN_COLUMNS)
 
 
 def _replace(path: Path, rows: list[dict[str, str]], columns: tuple[str, ...]) -> None:
@@ -67,7 +68,7 @@ def _replace(path: Path, rows: list[dict[str, str]], columns: tuple[str, ...]) -
 def read(path: Path | None = None) -> list[Result]:
     """The kept cases, as the benchmark gave them; those of the three problems without a path."""
     rows = _rows(path or RESULTS)
-    base = {_case(row): float(row["rmse"]) for row in rows if row["method"] == YARDSTICK}
+    base = {_case(row): float(row["rmse"] or row["log_loss"]) for row in rows if row["method"] == YARDSTICK}
     return [
         Result(
             row["problem"],
@@ -81,15 +82,16 @@ def read(path: Path | None = None) -> list[Result]:
             float(row["seconds"]),
             int(row["n_test"]),
             int(row["covered"]) if row["covered"] else None,
-            None if row["rmse"] else "failed",
+            None if row["rmse"] or row.get("log_loss") else "failed",
             int(row["n_train"]) if row.get("n_train") else None,
+            float(row["log_loss"]) if row.get("log_loss") else None,
         )
         for row in rows
     ]
 
 
 def behind(results: list[Result], problem: str, variant: str, method: str) -> str:
-    """How much larger the relative error is than ours, with its standard error over the cases."""
+    """How much larger the relative error is than that of mixtune, with its standard error over the cases."""
     rows = [result for result in results if (result.problem, result.variant) == (problem, variant)]
     ours = {(row.focal, row.seed): row.rmse for row in rows if row.method == OURS}
     theirs = {(row.focal, row.seed): row.rmse for row in rows if row.method == method}
@@ -102,7 +104,7 @@ def behind(results: list[Result], problem: str, variant: str, method: str) -> st
 
 
 def problem_table(results: list[Result], problem: str) -> str:
-    """One line a method: relative errors, distances to ours, the worst case, the time."""
+    """One line a method: relative errors, distances to mixtune, the worst case, the time."""
     found = {(s.method, s.variant): s for s in summarise(results) if s.problem == problem}
     lines = ["| method | clean | flip | worst case | s per fit |", "|---|---|---|---|---|"]
     for method in dict.fromkeys(name for name, _ in found):
@@ -119,8 +121,8 @@ def problem_table(results: list[Result], problem: str) -> str:
 
 
 def standing(results: list[Result]) -> str:
-    """Where ours stands: the best other method of every problem and variant."""
-    lines = ["| | ours | best of the others | which |", "|---|---|---|---|"]
+    """Where mixtune stands: the best other method of every problem and variant."""
+    lines = ["| | mixtune | best of the others | which |", "|---|---|---|---|"]
     for problem in PROBLEMS:
         for variant in VARIANTS:
             rows = [s for s in summarise(results) if (s.problem, s.variant) == (problem, variant)]
@@ -133,7 +135,7 @@ def standing(results: list[Result]) -> str:
 
 
 def coverage(results: list[Result]) -> str:
-    """What share of the test rows our 90% intervals cover."""
+    """What share of the test rows the 90% intervals of mixtune cover."""
     ours = {(s.problem, s.variant): s.coverage for s in summarise(results) if s.method == OURS}
     lines = ["| | clean | flip |", "|---|---|---|"]
     for problem in PROBLEMS:
@@ -143,6 +145,7 @@ def coverage(results: list[Result]) -> str:
 
 def known_table(known: list[Result]) -> str:
     """One line a method: geometric means over many problems, for every variant and number of focal rows."""
+    known = [result for result in known if result.problem not in CLASSES]
     columns = sorted({(result.variant, result.n_train or 0) for result in known})
     titles = (f"{variant}, {count} rows" for variant, count in columns)
     lines = ["| " + " | ".join(("method", *titles, "worst case")) + " |", "|---" * (len(columns) + 2) + "|"]
@@ -163,10 +166,31 @@ def known_table(known: list[Result]) -> str:
     return "\n".join(lines)
 
 
+def class_table(known: list[Result]) -> str:
+    """One line a method: mean log losses over the problems with classes, for every variant and number of focal rows."""
+    known = [result for result in known if result.problem in CLASSES]
+    columns = sorted({(result.variant, result.n_train or 0) for result in known})
+    titles = (f"{variant}, {count} rows" for variant, count in columns)
+    lines = ["| " + " | ".join(("method", *titles)) + " |", "|---" * (len(columns) + 1) + "|"]
+
+    def mean(name: str, column: tuple[str, int]) -> str:
+        own = [row.log_loss for row in known if row.method == name and (row.variant, row.n_train) == column]
+        return "failed" if None in own else f"{statistics.fmean(own):.3f}"  # type: ignore[type-var]
+
+    names = [name for name in TITLES if any(row.method == name for row in known)]
+    least = {column: min(mean(name, column) for name in names) for column in columns}
+    for name in names:
+        cells = [mean(name, column) for column in columns]
+        shown = (f"**{cell}**" if cell == least[column] else cell for cell, column in zip(cells, columns, strict=True))
+        lines.append("| " + " | ".join((TITLES[name], *shown)) + " |")
+    return "\n".join(lines)
+
+
 def fill(text: str, results: list[Result], known: list[Result]) -> str:
     """Write what belongs between the markers of the page."""
     parts = {problem: problem_table(results, problem) for problem in PROBLEMS}
     parts |= {"standing": standing(results), "coverage": coverage(results), "known": known_table(known)}
+    parts["classes"] = class_table(known)
     for name, part in parts.items():
         block = f"<!-- {name} -->\n\n{part}\n\n<!-- end {name} -->"
         text, count = re.subn(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)

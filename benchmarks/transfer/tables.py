@@ -83,15 +83,28 @@ def _diamonds_ideal() -> Domains:
 
 
 def _flights() -> Domains:
+    inputs, delay, carrier = _flown()
+    return _domains(inputs, delay.clip(-80, 300), [carrier])
+
+
+def _flights_late() -> Domains:
+    """Whether a flight lands more than a quarter of an hour late, from what is known a day before: 1 or 0."""
+    inputs, delay, carrier = _flown()
+    return _domains({name: inputs[name] for name in inputs if name != "dep_delay"}, delay > 15, [carrier])
+
+
+def _flown() -> tuple[dict[str, Any], Any, Any]:
+    """Schedule and weather of flights that landed, their delay, and the airline."""
     import pandas as pd
 
     weather = ("temp", "humid", "wind_speed", "precip", "visib", "pressure")
     keys = ["origin", "time_hour"]
     frame = _read("nycflights13", "flights").merge(_read("nycflights13", "weather")[[*keys, *weather]], on=keys)
+    frame = frame.dropna(subset=["arr_delay"])
     inputs = {name: frame[name] for name in ("month", "hour", "distance", *weather, "dep_delay")}
     inputs["weekday"] = pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_week
     inputs |= {f"from_{origin}": frame["origin"] == origin for origin in ("JFK", "LGA")}
-    return _domains(inputs, frame["arr_delay"].clip(-80, 300), [frame["carrier"]])
+    return inputs, frame["arr_delay"], frame["carrier"]
 
 
 def _star() -> Domains:
@@ -114,6 +127,22 @@ def _cps() -> Domains:
     inputs = {name: frame[name] for name in ("education", "experience")}
     inputs |= {"part_time": frame["parttime"] == "yes", "african_american": frame["ethnicity"] == "afam"}
     return _domains(inputs, np.log(frame["wage"]), [frame["region"], np.where(frame["smsa"] == "yes", "city", "rural")])
+
+
+def _part_time() -> Domains:
+    """Whether somebody works part time: 1 or 0."""
+    frame = _read("AER", "CPS1988")
+    inputs = {"education": frame["education"], "experience": frame["experience"], "wage": np.log(frame["wage"])}
+    inputs |= {"african_american": frame["ethnicity"] == "afam"}
+    return _domains(inputs, frame["parttime"] == "yes", [frame["region"]])
+
+
+def _contraception() -> Domains:
+    """Whether a woman of Bangladesh uses contraception, by district: 1 or 0; bends in her age."""
+    frame = _read("mlmRev", "Contraception")
+    inputs = {"age": frame["age"], "children": _rank(frame["livch"], ("0", "1", "2", "3+"))}
+    inputs |= {"urban": frame["urban"] == "Y"}
+    return _domains(inputs, frame["use"] == "Y", [frame["district"]])
 
 
 def _gapminder() -> Domains:
@@ -174,6 +203,9 @@ TABLES: dict[str, Callable[[], Domains]] = {
     "exam-capped": load_exam,
     "ames-capped": load_ames,
     "diamonds-ideal": _diamonds_ideal,
+    "flights-late": _flights_late,
+    "part-time": _part_time,
+    "contraception": _contraception,
 }
 #: Those whose target is a class, 0 or 1.
-CLASSES = ("diamonds-ideal",)
+CLASSES = ("diamonds-ideal", "flights-late", "part-time", "contraception")

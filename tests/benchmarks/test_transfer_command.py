@@ -64,7 +64,7 @@ def test_json_is_json_alone():
         (("--methods", ","), "--methods names none"),
         (("--out", "/nonexistent/a.csv"), "there is no folder /nonexistent"),
         (("--out", "/"), "is a folder"),
-        (("--problem", "boston"), "ames-capped, diamonds-ideal or known"),
+        (("--problem", "boston"), "ames-capped, diamonds-ideal, flights-late, part-time, contraception or known"),
         (("--rows", "60"), "--rows is for diamonds"),
         (("--problem", "rice", "--rows", "5000"), "no domain of rice has so many"),
         (("--problem", "diamonds-ideal", "--methods", "stacked"), "none of the methods takes the classes"),

@@ -94,7 +94,10 @@ def test_cases_of_the_tables_are_kept_apart(tmp_path, monkeypatch):
     assert [(result.problem, result.n_train, result.yardstick) for result in tables] == [
         ("star", 20, 0.8),
         ("star", 60, 0.6),
+        ("diamonds-ideal", 60, 0.7),
     ]
+    assert "0.700" in comparison.class_table(tables)
+    assert "diamonds" not in comparison.known_table(tables)
 
 
 def test_cases_are_kept_without_what_the_page_does_not_need(results, tmp_path, monkeypatch):
