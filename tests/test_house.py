@@ -125,6 +125,33 @@ def test_what_takes_long_to_import_is_not_imported_at_once(line, slow):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--version"], ["numpy", "rich", "mixtune.report", "mixtune.cli._fit"]),
+        (
+            ["fit", "{table}", "--target", "y", "--domain", "site", "--focal", "a"],
+            ["pandas", "networkx", "torch", "matplotlib", "mixtune.options", "mixtune.paper", "mixtune.cli._compare"],
+        ),
+    ],
+)
+def test_commands_import_only_what_they_use(arguments, unused, tmp_path):
+    (tmp_path / "table.csv").write_text("site,x,y\n" + "".join(f"{'ab'[i % 2]},{i % 7},{i % 5}\n" for i in range(24)))
+    argv = ["mixtune", *(each.format(table=tmp_path / "table.csv") for each in arguments)]
+    code = f"""
+import sys
+from mixtune.cli import run
+sys.argv = {argv}
+try:
+    run()
+except SystemExit as left:
+    assert not left.code
+print([name for name in {unused} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("[]\n")
+
+
 def code_lines(path: Path) -> int:
     """Lines of a module that hold code: not blank, no comment and no docstring."""
     text = path.read_text(encoding="utf-8")
