@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         Sources,
         StreamedSources,
         TableModel,
+        column_effects,
         fit_table,
         load,
+        row_contributions,
     )
     from mixtune.features import Concatenate, Identity, RandomFeatures
     from mixtune.moments import Moments
@@ -37,9 +39,11 @@ __all__ += [
     "TableModel",
     "WassersteinWeights",
     "__version__",
+    "column_effects",
     "descend",
     "fit_table",
     "load",
+    "row_contributions",
     "solve",
     "wasserstein_distance",
 ]

@@ -15,6 +15,16 @@ from mixtune.estimators._baselines import (
 )
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
 from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal, RidgePath
+from mixtune.estimators._effects import (
+    ColumnEffect,
+    ColumnEffects,
+    RowContributions,
+    Scores,
+    column_effects,
+    effect_curves,
+    inputs_of,
+    row_contributions,
+)
 from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._multi_domain import MultiDomainRegressor
@@ -32,3 +42,5 @@ __all__ += ["DomainColumnRegressor"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
+__all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
+__all__ += ["inputs_of", "row_contributions"]

@@ -62,6 +62,7 @@ from mixtune.selection import (
     compare,
     joint_left_out,
     mean_left_out,
+    posterior_covariance,
     sample_sources,
     transfer_gain,
 )
@@ -922,11 +923,7 @@ def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
     average = choices[0]
     choice, block = average.largest, average.blocks[average.top]
     prior, task = choice.prior, choice.task
-    regression = task.free if prior.free_intercept else task.full
-    covariance = prior.scale * prior.covariance
-    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
-    posterior = np.linalg.solve(inside, covariance) / prior.noise
-    posterior = (posterior + posterior.T) / 2
+    posterior = posterior_covariance(prior, task)
     if prior.free_intercept or not task.intercept:
         center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))
         constant = 1.0 / task.total if task.intercept else 0.0

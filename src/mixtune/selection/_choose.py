@@ -176,6 +176,44 @@ class Choice(Validated):
         paths = joined_paths(self.pool.fits(self.task, kept, self._memos))
         return shares @ paths.heads * self.size, mix(shares, paths.left_out) * self.size
 
+    def within(self, directions: Floats) -> Floats:
+        """Variances (m,) of linear functions (m, p[+1]) of coefficients over the noise, on average over candidates."""
+        large = np.flatnonzero(self.shares > SETTINGS.smallest_share)
+        share = self.shares[large] / self.shares[large].sum()
+        priors = [self.pool.prior(self.task, self.allowed, place, self._memos) for place in large.tolist()]
+        return np.sum([part * unknown_part(each, self.task, directions) for part, each in zip(share, priors)], axis=0)
+
+    def alone(self, directions: Floats) -> Floats:
+        """The same variances for the best of the focal-only candidates."""
+        best = focal_only_best(self.labels, self.errors)
+        return unknown_part(self.pool.prior(self.task, self.allowed, best, self._memos), self.task, directions)
+
+    def between(self, directions: Floats, middle: Floats) -> Floats:
+        """Mean square distances (m,) of the candidates' linear functions from ``middle``."""
+        heads = joined_paths(self.pool.fits(self.task, self.allowed, self._memos)).heads * self.size
+        return self.shares @ (heads @ directions.T - middle) ** 2
+
+
+def posterior_covariance(prior: Prior, task: Sample) -> Floats:
+    """Covariance of the coefficients given the rows of a task, over the noise; without that of a free intercept."""
+    regression = task.free if prior.free_intercept else task.full
+    covariance = prior.scale * prior.covariance
+    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
+    posterior = np.linalg.solve(inside, covariance) / prior.noise
+    return (posterior + posterior.T) / 2
+
+
+def unknown_part(prior: Prior, task: Sample, directions: Floats) -> Floats:
+    """Posterior variances (m,) of linear functions (m, p[+1]) of the coefficients, over the noise."""
+    level = np.zeros(len(directions))
+    if prior.free_intercept and task.intercept:
+        # The intercept is the mean target less that of the features: its own error is that of a mean.
+        constant, directions = directions[:, -1], directions[:, :-1]
+        directions = directions - constant[:, None] * task.center.features
+        level = constant**2 / task.total
+    inside = np.sum((directions @ posterior_covariance(prior, task)) * directions, axis=1)
+    return level + np.maximum(inside, 0.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:

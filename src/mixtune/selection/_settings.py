@@ -141,6 +141,8 @@ class ChoiceSettings:
     maps_pull: tuple[float, float] = (0.01, 0.02)
     #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
     maps_rows: float = 30.0
+    #: Candidates and maps with a smaller share are left out of variances: each costs a solve, and adds nothing.
+    smallest_share: float = 0.01
 
     # --- cross-domain validation ---
 
