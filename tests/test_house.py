@@ -100,7 +100,7 @@ def test_public_names():
         *("Domain", "Domains", "RandomFeatures", "Identity", "Concatenate", "Moments", "WassersteinWeights"),
         *("PredictiveWeights", "EqualWeights", "wasserstein_distance", "RegretProblem", "RegretSolution"),
         *("solve", "descend", "RegretOptimalRegressor", "RegretOptimalRegressorCV", "RegretOptimalClassifier"),
-        *("RegretOptimalClassifierCV", "MultiDomainRegressor", "Sources", "load"),
+        *("RegretOptimalClassifierCV", "MultiDomainRegressor", "MultiDomainClassifier", "Sources", "load"),
     }
     assert promised <= set(mixtune.__all__)
     assert all(hasattr(mixtune, name) for name in mixtune.__all__)

@@ -8,6 +8,7 @@ from mixtune._version import __version__
 if TYPE_CHECKING:
     from mixtune.data import Domain, Domains
     from mixtune.estimators import (
+        MultiDomainClassifier,
         MultiDomainRegressor,
         RegretOptimalClassifier,
         RegretOptimalClassifierCV,
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from mixtune.regret import RegretProblem, RegretSolution, descend, solve
     from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainRegressor"]
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainClassifier"]
+__all__ += ["MultiDomainRegressor"]
 __all__ += [
     "PredictiveWeights",
     "RandomFeatures",

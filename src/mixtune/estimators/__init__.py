@@ -27,6 +27,7 @@ from mixtune.estimators._effects import (
 )
 from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._multi_classifier import MultiDomainClassifier
 from mixtune.estimators._multi_domain import MultiDomainRegressor
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
@@ -35,7 +36,8 @@ from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
 __all__ += ["JointSubsetRegressor"]
-__all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainRegressor", "RegretOptimalClassifier"]
+__all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainClassifier", "MultiDomainRegressor"]
+__all__ += ["RegretOptimalClassifier"]
 __all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
 __all__ += ["DomainColumnRegressor"]
