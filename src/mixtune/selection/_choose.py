@@ -36,6 +36,7 @@ from mixtune.selection._model_averaging import (
     prior_weights,
     relative_errors,
     robust_errors,
+    robust_limit,
     tilted_weights,
     weights_of_tasks,
 )
@@ -451,9 +452,17 @@ def validation_tasks(
         allowed = np.ones(len(sources)) if known is None else known.copy()
         allowed[k] = 0.0
         task = sources[k].part(order[: plan.rows])
-        heads, left_out, _ = joined_paths(pool.fits(task, allowed))
         negligible = negligible_error(task)
-        alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
+        judged = task
+        if plan.spare and task.columns > SETTINGS.wide_columns and not task.free.wide:
+            # Residuals of left-out rows say how wide intervals are; some rows say that as well.
+            own = pool.families[0].fits(task, allowed).paths.left_out
+            judged = task.judged(slice(SETTINGS.left_out_rows))
+        heads, left_out, _ = joined_paths(pool.fits(judged, allowed))
+        if judged is task:
+            own = left_out[: len(SETTINGS.focal_ridges)]
+        limit = robust_limit(left_out, judged.known.weight, negligible)
+        alone = focal_only_best(pool.labels, robust_errors(own, task.known.weight, negligible, limit))
         if not plan.spare:
             limit = SETTINGS.largest_residual
             clipped = np.clip(left_out, -limit, limit)
@@ -461,7 +470,7 @@ def validation_tasks(
             return ValidationTask(k, clipped, rows.weight, left_out, alone, negligible, rows.weight, rows.y)
         test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        weight = task.known.weight
+        weight = judged.known.weight
         return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, weight, test.y)
 
     return [partial(validate, k, order) for k, order in plan.tasks]
@@ -500,8 +509,8 @@ def rank_of(rows: Rows) -> tuple[float, ...]:
 
 def _symmetric(X: Floats) -> tuple[Floats, Floats]:
     """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    size = np.abs(X)
-    return np.sum(size**2, axis=1), np.sum(size**3, axis=1)
+    squares = X * X
+    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
