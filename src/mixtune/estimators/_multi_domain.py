@@ -299,7 +299,10 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
     # Maps that were made from the rows clip their inputs themselves.
     low, high = feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
     state, outputs = State.of(prepared), range(prepared.focal.targets.shape[1])
-    fits = [every_fit(prepared, state.moments, blocks, seed=settings.seed, output=output) for output in outputs]
+    tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
+    fits = [
+        every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
+    ]
     heads = local_heads(state, HEAD_RIDGE)
     notes = _row_notes(rows) + notes + (() if maps is None else maps.notes)
     return Learned(rows, prepared, maps, low, high, heads, fits, notes)
