@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mixtune.options import ExerciseRegion, PriceGrid
-    from mixtune.paper import Table
+    from mixtune.paper import Findings, Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
     from mixtune.paper.robustness import RobustnessSummary
 
@@ -253,6 +254,33 @@ def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
     axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
 
 
+# --- other studies ----------------------------------------------------------------------------------------------
+
+
+def _findings(summary: Findings) -> Figure:
+    """The panels of a study, each with its lines: the median over runs with the range."""
+    figure, panels = _panels(len(summary.panels), size=(4.5 * len(summary.panels), 4.2))
+    colours = (BLUE, ORANGE, GREEN, PURPLE, GREY, "black", "#56B4E9", "#D55E00")
+    for axes, (name, panel) in zip(panels, summary.panels.items()):
+        lines = [line for line in summary.lines if line["panel"] == name]
+        methods = list(dict.fromkeys(line["method"] for line in lines))
+        for colour, marker, method in zip(itertools.cycle(colours), itertools.cycle("os^vDPX*"), methods):
+            x, median, low, high = np.array(
+                [
+                    [line[key] for key in ("x", "median", "lowest", "highest")]
+                    for line in lines
+                    if line["method"] == method
+                ]
+            ).T
+            axes.plot(x, median, marker=marker, markersize=3, color=colour, label=method)
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
+        axes.legend(loc="best")
+    figure.suptitle(f"{summary.experiment} (median and range over {summary.runs} runs)", fontsize=11)
+    return figure
+
+
 # --- exercise regions -------------------------------------------------------------------------------------------
 
 #: Panels of a two-asset figure: dates spread over the life of the option.
@@ -317,4 +345,6 @@ FIGURES: Mapping[str, Callable[[Any], Figure]] = {
     "figure1": _figure_1,
     "figure2": _figure_2,
     "robustness": _robustness,
+    "layers": _figure_2,
+    **dict.fromkeys(("near-optimality", "bound", "early-stopping", "game"), _findings),
 }
