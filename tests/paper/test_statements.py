@@ -124,5 +124,8 @@ def test_verdicts():
 def test_a_failing_number_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHECKS", {"Lemma 2": lambda case: {"sum": 1.5}, "Lemma 3": lambda case: {"sum": 0.5}})
     found = run_study(replace(STATEMENTS, name="broken"), out=tmp_path, runs=2)
-    assert found.checks() == {"Lemma 2": Check(False, "sum 1.5"), "Lemma 3": Check(True, "sum 0.5")}
+    assert found.checks() == {
+        "Lemma 2": Check(False, "sum 1.5 of its bound"),
+        "Lemma 3": Check(True, "sum 0.5 of its bound"),
+    }
     assert [row["holds"] for row in found.headline()] == ["NO", "yes"]

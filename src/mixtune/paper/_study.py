@@ -127,22 +127,23 @@ class Findings:
         return list(self.sentences)
 
     def tables(self) -> dict[str, Table]:
-        return {self.experiment: self.lines or self.rows}
+        return {self.experiment: self.rows} | ({f"{self.experiment}_lines": self.lines} if self.lines else {})
 
     def checks(self) -> Mapping[str, Check]:
         return self.found
 
 
 def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Floats) -> list[dict[str, str | float]]:
-    """Median, least and largest of ``values`` (runs, len(x)) over the runs.
+    """Median and quartiles of ``values`` (runs, len(x)) over the runs.
 
     Examples
     --------
     >>> lines_of("loss", "RO", [1.0], np.array([[2.0], [4.0]]))
-    [{'panel': 'loss', 'method': 'RO', 'x': 1.0, 'median': 3.0, 'lowest': 2.0, 'highest': 4.0}]
+    [{'panel': 'loss', 'method': 'RO', 'x': 1.0, 'median': 3.0, 'lower': 2.5, 'upper': 3.5}]
     """
-    numbers = np.stack([np.asarray(x, dtype=float), np.median(values, axis=0), values.min(axis=0), values.max(axis=0)])
-    names = ("x", "median", "lowest", "highest")
+    middle, lower, upper = np.quantile(values, (0.5, 0.25, 0.75), axis=0)
+    numbers = np.stack([np.asarray(x, dtype=float), middle, lower, upper])
+    names = ("x", "median", "lower", "upper")
     return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
 
 

@@ -44,7 +44,7 @@ class GameSettings:
 
     data: NetworkData = field(default_factory=lambda: NetworkData(width=60))
     ridge: float = 1.0
-    sharing: float = 2.0
+    sharing: float = 10.0
     transfer: float = 0.2
     stability: float = 1.0
     horizon: int = 20
@@ -127,14 +127,16 @@ def _summarise(settings: GameSettings, results: Results) -> Findings:
         found |= {"other_regrets": regret[:, 1:].mean(axis=1), "system_cost": results.values(name, "system_cost")}
         rows.append({"play": name, **{key: float(np.median(values)) for key, values in found.items()}})
     panels = {
-        "loss": Panel("Weighted loss", "step", "loss of all agents"),
-        "regret": Panel("Regret of all agents", "step", "regret so far"),
-        "agents": Panel("Cost of each agent", "agent (1 is focal)", "loss + regret"),
+        "loss": Panel("Loss of all agents", "step", "part of the loss at the start"),
+        "regret": Panel("Regret of all agents", "step", "part of the loss at the start", log_y=True),
+        "agents": Panel("Cost of each agent", "agent (1 is focal)", "loss + regret", log_y=True),
     }
     lines, steps = [], np.arange(settings.horizon + 1.0)
+    start = results.curves("no play", "system_loss")[:, :1]
     for name in PLAYS:
-        lines += lines_of("loss", name, steps, results.curves(name, "system_loss"))
-        lines += lines_of("regret", name, steps, results.curves(name, "system_regret"))
+        lines += lines_of("loss", name, steps, results.curves(name, "system_loss") / start)
+        if name != "no play":  # which has none
+            lines += lines_of("regret", name, steps[1:], results.curves(name, "system_regret")[:, 1:] / start)
         own = results.curves(name, "loss") + results.curves(name, "regret")
         lines += lines_of("agents", name, np.arange(1.0, own.shape[1] + 1), own)
     better = float(results.values("planner", "agents_better_off").mean())

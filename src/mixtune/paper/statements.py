@@ -221,7 +221,7 @@ def _theorem_2(case: Case) -> dict[str, float]:
     # The Hessian is at least lambda: a unique minimiser.
     return {
         "error_of_steps": _difference(heads.reshape(len(heads), -1), case.best_steps),
-        "lambda_over_least_curvature": case.problem.transfer / least * (1 - 1e-12),
+        "inverse_of_least_curvature": case.problem.transfer / least * (1 - 1e-12),
     }
 
 
@@ -322,9 +322,9 @@ def _bounds_of_inverse(case: Case, problem: RegretProblem) -> dict[str, float]:
         shares.append(np.linalg.norm(v.S) / limit)
         limit = problem.stability / held * (limit + problem.transfer * np.linalg.norm(problem.reference))
     return {
-        "spectral_norm": max(norm(inverse, 2) for inverse in inverses) * held * (1 - 1e-12),
+        "inverse": max(norm(inverse, 2) for inverse in inverses) * held * (1 - 1e-12),
         "s": float(max(shares)),
-        "frobenius_norm_as_printed": max(norm(inverse) for inverse in inverses) * held,
+        "inverse_as_printed": max(norm(inverse) for inverse in inverses) * held,
     }
 
 
@@ -519,10 +519,14 @@ def _summarise(settings: StatementSettings, results: Results) -> Findings:
     return Findings(results.experiment, results.seed, results.runs, rows, sentences, found)
 
 
+def _unit(quantity: str) -> str:
+    return "" if quantity.startswith("error") else " of its bound"
+
+
 def _judged(results: Results, name: str) -> Check:
     largest = {quantity: float(results.values(name, quantity).max()) for quantity in results.quantities(name)}
     good = {q: value <= (TOLERANCE if q.startswith("error") else 1.0) for q, value in largest.items()}
-    told = ", ".join(f"{quantity.replace('_', ' ')} {value:.2g}" for quantity, value in largest.items())
+    told = ", ".join(f"{q.replace('_', ' ')} {v:.2g}{_unit(q)}" for q, v in largest.items())
     printed = {quantity for quantity in largest if quantity.endswith("as_printed")}
     return Check(all(good[q] for q in {*good} - printed), told, as_printed=all(good[q] for q in printed))
 

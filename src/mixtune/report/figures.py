@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -257,27 +256,33 @@ def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
 # --- other studies ----------------------------------------------------------------------------------------------
 
 
+#: So many places on an axis are labelled one by one.
+FEW_PLACES = 6
+
+
 def _findings(summary: Findings) -> Figure:
-    """The panels of a study, each with its lines: the median over runs with the range."""
+    """The panels of a study, each with its lines: the median over runs, with a band between the quartiles."""
+    from matplotlib.ticker import NullLocator
+
     figure, panels = _panels(len(summary.panels), size=(4.5 * len(summary.panels), 4.2))
-    colours = (BLUE, ORANGE, GREEN, PURPLE, GREY, "black", "#56B4E9", "#D55E00")
+    colours = (BLUE, ORANGE, GREEN, PURPLE, GREY, "black")
     for axes, (name, panel) in zip(panels, summary.panels.items()):
-        lines = [line for line in summary.lines if line["panel"] == name]
-        methods = list(dict.fromkeys(line["method"] for line in lines))
-        for colour, marker, method in zip(itertools.cycle(colours), itertools.cycle("os^vDPX*"), methods):
-            x, median, low, high = np.array(
-                [
-                    [line[key] for key in ("x", "median", "lowest", "highest")]
-                    for line in lines
-                    if line["method"] == method
-                ]
-            ).T
+        methods: dict[str, list[list[Any]]] = {}
+        for line in summary.lines:
+            if line["panel"] == name:
+                methods.setdefault(str(line["method"]), []).append([line[k] for k in ("x", "median", "lower", "upper")])
+        places = sorted({point[0] for points in methods.values() for point in points})
+        for colour, marker, (method, points) in zip(colours, "os^vDX", methods.items()):
+            x, median, low, high = np.array(points).T
             axes.plot(x, median, marker=marker, markersize=3, color=colour, label=method)
             axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
         axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
+        if len(places) <= FEW_PLACES:
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.xaxis.set_minor_locator(NullLocator())
         axes.legend(loc="best")
-    figure.suptitle(f"{summary.experiment} (median and range over {summary.runs} runs)", fontsize=11)
+    figure.suptitle(f"{summary.experiment} (median and quartiles over {summary.runs} runs)", fontsize=11)
     return figure
 
 
