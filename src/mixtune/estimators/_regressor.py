@@ -48,6 +48,7 @@ class FixedSettings(Settings):
     transfer: float = 1.0
     stability: float = 1.0
     horizon: int = 10
+    stop: int | str | None = None
 
 
 @savable
@@ -75,6 +76,10 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         lambda, beta >= 0: the penalties on the distance from the start and on the size of the steps.
     horizon : int
         T, the number of steps.
+    stop : int or "best", optional
+        The step whose model is kept, 0 to ``horizon``; by default the last one. "best" takes the step with the least
+        leave-one-out error on the focal rows. The reported error is then that least one, which is a little too small.
+        Ignored without sources.
     standardise : bool
         Divide features by their standard deviation over all rows of sources and focal domain.
     fit_intercept : bool
@@ -103,6 +108,8 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         Trajectory, energy and regret, on standardised and centred features.
     effective_ridge_ : float
         The single ridge to which transfer, stability and horizon are equivalent.
+    stopped_at_ : int or None
+        The step whose model ``coef_`` is; None without sources.
     bound_gain_ : float or None
         T-Gain of the paper's bound if distances are known; negative means that the bound improves.
     compared_ : tuple of Comparison
@@ -130,7 +137,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("weights_", "distances_", "effective_ridge_", "bound_gain_", "_state", "_held"),
+        *("weights_", "distances_", "effective_ridge_", "stopped_at_", "bound_gain_", "_state", "_held"),
     )
 
     weights_: DomainWeights
@@ -138,6 +145,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     heads_: Floats
     head_intercepts_: Floats
     effective_ridge_: float
+    stopped_at_: int | None = None  # models of older files have none
     bound_gain_: float | None
     _state: fits.State
     _solution: RegretSolution | None
@@ -278,6 +286,10 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         for name in ("ridge", "transfer", "stability"):
             check_nonnegative(name, getattr(self, name))
         check_whole("horizon", self.horizon)
+        if self.stop not in (None, fits.BEST) and check_whole("stop", self.stop) > self.horizon:
+            raise ParameterError(f"stop must be a step from 0 to horizon, {self.horizon}, or 'best'; got {self.stop!r}")
+        if self.stop == fits.BEST and self.horizon > fits.MOST_STOPS:
+            raise ParameterError(f"stop='best' needs a horizon of at most {fits.MOST_STOPS:,}; got {self.horizon:,}")
         if self.sharing is not None:
             check_nonnegative("sharing", self.sharing)
 
@@ -291,13 +303,15 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         heads = fits.local_heads(state, ridge, self.device)
         head = fits.focal_fit(state, heads, ridge)
         weights = self._weigh(state, heads, head, rows)
+        step = None
         if len(state.names) == 1:
             solution, fit = fits.ridge_alone(state, ridge)
+            found = fits.solved(state, fit)
         else:
             held = {name: getattr(self, name) for name in ("transfer", "stability", "horizon")}
             solution, fit = fits.regret_optimal(state, heads, weights, **held)
+            step, found = fits.stopped(state, solution, fit, head, self.stop)
         distances = weights if isinstance(weights, TransportWeights) else None
-        found = fits.solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
@@ -305,6 +319,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             "_state": state,
             "_held": fits.Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
+            "stopped_at_": step,
             "bound_gain_": None if distances is None else t_gain(distances),
         }
         return dataclasses.replace(found, attributes=attributes, heads=heads)
