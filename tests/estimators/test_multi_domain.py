@@ -152,6 +152,23 @@ def test_intervals_cover():
         model.predict_interval(X, domain=names, coverage=1.0)
 
 
+def test_intervals_of_coefficients_cover():
+    rng = np.random.default_rng(0)
+    X, names = rng.standard_normal((400, 3)), np.repeat([f"d{k:02d}" for k in range(20)], 20)
+    slopes, levels = [1.0, 1.5, 2.0] + 0.3 * rng.standard_normal((20, 3)), rng.standard_normal(20)
+    y = np.sum(X * np.repeat(slopes, 20, axis=0), axis=1) + np.repeat(levels, 20) + 0.7 * rng.standard_normal(400)
+    model = MultiDomainRegressor(feature_map=None).fit(X, y, domain=names)
+    found, truth = model.coefficient_columns(), slopes.ravel()
+    assert np.mean((found["low"] <= truth) & (truth <= found["high"])) > 0.85
+    own = np.abs(found["own"] - truth)
+    assert np.mean(np.abs(found["estimate"] - truth)) < own.mean()
+    assert np.mean(found["high"] - found["low"]) < 8 * own.mean()
+    at = model.level_columns()
+    middle = levels + slopes @ X.mean(axis=0)
+    assert np.mean((at["low"] <= middle) & (middle <= at["high"])) > 0.85
+    assert model.predict(X.mean(axis=0)[None], domain=["d03"]) == pytest.approx(at["estimate"][3])
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 def test_few_rows_and_constant_targets(data, rows):
     X, y, names = data
@@ -237,6 +254,7 @@ def test_tables(linear):
     assert list(borrows.index) == list(borrows.columns) == list(linear.domains_)
     table = linear.coefficients()
     assert len(table) == 24
+    assert np.all(table["low"] < table["estimate"])
     np.testing.assert_array_equal(table["estimate"], linear.coef_.ravel())
 
 

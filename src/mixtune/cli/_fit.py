@@ -82,7 +82,7 @@ def fit(
 
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
 
-    mixtune fit data.csv --target y --domain site --all --out models.mixtune
+    mixtune fit data.csv --target y --domain site --all --out models.mixtune --report report.html
 
     mixtune fit data.xlsx --target y --domain site --focal berlin --ignore id,name --json
 
@@ -98,7 +98,7 @@ def fit(
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
     if every:
-        refused = {"--focal": focal, "--report": report, "--random-width": random_width, "--stream": not whole}
+        refused = {"--focal": focal, "--random-features": random_width, "--stream": not whole}
         reading.check_every(domain, {**refused, "--device": device != "cpu"})
     if whole:
         reading.check_whole(files, domain, **large)
@@ -106,7 +106,7 @@ def fit(
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     if every:
         reading.check_whole(files, domain, **large)
-        fit_every(files, options, out, settings, as_json=as_json)
+        fit_every(files, options, out, report, settings, as_json=as_json)
         return
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}

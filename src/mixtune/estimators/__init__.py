@@ -3,12 +3,14 @@
 from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
+    OWN_ROWS,
     Compared,
     DomainColumnRegressor,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    compare_every,
     compare_held_out,
     compare_nested,
     rivals,
@@ -34,3 +36,4 @@ __all__ += ["DomainColumnRegressor"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
+__all__ += ["OWN_ROWS", "compare_every"]

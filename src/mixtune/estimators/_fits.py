@@ -54,7 +54,7 @@ from mixtune.moments import (
 )
 from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, joint_subset_head, solve
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, Sample, compare
+from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
@@ -709,9 +709,12 @@ def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
     """
     if len(choices) > 1:
         return None
-    average = choices[0]
-    choice, block = average.largest, average.blocks[average.top]
-    prior, task = choice.prior, choice.task
+    return prior_posterior(choices[0], choices[0].largest.prior)
+
+
+def prior_posterior(average: MapAverage, prior: Prior) -> Posterior:
+    """The same for any prior of the map with the largest share."""
+    choice, block, task = average.largest, average.blocks[average.top], average.largest.task
     regression = task.free if prior.free_intercept else task.full
     covariance = prior.scale * prior.covariance
     inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
