@@ -76,7 +76,7 @@ def test_inspect_lists_the_domains(folder):
     [
         (("--target", "y", "--all"), "--all needs --domain"),
         ((*ALL, "--focal", "a"), "leave --focal out"),
-        ((*ALL, "--stream"), "leave --stream out"),
+        ((*ALL, "--random-features", "5"), "exclude each other"),
     ],
 )
 def test_what_does_not_go_with_it(folder, arguments, told):
@@ -113,3 +113,15 @@ def test_compare_all(folder):
     assert "48 unseen rows of 4 domains" in done.out
     assert "/ own rows alone" in done.out
     assert "leave --focal out" in refused(*given, "--focal", "a")
+
+
+def test_streamed(folder):
+    rng = np.random.default_rng(1)
+    rows = [[site, x := rng.normal(), 2 * x + rng.normal()] for site in "abc" for _ in range(30)]
+    write_rows(folder / "large.csv", ["site", "x", "y"], rows)
+    given = ("fit", folder / "large.csv", *ALL, "--stream", "--sample-rows", "20", "--json")
+    document = as_json(*given, "--out", folder / "streamed.mixtune")
+    assert [each["rows"] for each in document["domains"]] == [20, 20, 20]
+    assert "at most 20 rows of every domain were drawn" in " ".join(document["notes"])
+    write_rows(folder / "some.csv", ["site", "x"], [["a", 1.0], ["d", 1.0]])
+    assert run("predict", folder / "streamed.mixtune", folder / "some.csv").code == 0

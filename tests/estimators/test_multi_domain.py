@@ -8,7 +8,7 @@ from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, load
+from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Rows, Sample
 from mixtune.selection import _population, learn_population
@@ -112,6 +112,24 @@ def test_in_scikit_learn(data):
     with config_context(enable_metadata_routing=True):
         routed = cross_val_score(MultiDomainRegressor(None), X, y, params={"domain": names}, cv=2)
     np.testing.assert_allclose(routed, scores)
+
+
+def test_streams_and_dask_collections(data, linear):
+    dask = pytest.importorskip("dask.dataframe")
+    X, y, names = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, site=names)
+    arrays = MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names, progress=False))
+    np.testing.assert_allclose(arrays.predict(X, domain=names), linear.predict(X, domain=names), atol=1e-7)
+    assert any("at most 2,000 rows of each domain" in note for note in arrays.notes_)
+    parts = dask.from_pandas(frame, npartitions=3)
+    options = {"target": "y", "domain": "site", "columns": ["a", "b", "c"], "progress": False}
+    streamed = MultiDomainRegressor(None).fit(StreamedSources(parts, sample_rows=10, **options))
+    assert streamed.n_rows_.tolist() == [10] * 8
+    assert list(streamed.feature_names_in_) == ["a", "b", "c"]
+    whole = MultiDomainRegressor(None, domain="site").fit(parts.drop(columns="y"), parts["y"])
+    np.testing.assert_allclose(whole.predict(frame.drop(columns="y")), linear.predict(X, domain=names), atol=1e-7)
+    with pytest.raises(ParameterError, match="pass nothing beside them"):
+        MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names), y)
 
 
 def test_unseen_domains(data, linear):

@@ -13,11 +13,12 @@ from mixtune.cli import _outputs as outputs
 from mixtune.errors import DataError
 
 if TYPE_CHECKING:
-    from mixtune.data import Encoded, TableEncoder
+    from mixtune.data import Encoded, TableEncoder, TrainingTables
 
 
 def fit_every(
     files: list[Path],
+    read: TrainingTables,
     options: dict[str, Any],
     out: Path | None,
     report: Path | None,
@@ -25,15 +26,12 @@ def fit_every(
     *,
     as_json: bool,
 ) -> None:
-    """Read, fit, keep the model, write the page and show one line for each domain."""
-    from mixtune.data import read_training
+    """Fit, keep the model, write the page and show one line for each domain."""
     from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
     from mixtune.report import every_html
 
-    with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
-        step("Reading")
-        read = read_training(files, **options, every=True)
-        target = read.encoder.target
+    target = read.encoder.target
+    with outputs.progress_bar(1 + (out is not None) + (report is not None)) as step:
         step("Fitting")
         members = list(read.domains)
         X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))

@@ -60,6 +60,7 @@ from mixtune.selection import (
     sample_sources,
     transfer_gain,
 )
+from mixtune.streaming import StreamedSources
 
 #: The domain of all rows where no labels are given.
 ONLY = "all rows"
@@ -394,6 +395,24 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
 
+    def _drawn(self, X: Any, y: Any, domain: Any) -> tuple[Any, Any, Any]:
+        """Inputs, targets and labels of a stream, some rows of each domain; other rows as they came."""
+        if not isinstance(X, StreamedSources):
+            return X, y, domain
+        if y is not None or domain is not None or self.domain is not None:
+            raise ParameterError("StreamedSources name their targets and domains themselves; pass nothing beside them")
+        found = X.samples()
+        rows, targets = (np.concatenate([part[k] for part in found.values()]) for k in (0, 1))
+        labels = np.repeat(list(found), [len(part[1]) for part in found.values()])
+        named = None if X.columns is None or X.target is None else pa.table(dict(zip(X.columns, rows.T)))
+        return rows if named is None else named, targets, labels
+
+    def _fit_rows(self, X: Any, rows: dict[str, Rows]) -> None:
+        self._learn(rows)
+        if isinstance(X, StreamedSources):
+            told = f"models were learned on at most {X.sample_rows:,} rows of each domain, drawn at random"
+            self._known.notes_ = (*self._known.notes_, told)
+
     def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
         if labels is None:
@@ -546,20 +565,22 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     def _known(self) -> MultiDomainRegressor:
         return self
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Fit a model for every domain.
 
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,)
-            Rows of all domains.
+            Rows of all domains. Or X alone: :class:`StreamedSources`, of which ``sample_rows`` rows of each domain are
+            drawn at random (files larger than memory, and Dask collections).
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
             The domain of each row, a text or number; not where the parameter ``domain`` names a column of ``X``.
         """
         self._check_parameters()
-        self._learn(self._read(X, y, sample_weight, domain, reset=True))
+        inputs, y, domain = self._drawn(X, y, domain)
+        self._fit_rows(X, self._read(inputs, y, sample_weight, domain, reset=True))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
