@@ -3,12 +3,14 @@
 from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
+    OWN_ROWS,
     Compared,
     DomainColumnRegressor,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    compare_every,
     compare_held_out,
     compare_nested,
     rivals,
@@ -46,3 +48,4 @@ __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_t
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
 __all__ += ["inputs_of", "row_contributions"]
+__all__ += ["OWN_ROWS", "compare_every"]

@@ -54,7 +54,7 @@ from mixtune.moments import (
 )
 from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, Sample, compare, posterior_covariance
+from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
@@ -744,9 +744,12 @@ def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
     """
     if len(choices) > 1:
         return None
-    average = choices[0]
-    choice, block = average.largest, average.blocks[average.top]
-    prior, task = choice.prior, choice.task
+    return prior_posterior(choices[0], choices[0].largest.prior)
+
+
+def prior_posterior(average: MapAverage, prior: Prior) -> Posterior:
+    """The same for any prior of the map with the largest share."""
+    choice, block, task = average.largest, average.blocks[average.top], average.largest.task
     posterior = posterior_covariance(prior, task)
     if prior.free_intercept or not task.intercept:
         center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))

@@ -474,3 +474,7 @@ def _table(
         body.append(element("tr", name, *numbers))
     parts = element("thead", element("tr", *top)), element("tbody", *body)
     return element("table", element("caption", caption, class_="unseen"), *parts)
+
+
+# Parts of the page that the page about all domains shares.
+bar, pair, row_name, section, settings_section, table = _bar, _pair, _name, _section, _settings, _table
