@@ -247,6 +247,7 @@ def test_bad_lists(options, message):
 def test_the_bias_of_the_steps_is_printed():
     done = run("--model", "heston", *FAST)
     assert "bias of the time steps:" in done.output
+    assert "corrects the bounds for it" in " ".join(done.output.split())
     assert "bias" in as_json("--model", "rough-heston", *FAST)
 
 

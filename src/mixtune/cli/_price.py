@@ -349,9 +349,10 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
         share = f" ({100 * result.gap / result.price:.2f}% of the price)" if result.price > 0 else ""
         console.print(f"gap between the bounds: {result.gap:.4f}{share}")
     if result.below_european:
-        console.print("below the European price on the same paths: within noise, or the policy needs more paths")
+        console.print("below the European price: within noise, or the policy needs more paths")
     if result.bias is not None:
-        console.print(f"bias of the time steps: {result.bias}")
+        taken = "; the exact European price corrects the bounds for it" if result.settings["european_control"] else ""
+        console.print(f"bias of the time steps: {result.bias}{taken}")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
     if result.exercise_probability.sum() > 0:
         console.print(f"mean time of exercise: {result.exercise_time:.2f} of {result.times[-1]:g} years")

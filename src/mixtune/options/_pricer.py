@@ -86,6 +86,8 @@ INNER_FOLDS = 3
 STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
+#: Relative differences of prices below this are rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -392,8 +394,8 @@ class PriceResult(Estimate):
 
     @property
     def below_european(self) -> bool:
-        """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
-        return self.premium.value < 0
+        """Whether holding to maturity does better: noise, or a policy that needs more paths."""
+        return self.premium.value < -ROUNDING * self.european.value
 
     @property
     def exercise_time(self) -> float:
@@ -698,6 +700,7 @@ class PricingRun:
         grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
         chosen = {"width": getattr(policy.state, "width", None), "control": self.controlled}
+        chosen["european_control"] = self.european is not None
         return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
 
 
