@@ -98,6 +98,7 @@ def test_exercise_at_any_time():
     assert facts["bermudan"]["8"] < facts["price"]
     done = run("--american", "--paths", "600", "--dates", "8", "--seed", "1")
     assert f"any time: {facts['price']:.4f}" in done.output
+    assert list(as_json("--american", "--paths", "100", "--seed", "1")["bermudan"]) == ["10", "20", "40"]
     assert isinstance(run("--american", *FAST).exception, MixtuneError)
 
 
