@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         RegretOptimalRegressor,
         RegretOptimalRegressorCV,
         Sources,
+        SourcesPipeline,
         StreamedSources,
         TableModel,
         fit_table,
@@ -32,8 +33,9 @@ __all__ += [
     "RegretOptimalClassifierCV",
     "RegretOptimalRegressor",
 ]
-__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
+__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "SourcesPipeline"]
 __all__ += [
+    "StreamedSources",
     "TableModel",
     "WassersteinWeights",
     "__version__",

@@ -18,6 +18,7 @@ from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal,
 from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._multi_domain import MultiDomainRegressor
+from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
@@ -28,7 +29,7 @@ __all__ += ["JointSubsetRegressor"]
 __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainRegressor", "RegretOptimalClassifier"]
 __all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
-__all__ += ["DomainColumnRegressor"]
+__all__ += ["DomainColumnRegressor", "SourcesPipeline"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]

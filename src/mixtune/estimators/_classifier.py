@@ -17,7 +17,16 @@ from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
+from mixtune.estimators._inputs import (
+    Sources,
+    TakesSources,
+    as_sources,
+    check_new,
+    read_focal,
+    sampled,
+    text_encoded,
+    trim,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
@@ -40,7 +49,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
+        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places", "text_encoded_"),
     )
 
     device: str = "cpu"
@@ -215,7 +224,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
         check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return (rows.X if column_names(self) is None else X), rows
+        return (X if text_encoded(self) or column_names(self) is not None else rows.X), rows
 
     def _focal_signs(self, focal: Rows) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)

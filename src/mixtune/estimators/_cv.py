@@ -44,7 +44,7 @@ from mixtune.estimators._fits import (
     prepare,
     sample_note,
 )
-from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
@@ -363,7 +363,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
                 )
             rows[focal] = rows[focal].joined(added)
-        for name, new in read_sources(as_sources(sources), rows[focal], column_names(self), focal).items():
+        for name, new in read_sources(
+            encoded_sources(self, as_sources(sources)), rows[focal], column_names(self), focal
+        ).items():
             rows[name] = rows[name].joined(new) if name in rows else new
         return self._refit(rows)
 
@@ -517,7 +519,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
-        return Features(self.feature_map_, column_names(self), device or self.device)
+        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:

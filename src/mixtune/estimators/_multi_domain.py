@@ -23,7 +23,7 @@ from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.estimators._base import column_names
 from mixtune.estimators._cv import HEAD_RIDGE, feature_range, posterior_of, principal_basis, samples_of
 from mixtune.estimators._fits import AUTO, ROUNDING, Features, Prepared, State, check_map, is_auto, local_heads, prepare
-from mixtune.estimators._inputs import check_new, read_focal
+from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
 from mixtune.estimators._saving import Savable, savable
@@ -303,7 +303,7 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
         *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
-        *("_compared", "_gains"),
+        *("_compared", "_gains", "text_encoded_"),
     )
 
     domains_: tuple[str, ...]
@@ -518,7 +518,9 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
     def _learn(self, rows: Mapping[str, Rows]) -> None:
         rows = {name: rows[name] for name in sorted(rows)}
         maps = self._make_maps(rows)
-        features = Features(None if maps is not None else self.feature_map, column_names(self))
+        features = Features(
+            None if maps is not None else map_after_encoding(self, self.feature_map), column_names(self)
+        )
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
         prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
         self._made_map = None if maps is None else maps.feature_map
@@ -592,7 +594,7 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         if is_auto(self.feature_map):
             folds = np.where(places < 0, -1, self._folds[places])
             return features_by_fold(self._made_map, rows, folds), places
-        features = Features(self.feature_map, column_names(self))(rows)
+        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
         return (features if self._low is None else np.clip(features, self._low, self._high)), places
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
