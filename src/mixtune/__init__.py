@@ -8,6 +8,7 @@ from mixtune._version import __version__
 if TYPE_CHECKING:
     from mixtune.data import Domain, Domains
     from mixtune.estimators import (
+        MultiDomainClassifier,
         MultiDomainRegressor,
         RegretOptimalClassifier,
         RegretOptimalClassifierCV,
@@ -17,15 +18,18 @@ if TYPE_CHECKING:
         SourcesPipeline,
         StreamedSources,
         TableModel,
+        column_effects,
         fit_table,
         load,
+        row_contributions,
     )
     from mixtune.features import Concatenate, Identity, RandomFeatures
     from mixtune.moments import Moments
     from mixtune.regret import RegretProblem, RegretSolution, descend, solve
     from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainRegressor"]
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainClassifier"]
+__all__ += ["MultiDomainRegressor"]
 __all__ += [
     "PredictiveWeights",
     "RandomFeatures",
@@ -39,9 +43,11 @@ __all__ += [
     "TableModel",
     "WassersteinWeights",
     "__version__",
+    "column_effects",
     "descend",
     "fit_table",
     "load",
+    "row_contributions",
     "solve",
     "wasserstein_distance",
 ]

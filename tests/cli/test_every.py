@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
             rows.append([site, x, rng.choice(["red", "blue"]), (2 + 0.2 * place) * x + place + 0.1 * rng.normal()])
     write_rows(folder / "data.csv", ["site", "x", "colour", "y"], rows)
     write_rows(folder / "new.csv", ["site", "x", "colour"], [["a", 1.0, "red"], ["007", 1.0, "red"], ["z", 1.0, "red"]])
+    write_rows(folder / "new_classes.csv", ["site", "x", "y"], [["a", 1.0, 2.0], ["z", 1.0, 3.0]])
     assert run("fit", folder / "data.csv", *ALL, "--out", folder / "models.mixtune").code == 0
     return folder
 
@@ -66,7 +67,6 @@ def test_inspect_lists_the_domains(folder):
         (("--target", "y", "--all"), "--all needs --domain"),
         ((*ALL, "--focal", "a"), "leave --focal out"),
         ((*ALL, "--report", "r.html", "--stream"), "leave --report and --stream out"),
-        (("--target", "colour", "--domain", "site", "--all"), "predicts numbers"),
     ],
 )
 def test_what_does_not_go_with_it(folder, arguments, told):
@@ -77,3 +77,15 @@ def test_new_rows_without_the_column(folder):
     write_rows(folder / "bare.csv", ["x", "colour"], [[1.0, "red"]])
     assert 'no column "site"' in refused("predict", folder / "models.mixtune", folder / "bare.csv")
     assert "use --interval" in refused("predict", folder / "models.mixtune", folder / "new.csv", "--std")
+
+
+def test_classes_of_every_domain(folder):
+    given = ("fit", folder / "data.csv", "--target", "colour", "--domain", "site", "--all", "--linear")
+    done = run(*given, "--out", folder / "classes.mixtune", columns="120")
+    assert done.code == 0
+    assert "right" in done.out
+    assert "class scores" in done.out
+    found = run("predict", folder / "classes.mixtune", folder / "new_classes.csv", "--proba")
+    rows = list(csv.DictReader(StringIO(found.out)))
+    assert {row["prediction"] for row in rows} <= {"red", "blue"}
+    np.testing.assert_allclose([float(r["probability of red"]) + float(r["probability of blue"]) for r in rows], 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from mixtune._messages import Note
 from mixtune.cli import _outputs as outputs
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError
 
 if TYPE_CHECKING:
     from mixtune.data import Encoded, TableEncoder
@@ -21,20 +21,20 @@ def fit_every(
 ) -> None:
     """Read, fit, keep the model and show one line for each domain."""
     from mixtune.data import read_training
-    from mixtune.estimators import MultiDomainRegressor
+    from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
 
     with outputs.progress_bar(2 + (out is not None)) as step:
         step("Reading")
         read = read_training(files, **options, every=True)
         target = read.encoder.target
-        if target.classes is not None:
-            raise ParameterError(f'--all predicts numbers, and "{target.name}" is a class; leave --all out')
         step("Fitting")
         members = list(read.domains)
         X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
         labels = np.repeat([each.name for each in members], [each.n_rows for each in members])
-        model = MultiDomainRegressor(None if "linear" in settings else "auto", seed=settings["seed"])
-        model.fit(X, y, domain=labels)
+        if target.classes is not None:
+            y = np.array(target.classes)[y.astype(np.int64)]
+        kind = MultiDomainRegressor if target.classes is None else MultiDomainClassifier
+        model: Any = kind(None if "linear" in settings else "auto", seed=settings["seed"]).fit(X, y, domain=labels)
         notes = tuple(map(outputs.as_typed, (*read.notes, *model.notes_)))
         if out is not None:
             step("Writing the model")
@@ -67,16 +67,21 @@ def domains_document(model: Any) -> dict[str, Any]:
 
 def show_domains(console: Any, model: Any) -> None:
     """One line for each domain."""
-    made = outputs.table("Domains", "domain", "rows", "error", "own rows alone", "pooled", "gain", "borrows from")
-    for row in domains_document(model)["domains"]:
-        errors = (f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled"))
-        from_whom = outputs.safe(row["borrows_from"])
-        made.add_row(outputs.safe(row["domain"]), f"{row['rows']:,}", *errors, f"{row['gain']:.0%}", from_whom)
+    rows = domains_document(model)["domains"]
+    right = ["right"] * ("right" in rows[0])
+    heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
+    made = outputs.table("Domains", *heads)
+    for row in rows:
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right)]
+        numbers += [f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled")]
+        made.add_row(outputs.safe(row["domain"]), *numbers, f"{row['gain']:.0%}", outputs.safe(row["borrows_from"]))
     console.print(made, "", sep="\n")
+    if right:
+        console.print("Errors are those of class scores, +1 for the class and -1 for any other.\n")
 
 
 def predict_every(
-    model: Any, read: Encoded, encoder: TableEncoder, *, interval: float | None, where: str
+    model: Any, read: Encoded, encoder: TableEncoder, *, interval: float | None, proba: bool, where: str
 ) -> tuple[dict[str, list[Any]], tuple[Note, ...]]:
     """The new columns by name, and a note where domains were not seen."""
     if encoder.domain not in read.table.column_names:
@@ -85,6 +90,9 @@ def predict_every(
     columns = {"prediction": model.predict(read.X, domain=labels)}
     if interval is not None:
         columns["lower"], columns["upper"] = model.predict_interval(read.X, domain=labels, coverage=interval)
+    if proba:
+        names = (f"probability of {each}" for each in model.classes_)
+        columns |= dict(zip(names, model.predict_proba(read.X, domain=labels).T))
     known = set(model.domains_)
     new = sum(str(label).strip() not in known for label in labels.to_pylist())
     template = "{count} rows are of domains that the model has not seen: predicted for the population of domains"

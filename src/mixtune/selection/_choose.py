@@ -36,6 +36,7 @@ from mixtune.selection._model_averaging import (
     prior_weights,
     relative_errors,
     robust_errors,
+    robust_limit,
     tilted_weights,
     weights_of_tasks,
 )
@@ -179,6 +180,44 @@ class Choice(Validated):
             shares = np.eye(len(shares))[focal_only_best(self.labels, self.errors)]
         paths = joined_paths(self.pool.fits(self.task, kept, self._memos))
         return shares @ paths.heads * self.size, mix(shares, paths.left_out) * self.size
+
+    def within(self, directions: Floats) -> Floats:
+        """Variances (m,) of linear functions (m, p[+1]) of coefficients over the noise, on average over candidates."""
+        large = np.flatnonzero(self.shares > SETTINGS.smallest_share)
+        share = self.shares[large] / self.shares[large].sum()
+        priors = [self.pool.prior(self.task, self.allowed, place, self._memos) for place in large.tolist()]
+        return np.sum([part * unknown_part(each, self.task, directions) for part, each in zip(share, priors)], axis=0)
+
+    def alone(self, directions: Floats) -> Floats:
+        """The same variances for the best of the focal-only candidates."""
+        best = focal_only_best(self.labels, self.errors)
+        return unknown_part(self.pool.prior(self.task, self.allowed, best, self._memos), self.task, directions)
+
+    def between(self, directions: Floats, middle: Floats) -> Floats:
+        """Mean square distances (m,) of the candidates' linear functions from ``middle``."""
+        heads = joined_paths(self.pool.fits(self.task, self.allowed, self._memos)).heads * self.size
+        return self.shares @ (heads @ directions.T - middle) ** 2
+
+
+def posterior_covariance(prior: Prior, task: Sample) -> Floats:
+    """Covariance of the coefficients given the rows of a task, over the noise; without that of a free intercept."""
+    regression = task.free if prior.free_intercept else task.full
+    covariance = prior.scale * prior.covariance
+    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
+    posterior = np.linalg.solve(inside, covariance) / prior.noise
+    return (posterior + posterior.T) / 2
+
+
+def unknown_part(prior: Prior, task: Sample, directions: Floats) -> Floats:
+    """Posterior variances (m,) of linear functions (m, p[+1]) of the coefficients, over the noise."""
+    level = np.zeros(len(directions))
+    if prior.free_intercept and task.intercept:
+        # The intercept is the mean target less that of the features: its own error is that of a mean.
+        constant, directions = directions[:, -1], directions[:, :-1]
+        directions = directions - constant[:, None] * task.center.features
+        level = constant**2 / task.total
+    inside = np.sum((directions @ posterior_covariance(prior, task)) * directions, axis=1)
+    return level + np.maximum(inside, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,9 +456,17 @@ def validation_tasks(
         allowed = np.ones(len(sources)) if known is None else known.copy()
         allowed[k] = 0.0
         task = sources[k].part(order[: plan.rows])
-        heads, left_out, _ = joined_paths(pool.fits(task, allowed))
         negligible = negligible_error(task)
-        alone = focal_only_best(pool.labels, robust_errors(left_out, task.known.weight, negligible))
+        judged = task
+        if plan.spare and task.columns > SETTINGS.wide_columns and not task.free.wide:
+            # Residuals of left-out rows say how wide intervals are; some rows say that as well.
+            own = pool.families[0].fits(task, allowed).paths.left_out
+            judged = task.judged(slice(SETTINGS.left_out_rows))
+        heads, left_out, _ = joined_paths(pool.fits(judged, allowed))
+        if judged is task:
+            own = left_out[: len(SETTINGS.focal_ridges)]
+        limit = robust_limit(left_out, judged.known.weight, negligible)
+        alone = focal_only_best(pool.labels, robust_errors(own, task.known.weight, negligible, limit))
         if not plan.spare:
             limit = SETTINGS.largest_residual
             clipped = np.clip(left_out, -limit, limit)
@@ -427,7 +474,7 @@ def validation_tasks(
             return ValidationTask(k, clipped, rows.weight, left_out, alone, negligible, rows.weight, rows.y)
         test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
         fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        weight = task.known.weight
+        weight = judged.known.weight
         return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, weight, test.y)
 
     return [partial(validate, k, order) for k, order in plan.tasks]
@@ -466,8 +513,8 @@ def rank_of(rows: Rows) -> tuple[float, ...]:
 
 def _symmetric(X: Floats) -> tuple[Floats, Floats]:
     """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    size = np.abs(X)
-    return np.sum(size**2, axis=1), np.sum(size**3, axis=1)
+    squares = X * X
+    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
