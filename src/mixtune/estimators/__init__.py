@@ -33,6 +33,7 @@ from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
+from mixtune.estimators._views import rows_of_fit
 from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
@@ -41,7 +42,7 @@ __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainClassifier", 
 __all__ += ["RegretOptimalClassifier"]
 __all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
-__all__ += ["DomainColumnRegressor", "SourcesPipeline"]
+__all__ += ["DomainColumnRegressor", "SourcesPipeline", "rows_of_fit"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]

@@ -35,6 +35,7 @@ from mixtune.estimators._inputs import (
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
+from mixtune.estimators._views import Shown
 from mixtune.moments import Rows
 
 #: Focal rows that one validation task counts as in calibration.
@@ -272,7 +273,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
 
 
 @savable
-class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
+class RegretOptimalClassifier(FixedSettings, Shown, LinearTransferClassifier):
     """Regret-optimal least-squares classification; parameters are those of :class:`RegretOptimalRegressor`.
 
     Attributes
@@ -298,7 +299,7 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
 
 @savable
-class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
+class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
     """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes

@@ -23,6 +23,7 @@ from mixtune.estimators._base import (
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
 from mixtune.estimators._saving import savable
+from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, transfer_gain
@@ -51,7 +52,7 @@ class FixedSettings(Settings):
 
 
 @savable
-class RegretOptimalRegressor(FixedSettings, MomentRegressor):
+class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     """Linear model on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain has a local ridge model and a weight. The regret-optimal algorithm moves the local models to fit the
