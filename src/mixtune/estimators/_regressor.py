@@ -21,8 +21,9 @@ from mixtune.estimators._base import (
     check_source,
     transport_distances,
 )
-from mixtune.estimators._inputs import as_sources, check_focal_name
+from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
 from mixtune.estimators._saving import savable
+from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, transfer_gain
@@ -52,7 +53,7 @@ class FixedSettings(Settings):
 
 
 @savable
-class RegretOptimalRegressor(FixedSettings, MomentRegressor):
+class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     """Linear model on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain has a local ridge model and a weight. The regret-optimal algorithm moves the local models to fit the
@@ -204,7 +205,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         Rows are not kept by a fit, so they are passed again; ``rule`` sets how to compare them.
         """
         check_is_fitted(self, "coef_")
-        prepared = self._prepare(self._read_focal(X, y, sample_weight), as_sources(sources))
+        prepared = self._prepare(self._read_focal(X, y, sample_weight), encoded_sources(self, as_sources(sources)))
         return transport_distances(prepared, standardise=self.standardise, rule=rule)
 
     def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
@@ -235,7 +236,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             moments[name] = moments[name] + augmented(added)
         like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
         origin = Origin(scaling.shift, scaling.target_shift)
-        new = fits.moments_of(as_sources(sources), like, origin, self._make_features())
+        new = fits.moments_of(encoded_sources(self, as_sources(sources)), like, origin, self._make_features())
         check_focal_name(new, name)
         for name, part in new.items():
             part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))

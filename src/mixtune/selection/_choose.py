@@ -182,6 +182,10 @@ class Choice(Validated):
         self.pool.fits(self.task, self.allowed, memos)
         return memos
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is only remembered is made again where it is needed, and skops could not write its keys.
+        return {name: value for name, value in vars(self).items() if name != "_memos"}
+
     def without(self, index: int | None) -> tuple[Floats, Floats]:
         """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
 
