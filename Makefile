@@ -62,7 +62,8 @@ UV_EXTRAS := -e '.[test,data,report,quantlib,onnx,dask]' 'polars>=1.3'
 
 uv: ; $(call suite,uv,3.11,$(UV_EXTRAS))
 core: ; $(call suite,core,3.11,-e '.[test]')
-lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS))
+# Old typer warns of what new click has deprecated.
+lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS) 'click>=8.1.8,<8.2')
 python3.12: ; $(call suite,python3.12,3.12,$(UV_EXTRAS))
 python3.13: ; $(call suite,python3.13,3.13,$(UV_EXTRAS))
 uv core lowest python3.12 python3.13: $(UV)

@@ -8,23 +8,28 @@ from mixtune._version import __version__
 if TYPE_CHECKING:
     from mixtune.data import Domain, Domains
     from mixtune.estimators import (
+        MultiDomainClassifier,
         MultiDomainRegressor,
         RegretOptimalClassifier,
         RegretOptimalClassifierCV,
         RegretOptimalRegressor,
         RegretOptimalRegressorCV,
         Sources,
+        SourcesPipeline,
         StreamedSources,
         TableModel,
+        column_effects,
         fit_table,
         load,
+        row_contributions,
     )
     from mixtune.features import Concatenate, Identity, RandomFeatures
     from mixtune.moments import Moments
     from mixtune.regret import RegretProblem, RegretSolution, descend, solve
     from mixtune.weights import EqualWeights, PredictiveWeights, WassersteinWeights, wasserstein_distance
 
-__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainRegressor"]
+__all__ = ["Concatenate", "Domain", "Domains", "EqualWeights", "Identity", "Moments", "MultiDomainClassifier"]
+__all__ += ["MultiDomainRegressor"]
 __all__ += [
     "PredictiveWeights",
     "RandomFeatures",
@@ -32,14 +37,17 @@ __all__ += [
     "RegretOptimalClassifierCV",
     "RegretOptimalRegressor",
 ]
-__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
+__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "SourcesPipeline"]
 __all__ += [
+    "StreamedSources",
     "TableModel",
     "WassersteinWeights",
     "__version__",
+    "column_effects",
     "descend",
     "fit_table",
     "load",
+    "row_contributions",
     "solve",
     "wasserstein_distance",
 ]

@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from estimators.transfer_data import make_transfer
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifier, RegretOptimalClassifierCV, Sources, load
-from mixtune.estimators._classifier import fit_sharpness, softmax_scores
+from mixtune.estimators._classes import fit_sharpness, softmax_scores
 from mixtune.moments import Moments
 
 

@@ -267,7 +267,7 @@ def test_very_many_features_are_projected(monkeypatch):
     assert_no_nan(model, X)
     assert np.isfinite(model.predict(NEW, return_std=True)[1]).all()
     # All 37 rows fit into 37 directions: predictions of them are those without projection.
-    monkeypatch.setattr("mixtune.estimators._cv.WIDEST", 10**4)
+    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 10**4)
     whole = fit(X, y, sources, feature_map=phi)
     assert whole.notes_ == ()
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
@@ -278,7 +278,7 @@ def test_many_features_without_sources_lose_nothing(monkeypatch, intercept):
     X, y, _ = make_transfer(n=11, p=60)
     new = np.random.default_rng(1).standard_normal((5, 60))
     whole = fit(X, y, fit_intercept=intercept)
-    monkeypatch.setattr("mixtune.estimators._cv.WIDEST", 20)
+    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 20)
     model = fit(X, y, fit_intercept=intercept)
     assert model.notes_ == ()
     assert model.solution_.coef.shape == (11,)

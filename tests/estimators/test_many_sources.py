@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mixtune import RegretOptimalRegressorCV
-from mixtune.estimators import _cv
+from mixtune.estimators import _cv, _fits
 from mixtune.selection import SETTINGS, _choose
 
 
@@ -115,7 +115,7 @@ def test_rows_at_places_are_those_of_the_joined_rows(sampled):
     prepared = sampled._comparable
     keep = np.array([0, 14, 15, 26, 27, 1934, 700])
     joined = np.concatenate([rows.X for rows in prepared.rows])
-    np.testing.assert_array_equal(_cv._rows_at(prepared, keep), joined[keep])
+    np.testing.assert_array_equal(_fits._rows_at(prepared, keep), joined[keep])
 
 
 PEAK = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -140,6 +142,22 @@ def test_trees_are_those_of_scikit_learn():
     found = Trees.of(model)
     np.testing.assert_allclose(found(X), model.predict(X), rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(Trees.from_arrays(found.arrays())(X), found(X))
+
+
+def test_leaves_that_rows_reach_are_those_of_the_way_from_node_to_node():
+    rng = np.random.default_rng(1)
+    X, y = curve(rng, 500)
+    found = Trees.of(HistGradientBoostingRegressor(max_iter=20, max_leaf_nodes=15).fit(X, y))
+    new = np.concatenate([3 * rng.standard_normal((200, X.shape[1])), X])
+    new[:50, found.column[0]] = found.threshold[0]  # rows on a threshold go to the left
+    np.testing.assert_array_equal(found(new), found.traversed(new))
+    # Too many leaves for the bits of one number, and nodes that a forged file sends back to where they came from.
+    wide = Trees.of(HistGradientBoostingRegressor(max_iter=2, max_leaf_nodes=40, min_samples_leaf=2).fit(X, y))
+    assert wide.reachable is None
+    np.testing.assert_array_equal(wide(new), wide.traversed(new))
+    looped = replace(found, left=np.where(found.left == found.left[0], found.roots[0], found.left))
+    assert looped.reachable is None
+    assert np.all(np.isfinite(looped(new)))
 
 
 def test_saved_and_loaded(fitted, tmp_path):

@@ -7,6 +7,7 @@ from mixtune.estimators import (
     JointSubsetRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    MultiDomainClassifier,
     MultiDomainRegressor,
     RegretOptimalClassifier,
     RegretOptimalClassifierCV,
@@ -29,6 +30,7 @@ from mixtune.estimators import (
         RegretOptimalRegressorCV(fit_intercept=False),
         RegretOptimalClassifierCV(),
         MultiDomainRegressor(feature_map=None),
+        MultiDomainClassifier(feature_map=None),
     ]
 )
 def test_scikit_learn_checks(estimator, check):

@@ -5,7 +5,8 @@ import pytest
 
 from estimators.transfer_data import make_transfer
 from mixtune.estimators import RegretOptimalRegressorCV
-from mixtune.estimators._cv import candidates_of, counted_part, path_of, posterior_of, solution_of
+from mixtune.estimators._cv import candidates_of, counted_part, path_of, solution_of
+from mixtune.estimators._fits import posterior_of
 from mixtune.selection import Prior
 from selection.tasks import changed, posterior_mean, sample_of
 

@@ -10,31 +10,36 @@ import numpy as np
 
 from mixtune._messages import Note
 from mixtune.cli import _outputs as outputs
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError
 
 if TYPE_CHECKING:
-    from mixtune.data import Encoded, TableEncoder
+    from mixtune.data import Encoded, TableEncoder, TrainingTables
 
 
 def fit_every(
-    files: list[Path], options: dict[str, Any], out: Path | None, settings: dict[str, Any], *, as_json: bool
+    files: list[Path],
+    read: TrainingTables,
+    options: dict[str, Any],
+    out: Path | None,
+    report: Path | None,
+    settings: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> None:
-    """Read, fit, keep the model and show one line for each domain."""
-    from mixtune.data import read_training
-    from mixtune.estimators import MultiDomainRegressor
+    """Fit, keep the model, write the page and show one line for each domain."""
+    from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
+    from mixtune.report import every_html
 
-    with outputs.progress_bar(2 + (out is not None)) as step:
-        step("Reading")
-        read = read_training(files, **options, every=True)
-        target = read.encoder.target
-        if target.classes is not None:
-            raise ParameterError(f'--all predicts numbers, and "{target.name}" is a class; leave --all out')
+    target = read.encoder.target
+    with outputs.progress_bar(1 + (out is not None) + (report is not None)) as step:
         step("Fitting")
         members = list(read.domains)
         X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
         labels = np.repeat([each.name for each in members], [each.n_rows for each in members])
-        model = MultiDomainRegressor(None if "linear" in settings else "auto", seed=settings["seed"])
-        model.fit(X, y, domain=labels)
+        if target.classes is not None:
+            y = np.array(target.classes)[y.astype(np.int64)]
+        kind = MultiDomainRegressor if target.classes is None else MultiDomainClassifier
+        model: Any = kind(None if "linear" in settings else "auto", seed=settings["seed"]).fit(X, y, domain=labels)
         notes = tuple(map(outputs.as_typed, (*read.notes, *model.notes_)))
         if out is not None:
             step("Writing the model")
@@ -45,17 +50,26 @@ def fit_every(
             }
             rows = {each.name: each.n_rows for each in members}
             model.save(out, metadata=outputs.plain({**about, "rows": rows, "settings": settings, "notes": notes}))
+        if report is not None:
+            step("Writing the report")
+            shown = {name: value for name, value in options.items() if value not in (None, (), False)}
+            title = f"{target.name} by {read.encoder.domain}"
+            page = every_html(model, title=title, target=target.name, settings={**shown, **settings}, notes=notes)
+            outputs.write_file(report, page.encode())
+    written = {"models": out, "report": report}
     if as_json:
         about = {"target": target.name, "columns": read.encoder.names, "notes": notes}
-        outputs.print_json({**about, **domains_document(model), "written": {"model": out}})
+        outputs.print_json({**about, **domains_document(model), "written": written})
         return
     console = outputs.output()
     show_domains(console, model)
     outputs.show_lines(console, "Notes", notes)
+    for name, path in written.items():
+        if path is not None:
+            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if out is None:
         console.print("The models were not kept; pass --out models.mixtune to keep them.")
     else:
-        console.print(f"Wrote the models to {outputs.safe(out)}", soft_wrap=True)
         console.print(f"Next: {outputs.safe(f'mixtune predict {shlex.quote(str(out))} new.csv')}", soft_wrap=True)
 
 
@@ -67,16 +81,21 @@ def domains_document(model: Any) -> dict[str, Any]:
 
 def show_domains(console: Any, model: Any) -> None:
     """One line for each domain."""
-    made = outputs.table("Domains", "domain", "rows", "error", "own rows alone", "pooled", "gain", "borrows from")
-    for row in domains_document(model)["domains"]:
-        errors = (f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled"))
-        from_whom = outputs.safe(row["borrows_from"])
-        made.add_row(outputs.safe(row["domain"]), f"{row['rows']:,}", *errors, f"{row['gain']:.0%}", from_whom)
+    rows = domains_document(model)["domains"]
+    right = ["right"] * ("right" in rows[0])
+    heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
+    made = outputs.table("Domains", *heads)
+    for row in rows:
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right)]
+        numbers += [f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled")]
+        made.add_row(outputs.safe(row["domain"]), *numbers, f"{row['gain']:.0%}", outputs.safe(row["borrows_from"]))
     console.print(made, "", sep="\n")
+    if right:
+        console.print("Errors are those of class scores, +1 for the class and -1 for any other.\n")
 
 
 def predict_every(
-    model: Any, read: Encoded, encoder: TableEncoder, *, interval: float | None, where: str
+    model: Any, read: Encoded, encoder: TableEncoder, *, interval: float | None, proba: bool, where: str
 ) -> tuple[dict[str, list[Any]], tuple[Note, ...]]:
     """The new columns by name, and a note where domains were not seen."""
     if encoder.domain not in read.table.column_names:
@@ -85,6 +104,9 @@ def predict_every(
     columns = {"prediction": model.predict(read.X, domain=labels)}
     if interval is not None:
         columns["lower"], columns["upper"] = model.predict_interval(read.X, domain=labels, coverage=interval)
+    if proba:
+        names = (f"probability of {each}" for each in model.classes_)
+        columns |= dict(zip(names, model.predict_proba(read.X, domain=labels).T))
     known = set(model.domains_)
     new = sum(str(label).strip() not in known for label in labels.to_pylist())
     template = "{count} rows are of domains that the model has not seen: predicted for the population of domains"

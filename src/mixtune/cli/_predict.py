@@ -99,7 +99,8 @@ def predict(
         if hasattr(fitted, "domains_"):
             if std:
                 raise ParameterError("--std is for a model of one domain; use --interval")
-            columns, unseen = predict_every(fitted, read, encoder, interval=interval, where=f'"{new}"')
+            where = f'"{new}"'
+            columns, unseen = predict_every(fitted, read, encoder, interval=interval, proba=proba, where=where)
             read = replace(read, notes=(*read.notes, *unseen))
         else:
             columns = _columns(fitted, read, interval=interval, std=std, proba=proba)

@@ -1,13 +1,10 @@
 """Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -16,19 +13,39 @@ from mixtune._array import Array, Floats, torch_device
 from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
+from mixtune.estimators._classes import (
+    check_known,
+    classes_of,
+    declared_classes,
+    fit_sharpness,
+    signs_of,
+    softmax_scores,
+)
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
+from mixtune.estimators._inputs import (
+    Sources,
+    TakesSources,
+    as_sources,
+    check_new,
+    read_focal,
+    sampled,
+    text_encoded,
+    trim,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
+from mixtune.estimators._views import Shown
 from mixtune.moments import Rows
 
+#: Focal rows that one validation task counts as in calibration.
+TASK_ROWS = 10.0
 #: Fitted attributes that a classifier takes from the regressor of its scores.
 SHARED_ATTRIBUTES = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
         *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
-        *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_"),
+        *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_", "stopped_at_"),
     }
 )
 
@@ -40,7 +57,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
+        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places", "text_encoded_"),
     )
 
     device: str = "cpu"
@@ -215,7 +232,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
         check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return (rows.X if column_names(self) is None else X), rows
+        return (X if text_encoded(self) or column_names(self) is not None else rows.X), rows
 
     def _focal_signs(self, focal: Rows) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)
@@ -256,7 +273,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
 
 
 @savable
-class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
+class RegretOptimalClassifier(FixedSettings, Shown, LinearTransferClassifier):
     """Regret-optimal least-squares classification; parameters are those of :class:`RegretOptimalRegressor`.
 
     Attributes
@@ -282,7 +299,7 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
 
 @savable
-class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
+class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
     """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes
@@ -339,39 +356,6 @@ def _scores_of(outputs: Floats) -> Floats:
     return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
-def signs_of(places: Array, count: int) -> Floats:
-    """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
-
-    Examples
-    --------
-    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3).tolist()
-    ([-1.0, 1.0], [[-1.0, -1.0, 1.0]])
-    """
-    signs = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
-    return signs[:, 1] if count == 2 else signs
-
-
-def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:
-    """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
-    declared = np.asarray(classes)
-    if declared.ndim != 1 or len(declared) == 0:
-        raise ParameterError("classes must list every class that will ever come, such as ['no', 'yes']")
-    declared = np.unique(declared)
-    check_known(declared, labels)
-    return declared
-
-
-def check_known(classes: Array, labels: Sequence[Array]) -> None:
-    """Raise for labels that are none of the classes: a fitted model has no score for them."""
-    found = classes_of([classes, *labels])
-    if len(new := found[~np.isin(found, classes)]):
-        shown = ", ".join(repr(label) for label in new[:5].tolist())
-        raise DataError(
-            f"new in these rows: {shown}; list all classes in the first partial_fit(..., classes=[...]), or call fit "
-            "with all rows"
-        )
-
-
 def source_labels(given: Sources | None) -> dict[str, Array]:
     """The labels of each source, one per row."""
     if given is None:
@@ -388,63 +372,3 @@ def source_labels(given: Sources | None) -> dict[str, Array]:
         except ValueError as error:
             raise DataError(f'y of domain "{name}" must be one class label per row: {error}') from error
     return found
-
-
-def classes_of(labels: Sequence[Array]) -> Array:
-    """All classes of all domains, sorted.
-
-    Examples
-    --------
-    >>> classes_of([np.array(["no", "yes"]), np.array(["maybe", "no"])]).tolist()
-    ['maybe', 'no', 'yes']
-    """
-    kinds = {"text" if part.dtype.kind in "UOST" else "numbers" for part in labels}
-    if len(kinds) > 1:
-        raise DataError("some domains label classes with text and others with numbers; use one kind of label for all")
-    return np.unique(np.concatenate(labels))
-
-
-#: Focal rows that one validation task counts as in calibration.
-TASK_ROWS = 10.0
-#: Bounds of log(sharpness): from nearly uniform to nearly certain.
-BOUNDS = (-5.0, 5.0)
-
-
-def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
-    """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if no row has finite scores.
-
-    Labels are smoothed as in Platt scaling, by the weight of one row spread over all classes, so that classes which
-    the scores separate perfectly do not lead to certain predictions.
-
-    Parameters
-    ----------
-    scores : array (n, K)
-    labels : array (n,) of int
-        The class of each row, 0..K-1.
-    sample_weight : array (n,)
-
-    Examples
-    --------
-    >>> scores = np.array([[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [0.5, -0.5]])
-    >>> fit_sharpness(scores, np.array([0, 1, 0, 1]), np.ones(4)) > 0
-    True
-    """
-    known = np.isfinite(scores).all(axis=1)
-    if not known.any():
-        return 1.0
-    scores, labels, sample_weight = scores[known], labels[known], sample_weight[known]
-    count, classes = scores.shape
-    smooth = 1.0 / (1.0 + np.sum(np.maximum(sample_weight, 1.0)))
-    wanted = np.full(scores.shape, smooth / classes)
-    wanted[np.arange(count), labels] += 1.0 - smooth
-    weighted = wanted * (sample_weight / sample_weight.sum())[:, None]
-
-    def log_loss(log_sharpness: float) -> float:
-        return -float(np.sum(weighted * log_softmax(np.exp(log_sharpness) * scores, axis=1)))
-
-    return float(np.exp(minimize_scalar(log_loss, bounds=BOUNDS, method="bounded").x))
-
-
-def softmax_scores(scores: Floats, sharpness: float) -> Floats:
-    """Probabilities (n, K) of scores (n, K)."""
-    return np.exp(log_softmax(sharpness * scores, axis=1))

@@ -12,13 +12,13 @@ from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils.extmath import randomized_svd
 from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note
 from mixtune._registry import storable
+from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import (
     LinearTransferRegressor,
@@ -30,6 +30,7 @@ from mixtune.estimators._base import (
 )
 from mixtune.estimators._fits import (
     AUTO,
+    HEAD_RIDGE,
     ROUNDING,
     Features,
     Heads,
@@ -38,18 +39,23 @@ from mixtune.estimators._fits import (
     State,
     Uncertainty,
     compared_of,
+    feature_range,
     is_auto,
     like_targets,
     local_heads,
+    posterior_of,
     prepare,
+    principal_basis,
     sample_note,
+    samples_of,
 )
-from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
-from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
+from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
     Comparison,
@@ -69,13 +75,6 @@ from mixtune.weights import DomainWeights, TransportWeights
 
 #: Transport distances are computed only up to this many pairs of a focal row and any row; beyond, they take minutes.
 MAX_PAIRS = 10**8
-#: Ridge of the local heads, on standardised features.
-HEAD_RIDGE = 1.0
-#: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
-WIDEST = 512
-#: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
-#: second over the number of rows, since few rows hardly know their range.
-MARGIN = (0.25, 20.0)
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
@@ -153,6 +152,11 @@ class RidgePath:
     loo_errors: Floats
     chosen: int
 
+    def to_frame(self) -> Any:
+        """One row for each ridge, as a pandas frame."""
+        places = np.arange(len(self.ridges))
+        return frame_of({"ridge": self.ridges, "loo_error": self.loo_errors, "chosen": places == self.chosen})
+
 
 @storable
 @dataclass(frozen=True)
@@ -203,7 +207,7 @@ class TunedRegressorSettings(TunedSettings):
 
 
 @savable
-class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
     """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
@@ -363,7 +367,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
                 )
             rows[focal] = rows[focal].joined(added)
-        for name, new in read_sources(as_sources(sources), rows[focal], column_names(self), focal).items():
+        for name, new in read_sources(
+            encoded_sources(self, as_sources(sources)), rows[focal], column_names(self), focal
+        ).items():
             rows[name] = rows[name].joined(new) if name in rows else new
         return self._refit(rows)
 
@@ -517,7 +523,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
-        return Features(self.feature_map_, column_names(self), device or self.device)
+        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:
@@ -632,18 +638,6 @@ def tuned_fit(
     )
 
 
-def samples_of(
-    prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
-) -> list[Sample]:
-    """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
-    found = []
-    for place in (0, *(1 + places).tolist()):
-        rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
-        one = Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
-        found.append(Sample(moments[place].output(output), one, intercept=prepared.fit_intercept))
-    return found
-
-
 def _row_notes(prepared: Prepared) -> tuple[str, ...]:
     """What the rows themselves leave open."""
     focal = prepared.inputs[0]
@@ -660,33 +654,6 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
         have = "sources have" if len(single) > 1 else "source has"
         found.append(Note("one-row", "{count} {have} one row only: {names}", count=len(single), have=have, names=shown))
     return tuple(found)
-
-
-def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
-    """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
-    width = prepared.focal.shape[1]
-    if width <= WIDEST:
-        return None, ()
-    if len(prepared.names) == 1:
-        # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
-        alone = prepared.focal.X
-        return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    count = sum(len(rows.X) for rows in prepared.rows)
-    if count > 8 * WIDEST:
-        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.focal.X, _rows_at(prepared, keep)])
-    else:
-        pooled = np.concatenate([rows.X for rows in prepared.rows])
-    rank = min(WIDEST, *pooled.shape)
-    basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
-    return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
-
-
-def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
-    """Rows of all domains, joined, at given places; without joining them."""
-    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
-    domain = np.searchsorted(ends, keep, side="right")
-    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
 
 
 def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
@@ -806,16 +773,6 @@ def _comparisons(
     return {"compared_": tuple(found.values()), "transfer_gain_": gain}
 
 
-def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
-    """Between which values predictions may vary, in the units of the rows."""
-    low = np.min([rows.X.min(axis=0) for rows in domains], axis=0)
-    high = np.max([rows.X.max(axis=0) for rows in domains], axis=0)
-    share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in domains)
-    with np.errstate(over="ignore"):  # a limit beyond float64 is infinite, which clips nothing
-        margin = share * (high - low)
-        return low - margin, high + margin
-
-
 def removals_of(
     choices: Sequence[MapAverage], names: Sequence[str], places: Integers, weights: Floats
 ) -> tuple[Removal, ...]:
@@ -910,38 +867,6 @@ def solution_of(prior: Prior, task: Sample, size: float = 1.0) -> RegretSolution
     assert unit is not None
     strength = prior.noise / prior.scale / unit
     return solve(RegretProblem(moments=[moments], transfer=strength, stability=strength, **held))
-
-
-def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
-    """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise.
-
-    Several outputs have a posterior each; they are taken to be equally uncertain everywhere (None).
-    """
-    if len(choices) > 1:
-        return None
-    average = choices[0]
-    choice, block = average.largest, average.blocks[average.top]
-    prior, task = choice.prior, choice.task
-    regression = task.free if prior.free_intercept else task.full
-    covariance = prior.scale * prior.covariance
-    inside = np.eye(len(covariance)) + covariance @ regression.gram / prior.noise
-    posterior = np.linalg.solve(inside, covariance) / prior.noise
-    posterior = (posterior + posterior.T) / 2
-    if prior.free_intercept or not task.intercept:
-        center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))
-        constant = 1.0 / task.total if task.intercept else 0.0
-        slopes = posterior
-    else:
-        # Complete the square: z'Vz with z = (u, 1) is least at the center, where it is the constant.
-        slopes, edge = posterior[:-1, :-1], posterior[:-1, -1]
-        center = np.asarray(-np.linalg.lstsq(slopes, edge, rcond=1e-12)[0])
-        constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
-    center, factor = (block.coefficients(part, average.width) for part in (center, roots_of(slopes)))
-    if block.basis is None:
-        return Posterior(center, constant, 1.0, factor, np.zeros((average.width, 0)), 0.0)
-    # Without sources the prior N(0, scale I) remains outside the span of the rows.
-    rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
-    return Posterior(center, constant, 1.0, factor, block.basis, rest)
 
 
 def _kind(label: tuple[str, dict[str, Any]]) -> tuple[Any, ...]:

@@ -26,7 +26,6 @@ from mixtune.estimators._cv import (
     RegretOptimalRegressorCV,
     candidates_of,
     left_out_of,
-    posterior_of,
     tuned_weights,
 )
 from mixtune.estimators._regressor import RegretOptimalRegressor
@@ -233,7 +232,7 @@ def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, floa
     width, count = rows.shape[1], len(totals) - 1
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
     near = scaling.apply(rows)
-    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(posterior_of, [average]))
+    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(fits.posterior_of, [average]))
     places = np.arange(count)
     attributes = {
         "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),

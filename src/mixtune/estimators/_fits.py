@@ -18,8 +18,9 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from sklearn.utils.extmath import randomized_svd
 
-from mixtune._array import Floats, device_or_cpu, to_device, to_numpy, torch_device
+from mixtune._array import Floats, Integers, device_or_cpu, to_device, to_numpy, torch_device
 from mixtune._checks import check_positive
 from mixtune._messages import Wording
 from mixtune._registry import field_values, storable
@@ -48,17 +49,27 @@ from mixtune.moments import (
     pooled_scaling,
     posterior,
     recentred,
+    roots_of,
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
-from mixtune.regret import RegretProblem, RegretSolution, joint_subset_head, solve
-from mixtune.selection import Comparison, compare
+from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
+from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
 AUTO = "auto"
+#: Of ``stop``: the step with the least leave-one-out error; of at most so many steps, each of which is looked at.
+BEST, MOST_STOPS = "best", 10**6
 #: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
 ROUNDING = 1e-12
+#: Ridge of the local heads, on standardised features.
+HEAD_RIDGE = 1.0
+#: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
+WIDEST = 512
+#: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
+#: second over the number of rows, since few rows hardly know their range.
+MARGIN = (0.25, 20.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -579,6 +590,39 @@ def regret_optimal(state: State, heads: Heads, weights: DomainWeights, **held: A
     return solution, _solution_fit(solution, center, ridge, float(weights.values[0]))
 
 
+def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: int | str | None) -> tuple[int, Solved]:
+    """The step at which to stop, and the fit there; by default the last step, :data:`BEST` by leave-one-out.
+
+    From a start at the reference, the model after t steps is ``(1 - s) start + s end`` with ``s = s(t)``, intercepts
+    included. That holds without any focal row as well, so its left-out residuals are such means of those of the start
+    and of the end.
+    """
+    if stop is None:
+        return solution.steps, solved(state, fit, head)
+    first = solution.coef_at(0)
+    start = _fit(first, fit.center.intercept(first), fit.system, fit.center, math.inf, fit.share)
+    ends = [leave_one_out(state.focal, each, head) for each in (start, fit)]
+    held = solution.problem
+    shares = Schedule(held.transfer, held.stability, held.horizon).end_share(np.arange(held.horizon + 1.0))
+    step = solution.steps if stop == BEST else int(stop)
+    before, after = (each.residuals for each in ends)
+    known = np.isfinite(before) & np.isfinite(after)
+    if stop == BEST and np.all(known):
+        products = [
+            np.average(np.mean(x, axis=1), weights=ends[0].sample_weight) for x in (before**2, before * after, after**2)
+        ]
+        errors = (1 - shares) ** 2 * products[0] + 2 * shares * (1 - shares) * products[1] + shares**2 * products[2]
+        step = int(np.argmin(errors))
+    share = shares[step]
+    with np.errstate(invalid="ignore"):
+        residuals = np.where(known, (1 - share) * before + share * after, np.inf)
+    predictions = np.where(known, state.focal.targets - residuals, ends[1].predictions)
+    left_out = LeaveOneOut(predictions, residuals, ends[1].spreads, ends[1].sample_weight)
+    coef = np.reshape(solution.coef_at(step), fit.coef.shape)
+    found = like_targets(state.focal, coef, np.reshape(fit.center.intercept(coef), -1))
+    return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit)))
+
+
 def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
     """Ridge regression on the rows of the chosen domains pooled."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
@@ -642,3 +686,83 @@ def _solution_fit(solution: RegretSolution, center: Center, ridge: float, share:
 def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float, share: float) -> Fit:
     intercept = np.reshape(intercept, -1)
     return Fit(np.reshape(coef, (-1, len(intercept))), intercept, system, center, ridge, share)
+
+
+def samples_of(
+    prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
+) -> list[Sample]:
+    """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
+    found = []
+    for place in (0, *(1 + places).tolist()):
+        rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
+        one = Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
+        found.append(Sample(moments[place].output(output), one, intercept=prepared.fit_intercept))
+    return found
+
+
+def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
+    """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
+    width = prepared.focal.shape[1]
+    if width <= WIDEST:
+        return None, ()
+    if len(prepared.names) == 1:
+        # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
+        alone = prepared.focal.X
+        return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
+    count = sum(len(rows.X) for rows in prepared.rows)
+    if count > 8 * WIDEST:
+        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
+        pooled = np.concatenate([prepared.focal.X, _rows_at(prepared, keep)])
+    else:
+        pooled = np.concatenate([rows.X for rows in prepared.rows])
+    rank = min(WIDEST, *pooled.shape)
+    basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
+    return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
+
+
+def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
+    """Rows of all domains, joined, at given places; without joining them."""
+    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
+    domain = np.searchsorted(ends, keep, side="right")
+    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+
+
+def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
+    """Between which values predictions may vary, in the units of the rows."""
+    low = np.min([rows.X.min(axis=0) for rows in domains], axis=0)
+    high = np.max([rows.X.max(axis=0) for rows in domains], axis=0)
+    share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in domains)
+    with np.errstate(over="ignore"):  # a limit beyond float64 is infinite, which clips nothing
+        margin = share * (high - low)
+        return low - margin, high + margin
+
+
+def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
+    """How uncertainty varies over inputs, for the largest share: 1 + z'Vz, V the posterior covariance over noise.
+
+    Several outputs have a posterior each; they are taken to be equally uncertain everywhere (None).
+    """
+    if len(choices) > 1:
+        return None
+    return prior_posterior(choices[0], choices[0].largest.prior)
+
+
+def prior_posterior(average: MapAverage, prior: Prior) -> Posterior:
+    """The same for any prior of the map with the largest share."""
+    choice, block, task = average.largest, average.blocks[average.top], average.largest.task
+    posterior = posterior_covariance(prior, task)
+    if prior.free_intercept or not task.intercept:
+        center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))
+        constant = 1.0 / task.total if task.intercept else 0.0
+        slopes = posterior
+    else:
+        # Complete the square: z'Vz with z = (u, 1) is least at the center, where it is the constant.
+        slopes, edge = posterior[:-1, :-1], posterior[:-1, -1]
+        center = np.asarray(-np.linalg.lstsq(slopes, edge, rcond=1e-12)[0])
+        constant = max(float(posterior[-1, -1] + center @ edge), 0.0)
+    center, factor = (block.coefficients(part, average.width) for part in (center, roots_of(slopes)))
+    if block.basis is None:
+        return Posterior(center, constant, 1.0, factor, np.zeros((average.width, 0)), 0.0)
+    # Without sources the prior N(0, scale I) remains outside the span of the rows.
+    rest = 0.0 if choice.weights.shape[1] else prior.scale / prior.noise
+    return Posterior(center, constant, 1.0, factor, block.basis, rest)

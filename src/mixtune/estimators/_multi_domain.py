@@ -5,6 +5,7 @@ The fit comes first, from prepared rows to what the estimator stores; then the e
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
@@ -21,13 +22,29 @@ from mixtune._messages import nearest
 from mixtune._registry import check_array
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.estimators._base import column_names
-from mixtune.estimators._cv import HEAD_RIDGE, feature_range, posterior_of, principal_basis, samples_of
-from mixtune.estimators._fits import AUTO, ROUNDING, Features, Prepared, State, check_map, is_auto, local_heads, prepare
-from mixtune.estimators._inputs import check_new, read_focal
+from mixtune.estimators._fits import (
+    AUTO,
+    HEAD_RIDGE,
+    ROUNDING,
+    Features,
+    Heads,
+    Prepared,
+    State,
+    check_map,
+    feature_range,
+    is_auto,
+    local_heads,
+    posterior_of,
+    prepare,
+    principal_basis,
+    prior_posterior,
+    samples_of,
+)
+from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
 from mixtune.estimators._saving import Savable, savable
-from mixtune.moments import Posterior, Rows, Scaling, weighted_system
+from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
     SETTINGS,
     Comparison,
@@ -43,6 +60,7 @@ from mixtune.selection import (
     sample_sources,
     transfer_gain,
 )
+from mixtune.streaming import StreamedSources
 
 #: The domain of all rows where no labels are given.
 ONLY = "all rows"
@@ -50,6 +68,10 @@ UNSEEN = ("population", "error")
 #: Rows that the left-out residuals of all domains count as, beside a domain's own, when intervals are made. Without it,
 #: intervals of domains with few rows are a matter of luck, and below nine rows there are none of 90%.
 SHARED_ROWS = 20.0
+#: The prior that all domains share, at twice the covariance that was learned, which few domains pull towards zero.
+ALIKE = ("alike", {"scale": 2.0})
+#: Standard deviations on both sides of a 95% interval.
+TWO_SIDED = 1.96
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15
 #: Sources with a smaller weight are not named in the summary, and how many are.
@@ -75,6 +97,8 @@ class DomainFits:
         Their size in units of the spread of a prediction, with what leave-one-out overlooks.
     posteriors : list of Posterior
         How the spread varies with the inputs.
+    spreads : array (N, p + 1)
+        Standard deviations of coefficients and of the level, over that of the noise.
     compared : list of tuples of Comparison
         With the domain's own rows alone, and with all rows pooled.
     gains : list of TransferGain
@@ -91,15 +115,17 @@ class DomainFits:
     residuals: list[Floats]
     scores: list[Floats]
     posteriors: list[Posterior]
+    spreads: Floats
     compared: list[tuple[Comparison, ...]]
     gains: list[TransferGain]
     n_tasks: Integers
 
 
-def every_fit(prepared: Prepared, blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0) -> DomainFits:
+def every_fit(
+    prepared: Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
+) -> DomainFits:
     """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
     width, count = prepared.focal.shape[1], len(prepared.names)
-    moments = State.of(prepared).moments
     places = np.arange(count - 1)
     own = [[block.moments(m) for m in moments] for block in blocks]
     samples = [samples_of(prepared, each, block, places, output) for each, block in zip(own, blocks)]
@@ -111,7 +137,7 @@ def every_fit(prepared: Prepared, blocks: Sequence[FeatureBlock], *, seed: int, 
         choices = choose_every(samples, places=known, seed=seed)
         averages = (MapAverage(each, tuple(blocks), width) for each in choices)
     found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
-    pooled = _PooledResiduals(samples, own)
+    pooled = _PooledResiduals(samples, own, output)
     compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
@@ -135,6 +161,7 @@ def every_fit(prepared: Prepared, blocks: Sequence[FeatureBlock], *, seed: int, 
         [each.left_out for each in found],
         [each.scores for each in found],
         [each.posterior for each in found],
+        np.stack([each.spread for each in found]),
         compared,
         gains,
         np.array([len(each.task_gains) for each in found]),
@@ -159,6 +186,7 @@ class _DomainFit:
     alone: Floats
     scores: Floats
     posterior: Posterior
+    spread: Floats
     weights: Floats
     plain: int
     size: float
@@ -174,11 +202,28 @@ def _domain_fit(average: MapAverage, index: int, places: Integers, count: int) -
         average.focal_left_out,
         np.abs(average.left_out) * average.inflation / np.sqrt(average.spreads),
         posterior,
+        _coefficient_spread(average, posterior),
         _borrowed(average, index, places, count),
         average.plain,
         average.size,
         average.play_gains,
     )
+
+
+def _coefficient_spread(average: MapAverage, posterior: Posterior) -> Floats:
+    """Standard deviations (p + 1,) of coefficients and of the level, over that of the noise; zero for several maps.
+
+    They come from the prior of all domains alike, with the covariance that was learned between them. That of the
+    largest share may be narrow about a few domains, and the average over candidates is less sure than each of them.
+    """
+    if len(average.choices) > 1:
+        return np.zeros(average.width + 1)
+    choice = average.largest
+    if ALIKE in choice.labels:
+        prior = choice.pool.prior(choice.task, choice.allowed, choice.labels.index(ALIKE))
+        posterior = prior_posterior(average, prior)
+    level = posterior.spread(np.zeros((1, average.width))) - 1.0
+    return np.sqrt(np.append(np.sum(posterior.factor**2, axis=1), np.maximum(level, 0.0)))
 
 
 def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> Floats:
@@ -193,14 +238,14 @@ def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> 
 class _PooledResiduals:
     """Left-out residuals of ridge regression on all rows pooled, for the features of any map."""
 
-    def __init__(self, samples: Sequence[Sequence[Sample]], moments: Sequence[Sequence[Any]]) -> None:
-        self.samples, self.moments = samples, moments
+    def __init__(self, samples: Sequence[Sequence[Sample]], moments: Sequence[Sequence[Any]], output: int) -> None:
+        self.samples, self.moments, self.output = samples, moments, output
         self._found: dict[int, list[Floats]] = {}
 
     def of(self, place: int, index: int) -> Floats:
         """Of the rows of one domain, with the ridge that is best for all rows."""
         if place not in self._found:
-            own, moments = self.samples[place], [each.output(0) for each in self.moments[place]]
+            own, moments = self.samples[place], [each.output(self.output) for each in self.moments[place]]
             rows = Rows(
                 np.concatenate([sample.known.X for sample in own]),
                 np.concatenate([sample.known.y for sample in own]),
@@ -232,17 +277,202 @@ class MultiDomainSettings:
     seed: int = 0
 
 
-class TakesLabels:
-    """What the estimators share towards scikit-learn: labels go with the rows without further requests."""
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Fits of all domains, for each output, with the rows and maps behind them.
+
+    Attributes
+    ----------
+    rows : dict of Rows
+        By the names of the domains, sorted.
+    prepared : Prepared
+    maps : Maps or None
+        Those that were made from the rows.
+    low, high : arrays (p,) or None
+        Between which values features of new rows are clipped.
+    heads : Heads
+        Ridge fits to each domain's own rows, in prepared units.
+    fits : list of DomainFits
+        One for each output.
+    notes : tuple of str
+    """
+
+    rows: dict[str, Rows]
+    prepared: Prepared
+    maps: Maps | None
+    low: Floats | None
+    high: Floats | None
+    heads: Heads
+    fits: list[DomainFits]
+    notes: tuple[str, ...]
+
+
+def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns: tuple[str, ...] | None) -> Learned:
+    """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs."""
+    rows = {name: rows[name] for name in sorted(rows)}
+    several, maps = len(rows) > 1, None
+    if is_auto(settings.feature_map):
+        limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
+        maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
+    features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
+    options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
+    prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
+    blocks: Sequence[FeatureBlock]
+    notes: tuple[str, ...] = ()
+    if maps is None or len(maps.blocks) == 1:
+        basis, notes = principal_basis(prepared, settings.seed)
+        blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
+    else:
+        blocks = maps.blocks
+    # Maps that were made from the rows clip their inputs themselves.
+    low, high = feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
+    state, outputs = State.of(prepared), range(prepared.focal.targets.shape[1])
+    tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
+    fits = [
+        every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
+    ]
+    heads = local_heads(state, HEAD_RIDGE)
+    notes = _row_notes(rows) + notes + (() if maps is None else maps.notes)
+    return Learned(rows, prepared, maps, low, high, heads, fits, notes)
+
+
+class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type: ignore[misc]
+    """What the estimators with a model for every domain share: labels of rows, rows that come and go, features.
+
+    Towards scikit-learn, labels go with the rows without further requests.
+    """
 
     __metadata_request__fit = {"domain": True}  # noqa: RUF012
     __metadata_request__partial_fit = {"domain": True}  # noqa: RUF012
     __metadata_request__predict = {"domain": True}  # noqa: RUF012
     __metadata_request__score = {"domain": True}  # noqa: RUF012
 
+    weights_: Any
+    #: Rows of all domains, to fit again when rows or domains come or go; not in files.
+    _inputs: dict[str, Rows] | None
+
+    @property
+    @abstractmethod
+    def _known(self) -> MultiDomainRegressor:
+        """The fit that knows domains, maps and folds."""
+
+    @abstractmethod
+    def _learn(self, rows: Mapping[str, Rows]) -> None:
+        """Fit every domain."""
+
+    @property
+    def feature_map_(self) -> Any:
+        """The map of the fit: the one that was given, or the one that was made from the rows."""
+        return self._known._made_map if is_auto(self.feature_map) else self.feature_map
+
+    def forget(self, name: Any) -> Self:
+        """Remove a domain exactly: the result is that of ``fit`` without its rows."""
+        check_is_fitted(self)
+        rows = self._kept_rows()
+        if str(name) not in rows:
+            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), list(rows))}')
+        if len(rows) == 1:
+            raise ParameterError(f'"{name}" is the only domain; fit again with other rows')
+        del rows[str(name)]
+        self._learn(rows)
+        return self
+
+    def summary(self) -> Any:
+        """:meth:`summary_columns` as a pandas data frame."""
+        return frame_of(self.summary_columns())
+
+    @abstractmethod
+    def summary_columns(self) -> dict[str, Any]:
+        """Columns with a value for each domain."""
+
+    def borrows(self) -> Any:
+        """``weights_`` as a pandas data frame: which domain (rows) borrows from which (columns)."""
+        check_is_fitted(self)
+        names, weights = self._known.domains_, self.weights_
+        return frame_of({"": list(names), **{name: weights[:, k] for k, name in enumerate(names)}}).set_index("")
+
+    def _check_parameters(self) -> None:
+        if not is_auto(self.feature_map):
+            check_map(self.feature_map)
+        if self.unseen not in UNSEEN:
+            raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
+        check_whole("seed", self.seed)
+
+    def _drawn(self, X: Any, y: Any, domain: Any) -> tuple[Any, Any, Any]:
+        """Inputs, targets and labels of a stream, some rows of each domain; other rows as they came."""
+        if not isinstance(X, StreamedSources):
+            return X, y, domain
+        if y is not None or domain is not None or self.domain is not None:
+            raise ParameterError("StreamedSources name their targets and domains themselves; pass nothing beside them")
+        found = X.samples()
+        rows, targets = (np.concatenate([part[k] for part in found.values()]) for k in (0, 1))
+        labels = np.repeat(list(found), [len(part[1]) for part in found.values()])
+        named = None if X.columns is None or X.target is None else pa.table(dict(zip(X.columns, rows.T)))
+        return rows if named is None else named, targets, labels
+
+    def _fit_rows(self, X: Any, rows: dict[str, Rows]) -> None:
+        self._learn(rows)
+        if isinstance(X, StreamedSources):
+            told = f"models were learned on at most {X.sample_rows:,} rows of each domain, drawn at random"
+            self._known.notes_ = (*self._known.notes_, told)
+
+    def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
+        """Validated rows by domain, in the order of their names; those of weight zero are left out."""
+        if labels is None:
+            if not reset and self._known.domains_ != (ONLY,):
+                raise ParameterError("the model was fitted with domain labels; pass domain=... here too")
+            labels = Labels(np.zeros(len(rows.y), dtype=np.int64), (ONLY,))
+        check_domains(labels.names)
+        kept = rows.weight > 0
+        if not kept.any():
+            raise DataError("every row has sample weight 0; at least one row must count")
+        parts = {labels.names[place]: rows.part(index[kept[index]]) for place, index in _by_place(labels.places)}
+        return {name: parts[name] for name in sorted(parts) if len(parts[name].y)}
+
+    def _with_rows(self, added: Mapping[str, Rows]) -> dict[str, Rows]:
+        """The rows of the fit and further ones."""
+        rows = self._kept_rows()
+        return rows | {name: rows[name].joined(part) if name in rows else part for name, part in added.items()}
+
+    def _kept_rows(self) -> dict[str, Rows]:
+        if self._inputs is None:
+            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
+        return dict(self._inputs)
+
+    def _set_stored(self, values: dict[str, Any]) -> None:
+        super()._set_stored(values)
+        self._inputs = None
+
+    def _features(self, X: Any, domain: Any) -> tuple[Floats, Integers]:
+        """Features of new rows, and the places of their domains: -1 for those that were not seen."""
+        check_is_fitted(self)
+        known = self._known
+        X, labels = split_labels(X, domain, self.domain)
+        rows = check_new(self, X)
+        if labels is None:
+            if known.domains_ != (ONLY,):
+                raise ParameterError(
+                    "predict needs the domain of each row: pass domain=labels, or name the column that holds it in "
+                    f"{type(self).__name__}(domain=...), which also works where scikit-learn passes rows only"
+                )
+            places = np.zeros(len(rows), dtype=np.int64)
+        else:
+            places = labels.among(known.domains_)
+            if self.unseen == "error" and np.any(places < 0):
+                new = [name for name in labels.names if name not in set(known.domains_)]
+                raise DataError(
+                    f"{len(new)} domains were not seen in fit, such as {', '.join(new[:3])}; add their rows with "
+                    "partial_fit, or set unseen='population'"
+                )
+        if is_auto(self.feature_map):
+            folds = np.where(places < 0, -1, known._folds[places])
+            return features_by_fold(known._made_map, rows, folds), places
+        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
+        return (features if known._low is None else np.clip(features, known._low, known._high)), places
+
 
 @savable
-class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignore[misc]
     """A model for every domain, from one fit: each domain is the focal one, with all others as its sources.
 
     For every domain this averages the same candidates as :class:`RegretOptimalRegressorCV`. What domains have in common
@@ -303,7 +533,7 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
         *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
-        *("_compared", "_gains"),
+        *("_compared", "_gains", "_spreads", "text_encoded_"),
     )
 
     domains_: tuple[str, ...]
@@ -325,25 +555,35 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
     _posteriors: tuple[Posterior, ...]
     _scores: tuple[Floats, ...]
     _population_scores: Floats
+    #: Not in files of earlier versions.
+    _spreads: Floats | None = None
     _compared: tuple[tuple[Comparison, ...], ...]
     _gains: tuple[TransferGain, ...]
-    #: Rows of all domains, to fit again when rows or domains come or go; not in files.
-    _inputs: dict[str, Rows] | None
+    #: Left-out residuals and all else of the fit; not in files.
+    _fits: DomainFits | None
+    #: Which column of the targets the fit is about; a classifier has several.
+    _output: int
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    @property
+    def _known(self) -> MultiDomainRegressor:
+        return self
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Fit a model for every domain.
 
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,)
-            Rows of all domains.
+            Rows of all domains. Or X alone: :class:`StreamedSources`, of which ``sample_rows`` rows of each domain are
+            drawn at random (files larger than memory, and Dask collections).
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
             The domain of each row, a text or number; not where the parameter ``domain`` names a column of ``X``.
         """
         self._check_parameters()
-        self._learn(self._read(X, y, sample_weight, domain, reset=True))
+        inputs, y, domain = self._drawn(X, y, domain)
+        self._fit_rows(X, self._read(inputs, y, sample_weight, domain, reset=True))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
@@ -354,22 +594,7 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, domain=domain)
         self._check_parameters()
-        rows = self._kept_rows()
-        for name, added in self._read(X, y, sample_weight, domain, reset=False).items():
-            rows[name] = rows[name].joined(added) if name in rows else added
-        self._learn(rows)
-        return self
-
-    def forget(self, name: Any) -> Self:
-        """Remove a domain exactly: the result is that of ``fit`` without its rows."""
-        check_is_fitted(self, "coef_")
-        rows = self._kept_rows()
-        if str(name) not in rows:
-            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), self.domains_)}')
-        if len(rows) == 1:
-            raise ParameterError(f'"{name}" is the only domain; fit again with other rows')
-        del rows[str(name)]
-        self._learn(rows)
+        self._learn(self._with_rows(self._read(X, y, sample_weight, domain, reset=False)))
         return self
 
     def predict(self, X: Any, *, domain: Any = None) -> Floats:
@@ -414,10 +639,6 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         """The coefficient of determination R^2 over all rows."""
         return float(r2_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
-    def summary(self) -> Any:
-        """:meth:`summary_columns` as a pandas data frame."""
-        return _frame(self.summary_columns())
-
     def summary_columns(self) -> dict[str, Any]:
         """Columns with a value for each domain: its name, rows, errors, gain, and whom it borrows from.
 
@@ -428,52 +649,76 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         relative to the median over domains: domains well above 2 stand out.
         """
         check_is_fitted(self, "coef_")
-        errors = np.sqrt([[each.loo_error for each in found] for found in self._compared])
-        others = self.weights_ - np.diag(np.diagonal(self.weights_))
-        named = []
-        for row in others:
-            order = np.argsort(-row, kind="stable")[:MOST_NAMED]
-            named.append(", ".join(f"{self.domains_[k]} {row[k]:.0%}" for k in order if row[k] >= NAMED_WEIGHT))
-        columns: dict[str, Any] = {"domain": list(self.domains_), "rows": self.n_rows_}
-        columns |= {"error": errors[:, 2], "error_own_rows": errors[:, 0], "error_pooled": errors[:, 1]}
-        columns |= {name: [getattr(each, name) for each in self._gains] for name in ("reduction", "low", "high")}
-        columns["gain"], columns["gain_low"], columns["gain_high"] = (
-            columns.pop(name) for name in ("reduction", "low", "high")
-        )
-        columns |= {"own_share": np.diagonal(self.weights_), "borrows_from": named, "apart": self._apart()}
-        return columns
-
-    def borrows(self) -> Any:
-        """``weights_`` as a pandas data frame: which domain (rows) borrows from which (columns)."""
-        check_is_fitted(self, "coef_")
-        columns = {name: self.weights_[:, k] for k, name in enumerate(self.domains_)}
-        return _frame({"": list(self.domains_), **columns}).set_index("")
+        return summary_of([self])
 
     def coefficients(self) -> Any:
-        """Coefficients of every domain, as a pandas data frame, in the units of the features.
+        """:meth:`coefficient_columns` as a pandas data frame."""
+        return frame_of(self.coefficient_columns())
+
+    def coefficient_columns(self) -> dict[str, Any]:
+        """Coefficients of every domain and feature, in the units of the features.
 
         ``own`` is the ridge fit to the domain's own rows, ``population`` the model of domains that were not seen, and
-        ``estimate`` this model.
+        ``estimate`` this model. Where one feature map was used, ``low`` and ``high`` are a 95% interval of the
+        estimate; of an average over several maps there is none.
         """
         check_is_fitted(self, "coef_")
         count, width = self.coef_.shape
         features = [f"feature {k}" for k in range(width)]
         if (names := column_names(self)) is not None and self.feature_map_ is None:
             features = list(names)
-        return _frame(
-            {
-                "domain": np.repeat(self.domains_, width).tolist(),
-                "feature": features * count,
-                "own": self.own_coef_.ravel(),
-                "population": np.tile(self.population_coef_, count),
-                "estimate": self.coef_.ravel(),
-            }
-        )
+        columns: dict[str, Any] = {
+            "domain": np.repeat(self.domains_, width).tolist(),
+            "feature": features * count,
+            "own": self.own_coef_.ravel(),
+            "population": np.tile(self.population_coef_, count),
+            "estimate": self.coef_.ravel(),
+        }
+        if self._spreads is not None:
+            spread = self._spreads[:, :-1] / self._scaling.scale
+            half = TWO_SIDED * (np.sqrt(self._noise())[:, None] * spread).ravel()
+            columns |= {"low": columns["estimate"] - half, "high": columns["estimate"] + half}
+        return columns
+
+    def level_columns(self) -> dict[str, Any]:
+        """The prediction of every domain at the average inputs of all rows, as :meth:`coefficient_columns`."""
+        check_is_fitted(self, "coef_")
+        shift = self._scaling.shift
+        middle = self.intercept_ + self.coef_ @ shift
+        own, population = self.own_intercept_ + self.own_coef_ @ shift, self.population_coef_ @ shift
+        columns: dict[str, Any] = {"domain": list(self.domains_), "own": own}
+        columns |= {"population": np.full(len(own), population + self.population_intercept_), "estimate": middle}
+        if self._spreads is not None:
+            half = TWO_SIDED * np.sqrt(self._noise()) * self._spreads[:, -1]
+            columns |= {"low": middle - half, "high": middle + half}
+        return columns
 
     @property
-    def feature_map_(self) -> Any:
-        """The map of the fit: the one that was given, or the one that was made from the rows."""
-        return self._made_map if is_auto(self.feature_map) else self.feature_map
+    def compared_(self) -> tuple[tuple[Comparison, ...], ...]:
+        """For each domain: leave-one-out errors of its own rows alone, of all rows pooled, and of this model."""
+        return self._compared
+
+    def left_out_columns(self, name: str) -> dict[str, Floats] | None:
+        """Targets of a domain's rows, predictions of fits without each row, and half the widths of 90% intervals.
+
+        None for a model from a file, which holds no rows. Rows that cannot be left out are missing.
+        """
+        check_is_fitted(self, "coef_")
+        if self._fits is None:
+            return None
+        place = self.domains_.index(name)
+        residuals, scores = self._fits.residuals[place], self._scores[place]
+        known = np.isfinite(residuals) & np.isfinite(scores)
+        actual, left = self._kept_rows()[name].targets[known, self._output], residuals[known]
+        # Residuals are scores times the spread, and intervals a quantile of the scores times the same.
+        spread = np.divide(np.abs(left), scores[known], out=np.zeros(len(left)), where=scores[known] > 0)
+        return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
+
+    def _noise(self) -> Floats:
+        """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
+        squares = [each[np.isfinite(each)] ** 2 for each in self._scores]
+        common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
+        return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
@@ -486,75 +731,38 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         typical = float(np.median(size))
         return size / typical if typical > 0 else np.zeros(len(size))
 
-    def _check_parameters(self) -> None:
-        if not is_auto(self.feature_map):
-            check_map(self.feature_map)
-        if self.unseen not in UNSEEN:
-            raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
-        check_whole("seed", self.seed)
-
     def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
-        """Validated rows by domain, in the order of their names; those of weight zero are left out."""
         X, labels = split_labels(X, domain, self.domain)
         rows = read_focal(self, X, y, sample_weight, reset=reset)[1]
         if rows.y.ndim == 2:
             rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
-        if labels is None:
-            if not reset and self.domains_ != (ONLY,):
-                raise ParameterError("the model was fitted with domain labels; pass domain=... here too")
-            labels = Labels(np.zeros(len(rows.y), dtype=np.int64), (ONLY,))
-        check_domains(labels.names)
-        kept = rows.weight > 0
-        if not kept.any():
-            raise DataError("every row has sample weight 0; at least one row must count")
-        parts = {labels.names[place]: rows.part(index[kept[index]]) for place, index in _by_place(labels.places)}
-        return {name: parts[name] for name in sorted(parts) if len(parts[name].y)}
-
-    def _kept_rows(self) -> dict[str, Rows]:
-        if self._inputs is None:
-            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
-        return dict(self._inputs)
+        return self._split(rows, labels, reset=reset)
 
     def _learn(self, rows: Mapping[str, Rows]) -> None:
-        rows = {name: rows[name] for name in sorted(rows)}
-        maps = self._make_maps(rows)
-        features = Features(None if maps is not None else self.feature_map, column_names(self))
-        options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
+        self._take(learn_every(rows, self, column_names(self)))
+
+    def _take(self, learned: Learned, output: int = 0) -> None:
+        """Store one output of what was learned."""
+        found, maps, heads, given = learned.fits[output], learned.maps, learned.heads, learned.prepared.scaling
+        scaling = Scaling(given.shift, given.scale, np.reshape(given.target_shift, -1)[output])
+        self._scaling, self.domains_ = scaling, learned.prepared.names
         self._made_map = None if maps is None else maps.feature_map
-        self._folds = np.full(len(rows), -1) if maps is None else maps.folds
-        blocks: Sequence[FeatureBlock]
-        notes: tuple[str, ...] = ()
-        if maps is None or len(maps.blocks) == 1:
-            basis, notes = principal_basis(prepared, self.seed)
-            blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
-        else:
-            blocks = maps.blocks
-        clipped = self.clamp and len(rows) > 1 and maps is None
-        self._low, self._high = feature_range(prepared.mapped) if clipped else (None, None)
-        self._store(every_fit(prepared, blocks, seed=self.seed), prepared)
-        self.notes_ = _row_notes(rows) + notes + (() if maps is None else maps.notes)
-        self._inputs = dict(rows)
-
-    def _make_maps(self, rows: Mapping[str, Rows]) -> Maps | None:
-        if not is_auto(self.feature_map):
-            return None
-        limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-        return auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, every=len(rows) > 1)
-
-    def _store(self, found: DomainFits, prepared: Prepared) -> None:
-        scaling = prepared.scaling
-        self._scaling, self.domains_ = scaling, prepared.names
-        self.n_rows_ = np.array([len(rows.y) for rows in prepared.inputs])
+        self._folds = np.full(len(self.domains_), -1) if maps is None else maps.folds
+        self._low, self._high = learned.low, learned.high
+        self.n_rows_ = np.array([len(rows.y) for rows in learned.prepared.inputs])
         self.coef_, self.intercept_ = _in_units(scaling, found.coef, found.intercept)
         population = _in_units(scaling, found.population[None], np.array([found.population_level]))
         self.population_coef_, self.population_intercept_ = population[0][0], float(population[1][0])
-        heads = local_heads(State.of(prepared), HEAD_RIDGE)
-        self.own_coef_, self.own_intercept_ = _in_units(scaling, heads.coef, heads.intercept)
+        count, width = found.coef.shape
+        own = heads.coef.reshape(count, width, -1)[..., output], heads.intercept.reshape(count, -1)[:, output]
+        self.own_coef_, self.own_intercept_ = _in_units(scaling, *own)
         self.weights_, self.n_plays_ = found.weights, found.n_tasks
         self._posteriors, self._scores = tuple(found.posteriors), tuple(found.scores)
         self._population_scores = np.abs(np.concatenate(found.without))
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
+        self._spreads = found.spreads if np.any(found.spreads) else None
+        self.notes_ = learned.notes
+        self._inputs, self._fits, self._output = learned.rows, found, output
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.domains_)
@@ -562,38 +770,14 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
             check_array(name, getattr(self, name), (count, width))
         for name in ("intercept_", "own_intercept_"):
             check_array(name, getattr(self, name), (count,))
+        if self._spreads is not None:
+            check_array("_spreads", self._spreads, (count, width + 1), least=0.0)
         check_array("population_coef_", self.population_coef_, (width,))
         check_array("population_intercept_", np.asarray(self.population_intercept_), ())
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
-        self._inputs = None
-
-    def _features(self, X: Any, domain: Any) -> tuple[Floats, Integers]:
-        """Features of new rows, and the places of their domains: -1 for those that were not seen."""
-        check_is_fitted(self, "coef_")
-        X, labels = split_labels(X, domain, self.domain)
-        rows = check_new(self, X)
-        if labels is None:
-            if self.domains_ != (ONLY,):
-                raise ParameterError(
-                    "predict needs the domain of each row: pass domain=labels, or name the column that holds it in "
-                    "MultiDomainRegressor(domain=...), which also works where scikit-learn passes rows only"
-                )
-            places = np.zeros(len(rows), dtype=np.int64)
-        else:
-            places = labels.among(self.domains_)
-            if self.unseen == "error" and np.any(places < 0):
-                new = [name for name in labels.names if name not in set(self.domains_)]
-                raise DataError(
-                    f"{len(new)} domains were not seen in fit, such as {', '.join(new[:3])}; add their rows with "
-                    "partial_fit, or set unseen='population'"
-                )
-        if is_auto(self.feature_map):
-            folds = np.where(places < 0, -1, self._folds[places])
-            return features_by_fold(self._made_map, rows, folds), places
-        features = Features(self.feature_map, column_names(self))(rows)
-        return (features if self._low is None else np.clip(features, self._low, self._high)), places
+        self._fits = None
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
         coef = np.vstack([self.coef_, self.population_coef_])
@@ -608,10 +792,33 @@ class MultiDomainRegressor(TakesLabels, MultiDomainSettings, Savable, RegressorM
         if place < 0:
             quantile = _quantile(self._population_scores, np.ones(len(self._population_scores)), coverage)
             return np.full(len(features), quantile)
+        spread = self._posteriors[place].spread(self._scaling.features(features))
+        return self._score_quantile(place, coverage) * np.sqrt(spread)
+
+    def _score_quantile(self, place: int, coverage: float) -> float:
+        """The quantile of the left-out scores of a domain, with those of all domains as a few more rows."""
         own, every = self._scores[place], np.concatenate(self._scores)
         weight = np.concatenate([np.ones(len(own)), np.full(len(every), SHARED_ROWS / len(every))])
-        quantile = _quantile(np.concatenate([own, every]), weight, coverage)
-        return quantile * np.sqrt(self._posteriors[place].spread(self._scaling.features(features)))
+        return _quantile(np.concatenate([own, every]), weight, coverage)
+
+
+def summary_of(models: Sequence[MultiDomainRegressor]) -> dict[str, Any]:
+    """The columns of :meth:`MultiDomainRegressor.summary_columns`, averaged over models of several outputs."""
+    first = models[0]
+    squares = [[[each.loo_error for each in found] for found in model._compared] for model in models]
+    errors, weights = np.sqrt(np.mean(squares, axis=0)), np.mean([model.weights_ for model in models], axis=0)
+    named = []
+    for row in weights - np.diag(np.diagonal(weights)):
+        order = np.argsort(-row, kind="stable")[:MOST_NAMED]
+        named.append(", ".join(f"{first.domains_[k]} {row[k]:.0%}" for k in order if row[k] >= NAMED_WEIGHT))
+    gains = np.mean(
+        [[(gain.reduction, gain.low, gain.high) for gain in model._gains] for model in models], axis=0, dtype=float
+    )
+    columns: dict[str, Any] = {"domain": list(first.domains_), "rows": first.n_rows_}
+    columns |= {"error": errors[:, 2], "error_own_rows": errors[:, 0], "error_pooled": errors[:, 1]}
+    columns |= dict(zip(("gain", "gain_low", "gain_high"), gains.T))
+    apart = np.mean([model._apart() for model in models], axis=0)
+    return {**columns, "own_share": np.diagonal(weights), "borrows_from": named, "apart": apart}
 
 
 def _by_place(places: Integers) -> Iterator[tuple[int, Integers]]:
@@ -653,7 +860,7 @@ def _row_notes(rows: Mapping[str, Rows]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _frame(columns: Mapping[str, Any]) -> Any:
+def frame_of(columns: Mapping[str, Any]) -> Any:
     try:
         return pa.table(dict(columns)).to_pandas()
     except ImportError as error:

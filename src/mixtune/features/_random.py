@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 from numpy.typing import ArrayLike, NDArray
 
-from mixtune._array import Array, freeze
+from mixtune._array import Array, Floats, freeze, slices
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune._registry import check_array, field_values, register
 from mixtune.errors import DataError, ParameterError
@@ -199,17 +199,41 @@ class RandomFeatures:
             check_finite(hidden, "the features", start)
         return U
 
+    def products(self, X: Floats, coef: Floats) -> Floats:
+        """``transform(X) @ coef`` (n,) for NumPy rows; features are made block by block, and never all in memory.
+
+        Examples
+        --------
+        >>> features, X = RandomFeatures(n_inputs=2, width=5, seed=0, constant=False), np.eye(2)
+        >>> np.allclose(features.products(X, np.ones(5)), features.transform(X) @ np.ones(5))
+        True
+        """
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        layer, found = self._layer(np, device(rows)), np.empty(len(rows))
+        step = max(1, (1 << 17) // self.width)
+        hidden = np.empty((step, self.width), dtype=layer[0].dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for part in slices(len(rows), step):
+                block = rows[part].astype(hidden.dtype, copy=False)
+                units = self._hidden(np, block, *layer, out=hidden[: len(block)])
+                found[part] = units @ coef[: self.width]
+        if self.constant:
+            found += coef[-1]
+        check_finite(found[:, None], "the features")
+        return found
+
     def _hidden(
         self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array, *, out: Array | None = None
     ) -> Array:
         """Compute the hidden units of one block; NumPy can write them straight into ``out``."""
-        Z = ((X - shift) / scale) @ weights
-        Z += bias
         into = {} if out is None else {"out": out}
+        Z = xp.matmul((X - shift) / scale, weights, **into)
+        Z += bias
         if self.activation == "relu":
             units = xp.maximum(Z, xp.zeros_like(bias), **into)
         elif self.activation == "leaky_relu":
-            units = xp.maximum(Z, xp.multiply(Z, self.slope, **into), **into)
+            units = xp.maximum(Z, Z * self.slope, **into)
         else:
             units = (xp.tanh if self.activation == "tanh" else xp.cos)(Z, **into)
         factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
@@ -229,6 +253,10 @@ class RandomFeatures:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (field_values(self), self.weights, self.bias)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # For skops, which takes this and no __reduce__: converted copies are made again where they are needed.
+        return {**vars(self), "_layers": {}}
 
 
 def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:

@@ -141,6 +141,8 @@ class ChoiceSettings:
     maps_pull: tuple[float, float] = (0.01, 0.02)
     #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
     maps_rows: float = 30.0
+    #: Candidates and maps with a smaller share are left out of variances: each costs a solve, and adds nothing.
+    smallest_share: float = 0.01
 
     # --- cross-domain validation ---
 
@@ -154,6 +156,12 @@ class ChoiceSettings:
     validated_rows: int = 1000
     #: Most rows to test one validation task on.
     test_rows: int = 500
+    #: Numbers (32 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
+    #: one spend most of their time between calls.
+    batch_entries: int = 2**22
+    #: Rows of a validation task that are left out in turn above ``wide_columns``, where its rows are more than its
+    #: columns: they only say how much wider intervals should be. Without it, leverages of all rows take half the time.
+    left_out_rows: int = 128
     #: Largest residual of a left-out row that stands in for a test, in standard deviations of the targets: rows of
     #: leverage 1 have infinite ones.
     largest_residual: float = 1e3

@@ -1,0 +1,147 @@
+"""Classes in every domain: against the classifier of one domain, calibration, and what users may pass."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn import config_context
+from sklearn.metrics import log_loss
+from sklearn.model_selection import KFold, cross_val_score
+
+from mixtune import MultiDomainClassifier, RegretOptimalClassifierCV, load
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._classes import fit_sharpness, sharpness_of
+
+CUTS = KFold(2, shuffle=True, random_state=0)
+LABELS = np.array(["blue", "green", "red"])
+
+
+def draw(rows, classes=2, domains=7, seed=1):
+    """Classes by a logistic model whose coefficients differ between domains; ``seed`` draws the rows only."""
+    rng, X, y, names = np.random.default_rng(seed), [], [], []
+    common = 1.2 * np.random.default_rng(0).standard_normal((2, classes))
+    for k in range(domains):
+        own = np.random.default_rng(100 + k)
+        slopes, level = common + 0.6 * own.standard_normal((2, classes)), own.standard_normal(classes)
+        part = rng.standard_normal((rows, 2))
+        odds = np.exp(part @ slopes + level)
+        X.append(part)
+        y += [LABELS[rng.choice(classes, p=each)] for each in odds / odds.sum(axis=1, keepdims=True)]
+        names += [f"d{k}"] * rows
+    return np.concatenate(X), np.array(y), np.array(names)
+
+
+@pytest.fixture(scope="module")
+def two():
+    X, y, names = draw(24)
+    return X, y, names, MultiDomainClassifier(feature_map=None).fit(X, y, domain=names)
+
+
+@pytest.fixture(scope="module")
+def three():
+    X, y, names = draw(18, classes=3, domains=5)
+    keep = (names != "d4") | (y != "red")
+    return MultiDomainClassifier(feature_map=None).fit(X[keep], y[keep], domain=names[keep])
+
+
+def test_as_sure_and_as_right_as_with_each_domain_focal(two):
+    X, y, names, model = two
+    new, actual, places = draw(150, seed=2)
+    found, alone = model.predict_proba(new, domain=places), []
+    for name in model.domains_[:3]:
+        sources = {other: (X[names == other], y[names == other]) for other in model.domains_ if other != name}
+        one = RegretOptimalClassifierCV(feature_map=None).fit(X[names == name], y[names == name], sources=sources)
+        alone.append(one.predict_proba(new[places == name]))
+    some = np.isin(places, model.domains_[:3])
+    np.testing.assert_allclose(found[some], np.concatenate(alone), atol=0.25)
+    assert log_loss(actual[some], found[some]) < log_loss(actual[some], np.concatenate(alone)) + 0.02
+    # Probabilities are of the size of the part that is right.
+    assert abs(found.max(axis=1).mean() - model.score(new, actual, domain=places)) < 0.06
+    unseen = model.predict_proba(new, domain=["elsewhere"] * len(new))
+    assert unseen.max(axis=1).mean() < found.max(axis=1).mean()
+
+
+def test_sharpness_is_that_of_one_domain_at_a_time():
+    """The curve of losses on even steps, against the minimiser of one problem."""
+    rng = np.random.default_rng(0)
+    scores, domain = rng.standard_normal((90, 3)), np.repeat([0, 1, 2], 30)
+    labels, weight = np.argmax(scores + rng.standard_normal((90, 3)), axis=1), rng.uniform(0.5, 2.0, 90)
+    scores[4] = np.inf
+    found = sharpness_of(scores, labels, weight, domain, shared=0.0)
+    heavier = np.maximum(weight, 1.0) * weight.sum() / np.maximum(weight, 1.0).sum()
+    for k in range(3):
+        own = domain == k
+        expected = fit_sharpness(scores[own], labels[own], heavier[own])
+        np.testing.assert_allclose(found[k], expected, rtol=0.05)
+    shared = sharpness_of(scores, labels, weight, domain, shared=1e6)
+    np.testing.assert_allclose(shared, shared[0], rtol=1e-3)
+    assert np.ptp(shared) < 0.1 * np.ptp(found)
+
+
+def test_classes_of_every_domain(three):
+    assert three.classes_.tolist() == LABELS.tolist()
+    assert three.class_counts_[4].tolist()[2] == 0
+    assert three.summary()["classes"].tolist() == [3, 3, 3, 2, 2]
+    new = np.zeros((4, 2))
+    found = three.predict_proba(new, domain=["d0", "d4", "d4", "new"])
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert found[1, 2] < found[0, 2]
+    assert three.decision_function(new, domain=["d0"] * 4).shape == (4, 3)
+    assert three.coef_.shape == (5, 2, 3)
+    assert sorted(set(three.coefficients()["label"])) == LABELS.tolist()
+
+
+def test_scores_are_log_odds_up_to_the_sharpness(two):
+    X, _, names, model = two
+    logs = model.predict_log_proba(X, domain=names)
+    sharpness = model.sharpness_[np.searchsorted(model.domains_, names)]
+    np.testing.assert_allclose(
+        logs[:, 1] - logs[:, 0], 2 * sharpness * model.decision_function(X, domain=names), atol=1e-9
+    )
+
+
+def test_tables_and_files(tmp_path, two, three):
+    X, _, names, model = two
+    table = model.summary()
+    assert np.all((table["right"] > 0.5) & (table["right"] <= 1.0))
+    np.testing.assert_array_equal(model.borrows().to_numpy(), model.weights_)
+    for each in (model, three):
+        back = load(each.save(tmp_path / "model.mixtune"))
+        labels = np.where(np.arange(len(X)) == 0, "new", np.where(names > "d4", "d1", names))
+        np.testing.assert_array_equal(back.predict_proba(X, domain=labels), each.predict_proba(X, domain=labels))
+        pd.testing.assert_frame_equal(back.summary(), each.summary())
+
+
+def test_order_of_rows_does_not_matter(two):
+    X, y, names, model = two
+    order = np.random.default_rng(3).permutation(len(y))
+    other = MultiDomainClassifier(feature_map=None).fit(X[order], y[order], domain=names[order])
+    np.testing.assert_allclose(
+        other.predict_proba(X, domain=names), model.predict_proba(X, domain=names), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_rows_and_domains_come_and_go(two):
+    X, y, names, model = two
+    first = names < "d3"
+    grown = MultiDomainClassifier(None).partial_fit(X[first], y[first], domain=names[first])
+    grown.partial_fit(X[~first], y[~first], domain=names[~first])
+    np.testing.assert_allclose(grown.coef_, model.coef_)
+    with pytest.raises(DataError, match="'violet'"):
+        grown.partial_fit(X[:2], ["violet", "blue"], domain=names[:2])
+    with pytest.raises(ParameterError, match="leave classes out"):
+        grown.partial_fit(X[:2], y[:2], classes=["a"], domain=names[:2])
+    assert grown.forget("d2").domains_ == tuple(name for name in model.domains_ if name != "d2")
+    with pytest.raises(DataError, match="all rows are of one class, 'blue'"):
+        MultiDomainClassifier(None).fit(X, ["blue"] * len(X), domain=names)
+
+
+def test_in_scikit_learn(two):
+    X, y, names, _ = two
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(shop=names)
+    scores = cross_val_score(MultiDomainClassifier(None, domain="shop"), frame, y, cv=CUTS)
+    assert scores.min() > 0.6
+    losses = cross_val_score(MultiDomainClassifier(None, domain="shop"), frame, y, cv=CUTS, scoring="neg_log_loss")
+    assert losses.min() > -0.69
+    with config_context(enable_metadata_routing=True):
+        routed = cross_val_score(MultiDomainClassifier(None), X, y, params={"domain": names}, cv=CUTS)
+    np.testing.assert_allclose(routed, scores)
