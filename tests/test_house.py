@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 154
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 25_510
+CODE_LINES = 25_488
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},
