@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 152
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 25_095
+CODE_LINES = 25_231
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},
