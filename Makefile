@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Two processes with one thread each; the tests of a file share what they set up.
+pytest = OMP_NUM_THREADS=1 $(1)/python -m pytest --numprocesses 2 --dist loadfile
 
 .PHONY: demo test lint types docs bench format clean coverage mutants fuzz faults soak architecture uv core lowest python3.12 python3.13 audit
 
@@ -10,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/mixtune demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest
+	$(call pytest,$(BIN)) $(TESTS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -60,7 +62,8 @@ UV_EXTRAS := -e '.[test,data,report,quantlib,onnx,dask]' 'polars>=1.3'
 
 uv: ; $(call suite,uv,3.11,$(UV_EXTRAS))
 core: ; $(call suite,core,3.11,-e '.[test]')
-lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS))
+# Old typer warns of what new click has deprecated.
+lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS) 'click>=8.1.8,<8.2')
 python3.12: ; $(call suite,python3.12,3.12,$(UV_EXTRAS))
 python3.13: ; $(call suite,python3.13,3.13,$(UV_EXTRAS))
 uv core lowest python3.12 python3.13: $(UV)
@@ -73,7 +76,7 @@ define suite
 	$(UV) venv --quiet --clear --python $(call interpreter,$(2)) $(ENVS)/$(1) || \
 	  { echo "make $(1) needs Python $(2), which uv neither found nor could fetch; install it" >&2; exit 1; }
 	$(UV) pip install --quiet --python $(ENVS)/$(1)/bin/python $(3)
-	$(ENVS)/$(1)/bin/python -m pytest -p no:cacheprovider $(TESTS)
+	$(call pytest,$(ENVS)/$(1)/bin) -p no:cacheprovider $(TESTS)
 endef
 
 $(UV): | $(VENV)/bin/python

@@ -37,8 +37,17 @@ FAMILIES = ("alike", "nearest", "similar", "groups", "context", "pooled", "stack
 MAPS = ("Fourier", "learned", "splines")
 #: Numbers whose effect is on time or memory alone, at these sizes.
 OF_COST = ("message_bytes", "soft_sources", "evidence_sources", "sampled_sources", "rows_per_column", "judged_rows")
-#: Numbers that concern fits of all domains at once.
-OF_ALL_DOMAINS = ("shared_folds", "shared_tasks", "shared_sources", "population_folds", "population_ridges")
+#: Numbers that concern fits of all domains at once, and tables wider than those here.
+OF_OTHER_FITS = (
+    "most_curved_inputs",
+    "learned_outputs",
+    "components",
+    "shared_folds",
+    "shared_tasks",
+    "shared_sources",
+    "population_folds",
+    "population_ridges",
+)
 #: What tells one case from another.
 Key = tuple[str, ...]
 
@@ -48,7 +57,7 @@ def changes() -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {"none": _nothing}
     for field in fields(SETTINGS):
         value = getattr(SETTINGS, field.name)
-        if field.name in (*OF_COST, *OF_ALL_DOMAINS) or isinstance(value, dict):
+        if field.name in (*OF_COST, *OF_OTHER_FITS) or isinstance(value, dict):
             continue
         for word, factor in (("halved", 0.5), ("doubled", 2.0)):
             changed = _scaled(value, factor)

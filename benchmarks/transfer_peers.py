@@ -109,4 +109,4 @@ def measure(
 
 
 def _beside(about: str, ours: float, other: float) -> Figure:
-    return Figure("peer", about, {"ours (s)": ours, "theirs (s)": other, "ratio": ours / other})
+    return Figure("peer", about, {"mixtune (s)": ours, "other (s)": other, "ratio": ours / other})

@@ -120,7 +120,7 @@ def problem_table(results: list[Result], problem: str) -> str:
 
 def standing(results: list[Result]) -> str:
     """Where ours stands: the best other method of every problem and variant."""
-    lines = ["| | ours | best of the others | which |", "|---|---|---|---|"]
+    lines = ["| | mixtune | best of the others | which |", "|---|---|---|---|"]
     for problem in PROBLEMS:
         for variant in VARIANTS:
             rows = [s for s in summarise(results) if (s.problem, s.variant) == (problem, variant)]

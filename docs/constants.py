@@ -12,7 +12,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from benchmarks.ablation import OF_ALL_DOMAINS, OF_COST, read, summary
+from benchmarks.ablation import OF_COST, OF_OTHER_FITS, read, summary
 
 from mixtune.selection import SETTINGS
 
@@ -26,7 +26,7 @@ def table() -> str:
     lines = ["| constant | value | halved | doubled |", "|---|---|---|---|"]
     for field in fields(SETTINGS):
         value = getattr(SETTINGS, field.name)
-        if field.name in (*OF_COST, *OF_ALL_DOMAINS) or isinstance(value, dict):
+        if field.name in (*OF_COST, *OF_OTHER_FITS) or isinstance(value, dict):
             continue
         both = [_cell(found.get(f"{field.name} {word}")) for word in ("halved", "doubled")]
         lines.append(f"| `{field.name}` | {_shown(value)} | {both[0]} | {both[1]} |")

@@ -48,7 +48,7 @@ def claim_row(name: str, claim: Claim) -> str:
 
 def claims_table(parts: dict[str, Part]) -> str:
     """All claims, each with the benchmark that measures it."""
-    lines = ["| benchmark | ours / other | ours | other | ratio | limit |", "|---|---|---|---|---|---|"]
+    lines = ["| benchmark | mixtune / other | mixtune | other | ratio | limit |", "|---|---|---|---|---|---|"]
     return "\n".join(lines + [claim_row(name, claim) for name, part in parts.items() for claim in part.claims])
 
 

@@ -108,6 +108,29 @@ def _gpboost(case: Case) -> Callable[[Floats], Any]:
 
 
 @quiet
+def _gpboost_trees(case: Case) -> Callable[[Floats], Any]:
+    """Boosted trees of the columns and a random intercept for each domain, of the same size as the other boosters."""
+    import gpboost
+
+    X, y, names = stack(case)
+    # The package starts from zero, and its steps are of the size that unit variance needs.
+    level, spread = float(y.mean()), float(y.std()) or 1.0
+    model = gpboost.GPModel(group_data=names, likelihood="gaussian")
+    sizes = {"learning_rate": RATE, "num_leaves": LEAVES, "min_data_in_leaf": LEAF_ROWS}
+    options = {**sizes, "objective": "regression_l2", "verbose": -1, "num_threads": 1, "seed": 0}
+    try:
+        trees = gpboost.train(options, gpboost.Dataset(X, (y - level) / spread), gp_model=model, num_boost_round=ROUNDS)
+    except gpboost.basic.GPBoostError as error:
+        raise RuntimeError(str(error)) from error
+
+    def predict(new: Floats) -> Any:
+        groups = np.repeat(case.focal, len(new))
+        return level + spread * trees.predict(new, group_data_pred=groups, pred_latent=False)["response_mean"]
+
+    return predict
+
+
+@quiet
 def _sklego(case: Case) -> Callable[[Floats], Any]:
     """One ridge for all rows and one for each domain; the prediction is the mean of the two."""
     from sklego.meta import HierarchicalRegressor
@@ -256,6 +279,7 @@ BOOSTERS: dict[str, Any] = {"most_columns": 50, "takes_classes": True}
 PEERS = (
     Method("statsmodels", "statsmodels mixed model, 1 slope", _statsmodels, "statsmodels", most_columns=50),
     Method("gpboost", "GPBoost mixed model, all slopes", _gpboost, "gpboost", most_columns=50),
+    Method("gpboost-trees", "GPBoost trees, random level", _gpboost_trees, "gpboost", most_columns=50),
     Method("sklego", "scikit-lego hierarchical", _sklego, "sklego"),
     Method("skada", "skada KLIEP + focal rows", _skada, "skada"),
     Method("adapt-regular", "ADAPT RegularTransferLR, CV", _adapt_regular, "adapt"),

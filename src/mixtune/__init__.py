@@ -15,10 +15,13 @@ if TYPE_CHECKING:
         RegretOptimalRegressor,
         RegretOptimalRegressorCV,
         Sources,
+        SourcesPipeline,
         StreamedSources,
         TableModel,
+        column_effects,
         fit_table,
         load,
+        row_contributions,
     )
     from mixtune.features import Concatenate, Identity, RandomFeatures
     from mixtune.moments import Moments
@@ -34,14 +37,17 @@ __all__ += [
     "RegretOptimalClassifierCV",
     "RegretOptimalRegressor",
 ]
-__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
+__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "SourcesPipeline"]
 __all__ += [
+    "StreamedSources",
     "TableModel",
     "WassersteinWeights",
     "__version__",
+    "column_effects",
     "descend",
     "fit_table",
     "load",
+    "row_contributions",
     "solve",
     "wasserstein_distance",
 ]

@@ -1,5 +1,5 @@
 """``python -m mixtune`` is the command line."""
 
-from mixtune.cli import main
+from mixtune.cli import run
 
-main()
+run()

@@ -91,7 +91,7 @@ def test_errors_of_the_library_end_in_one_line(monkeypatch, capsys):
     def fail():
         raise DataError("domain {name} has 3 columns; pass {fix}", name="[b]", fix=setting("ignore", "c"))
 
-    monkeypatch.setattr(_app, "app", fail)
+    monkeypatch.setattr(_app, "make_app", lambda names: fail)
     with pytest.raises(SystemExit) as left:
         _app.main()
     assert left.value.code == 2

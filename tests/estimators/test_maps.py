@@ -264,14 +264,55 @@ def test_many_focal_rows_have_trees_of_their_own(tmp_path):
     np.testing.assert_allclose(moved.predict(new), model.predict(new), rtol=0, atol=1e-7)
 
 
-def test_wide_tables_stay_linear_and_say_so():
+def test_very_wide_tables_stay_linear_and_say_so():
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((30, SETTINGS.curved_inputs + 1)), rng.standard_normal(30)
+    X, y = rng.standard_normal((30, SETTINGS.most_curved_inputs + 1)), rng.standard_normal(30)
     model = auto().fit(X, y, sources={"b": (X + 0.1, y)})
     assert [each.name for each in model.maps_] == ["all"]
     assert any("the model is linear" in note for note in model.notes_)
     linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources={"b": (X + 0.1, y)})
     np.testing.assert_allclose(model.predict(X), linear.predict(X), rtol=1e-8)
+
+
+def wide(n, turn, rng, mixing):
+    """Three hidden coordinates, seen through many noisy columns."""
+    hidden = rng.standard_normal((n, 3))
+    X = hidden @ mixing + 0.1 * rng.standard_normal((n, mixing.shape[1]))
+    return X, turn * (np.sin(2 * hidden[:, 0]) + hidden[:, 1] ** 2) + 0.1 * rng.standard_normal(n)
+
+
+def test_curves_of_leading_components_are_found_in_wide_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    mixing = rng.standard_normal((3, SETTINGS.curved_inputs + 4)) * np.array([[3.0], [2.0], [1.0]])
+    sources = {f"s{k}": wide(80, 1.0 if k else -1.0, rng, mixing) for k in range(5)}
+    X, y = wide(40, 1.0, rng, mixing)
+    test = wide(300, 1.0, rng, mixing)
+    model = auto().fit(X, y, sources=sources)
+    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
+    assert error(model, test) < 0.7 * error(linear, test)
+    assert any("20 leading principal components" in note for note in model.notes_)
+    again = load(model.save(tmp_path / "a.mixtune"))
+    np.testing.assert_array_equal(again.predict(test[0]), model.predict(test[0]))
+    # Neither units nor the order or sign of columns matter.
+    order, units = (
+        rng.permutation(X.shape[1]),
+        rng.choice([-1.0, 1.0], X.shape[1]) * 10 ** rng.uniform(-3, 3, X.shape[1]),
+    )
+    change = lambda U: (U * units + 5.0)[:, order]  # noqa: E731
+    moved = auto().fit(change(X), y, sources={name: (change(U), v) for name, (U, v) in sources.items()})
+    np.testing.assert_allclose(moved.predict(change(test[0])), model.predict(test[0]), rtol=0, atol=1e-7)
+
+
+def test_wide_tables_of_few_rows_have_as_few_components():
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((6, SETTINGS.curved_inputs + 1)), rng.standard_normal(6)
+    sources = {"b": (rng.standard_normal((5, X.shape[1])), rng.standard_normal(5))}
+    model, order = auto().fit(X, y, sources=sources), rng.permutation(6)
+    moved = auto().fit(X[order], y[order], sources=sources)
+    new = rng.standard_normal((20, X.shape[1]))
+    np.testing.assert_allclose(moved.predict(new), model.predict(new), rtol=0, atol=1e-7)
+    same = auto().fit(np.ones_like(X), y, sources={"b": (np.ones((5, X.shape[1])), np.arange(5.0))})
+    assert np.all(np.isfinite(same.predict(new)))
 
 
 def test_several_outputs_and_constant_columns():
@@ -281,6 +322,27 @@ def test_several_outputs_and_constant_columns():
     model = auto().fit(pad(X), np.column_stack([y, -y]), sources=double)
     found = model.predict(pad(new))
     np.testing.assert_allclose(found[:, 0], -found[:, 1], atol=1e-6)
+
+
+def test_columns_are_learned_for_every_class():
+    """A class that is a step in two columns is known to trees only; each class has columns of its own."""
+    rng = np.random.default_rng(0)
+
+    def drawn(n):
+        X = rng.standard_normal((n, 3))
+        return X, np.where(X[:, 0] * X[:, 1] > 0.3, "a", np.where(X[:, 2] > 0, "b", "c"))
+
+    sources = {f"s{k}": drawn(150) for k in range(5)}
+    X, y = drawn(40)
+    model = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    new, true = drawn(500)
+    assert model.score(new, true) > 0.8
+    assert {each.name for each in model.maps_ if each.share > 0.5} == {"learned"}
+    # One output of several is what it is alone.
+    one = auto().fit(X, X[:, 0] * X[:, 1], sources={name: (U, U[:, 0] * U[:, 1]) for name, (U, _) in sources.items()})
+    turned = {name: (U, np.column_stack([U[:, 2], U[:, 0] * U[:, 1]])) for name, (U, _) in sources.items()}
+    several = auto().fit(X, np.column_stack([X[:, 2], X[:, 0] * X[:, 1]]), sources=turned)
+    np.testing.assert_allclose(several.predict(new)[:, 1], one.predict(new), rtol=0, atol=1e-6)
 
 
 def test_only_estimators_that_tune_themselves_make_maps():

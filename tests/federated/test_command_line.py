@@ -38,10 +38,10 @@ def tables(tmp_path_factory):
 def test_a_study_by_files(tables, tmp_path):
     study = tmp_path / "study.toml"
     run("study", "new", study, "--like", tables / "m0.csv", "--target", "y", "--focal", "m0", "--level", 2)
-    for place in range(5):
+    for place in range(4):
         run("study", "join", study, "--name", f"m{place}", "--data", tables / f"m{place}.csv")
     checked = json.loads(run("study", "check", study, "--data", tables / "m1.csv", "--json"))
-    assert checked["members"] == [f"m{place}" for place in range(5)]
+    assert checked["members"] == [f"m{place}" for place in range(4)]
     assert "fingerprint" in run("study", "check", study)
     key = ["--key", tmp_path / "m0.key"]
     first, second = tmp_path / "q1.mxf", tmp_path / "q2.mxf"
@@ -51,7 +51,7 @@ def test_a_study_by_files(tables, tmp_path):
         if request == second:
             run("ask", study, *files, "--out", second, "--focal", tables / "m0.csv", *key)
             files.append(second)
-        for place in range(1, 5):
+        for place in range(1, 4):
             out = tmp_path / f"a{place}-{request.stem}.mxf"
             own = ["--study", study, "--key", tmp_path / f"m{place}.key"]
             run("answer", request, "--data", tables / f"m{place}.csv", "--out", out, *own)
@@ -62,7 +62,7 @@ def test_a_study_by_files(tables, tmp_path):
     made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
     found = json.loads(run("combine", *files, *made, "--json"))
     assert found["exchanges"] == 2
-    assert found["members"] == ["m1", "m2", "m3", "m4"]
+    assert found["members"] == ["m1", "m2", "m3"]
     assert "rows never left the members" in report.read_text()
     predicted = CliRunner().invoke(app, ["predict", str(model), str(tables / "m0.csv"), "--json"])
     assert predicted.exit_code == 0, predicted.output
@@ -73,50 +73,68 @@ def test_a_study_by_files(tables, tmp_path):
     with pytest.raises(MixtuneError, match="second release"):
         run("answer", tmp_path / "again.mxf", "--data", tables / "m1.csv", *own)
     assert not (tmp_path / "b.mxf").exists()
-    with pytest.raises(MixtuneError, match="5 keys"):
+    with pytest.raises(MixtuneError, match="4 keys"):
         run("ask", study, "--out", tmp_path / "c.mxf")
 
 
-def test_simulation(tables):
-    for level, most in ((1, 1e-10), (2, 1e-7)):
-        shown = run("simulate", tables, "--focal", "m0", "--target", "y", "--level", level, "--json")
-        found = json.loads(shown)
-        assert found["difference"] < most
-        assert found["exchanges"] == level
-        assert found["missing"] == {}
-        assert found["bytes_per_member"] < 20_000
-        assert found["seconds"] > 0
+def simulate(tables, *options, level=2):
+    given = [tables, "--focal", "m0", "--target", "y", "--level", level, "--timeout", 60, *options, "--json"]
+    return json.loads(run("simulate", *given))
 
 
-def test_members_that_are_killed_or_slow(tables):
-    """One dies before it answers, one in the middle of its answer, one is slow: the others go on, or nobody does."""
-    given = [tables, "--focal", "m0", "--target", "y", "--level", 2, "--timeout", 60, "--slow", "m3=1"]
-    start = time.monotonic()
-    found = json.loads(run("simulate", *given, "--kill", "m1=1", "--kill", "m2=2", "--json"))
-    assert time.monotonic() - start < 60
-    assert set(found["missing"]) == {"m1", "m2"}
-    assert "process ended" in found["missing"]["m2"]
-    assert found["members"] == ["m3", "m4", "m5", "m6"]
-    assert found["exchanges"] == 3
-    assert found["difference"] < 1e-7
-    with pytest.raises(MixtuneError, match='"m1" is missing'):
-        run("simulate", *given, "--kill", "m1=1", "--require-all")
-
-
-def test_members_that_refuse_or_do_not_answer(tables, tmp_path):
+@pytest.fixture(scope="module")
+def few_rows(tables, tmp_path_factory):
+    """The same members, the fourth with few rows."""
+    folder = tmp_path_factory.mktemp("few")
     for path in tables.glob("*.csv"):
-        (tmp_path / path.name).write_text(path.read_text())
-    rows = (tables / "m1.csv").read_text().splitlines()
-    (tmp_path / "m1.csv").write_text("\n".join(rows[:9]))
-    given = [tmp_path, "--focal", "m0", "--target", "y", "--level", 1, "--slow", "m2=60", "--timeout", 10]
-    found = json.loads(run("simulate", *given, "--json"))
-    assert "refused: sums over 4 features, but there are 8 rows" in found["missing"]["m1"]
-    assert "did not answer within 10 seconds" in found["missing"]["m2"]
-    assert found["members"] == ["m3", "m4", "m5", "m6"]
+        lines = path.read_text().splitlines()
+        (folder / path.name).write_text("\n".join(lines[:9] if path.stem == "m4" else lines))
+    return folder
+
+
+def test_simulation_with_a_policy(few_rows, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("features_per_row = 1.0\nleast_cell = 0\n")
-    found = json.loads(run("simulate", *given[:7], "--policy", policy, "--json"))
+    found = simulate(few_rows, "--policy", policy, level=1)
+    assert found["difference"] < 1e-10
+    assert found["exchanges"] == 1
     assert found["missing"] == {}
+    assert found["bytes_per_member"] < 20_000
+    assert found["seconds"] > 0
     policy.write_text("feature_per_row = 1.0\n")
     with pytest.raises(MixtuneError, match="it may set features_per_row"):
-        run("simulate", *given[:7], "--policy", policy)
+        simulate(few_rows, "--policy", policy)
+
+
+def test_members_that_are_killed_slow_or_refuse(few_rows):
+    """One dies before it answers, one during its answer, one is slow, one refuses: the others go on, or nobody does."""
+    start = time.monotonic()
+    found = simulate(few_rows, "--slow", "m3=1", "--kill", "m1=1", "--kill", "m2=2", "--drop-outs", 2)
+    assert time.monotonic() - start < 60
+    assert set(found["missing"]) == {"m1", "m2", "m4"}
+    assert "process ended" in found["missing"]["m2"]
+    assert "refused: sums over 4 features, but there are 8 rows" in found["missing"]["m4"]
+    assert found["members"] == ["m3", "m5", "m6"]
+    assert found["exchanges"] == 3
+    assert found["difference"] < 1e-7
+    with pytest.raises(MixtuneError, match="is missing"):
+        simulate(few_rows, "--kill", "m1=1", "--require-all")
+
+
+def test_a_member_that_does_not_answer_in_time(consortium, tmp_path):
+    from mixtune.federated.folder import Folder
+
+    request = consortium().coordinator().ask()
+    answers, missing = Folder(tmp_path).collect(request, ["m1"], timeout=0.1)
+    assert answers == []
+    assert missing == {"m1": "it did not answer within 0.1 seconds"}
+
+
+def test_transports(tables, monkeypatch):
+    with pytest.raises(MixtuneError, match="transport must be"):
+        simulate(tables, "--transport", "pigeon")
+    with pytest.raises(MixtuneError, match="go with --transport files"):
+        simulate(tables, "--transport", "flower", "--kill", "m1=1")
+    monkeypatch.setattr("mixtune.federated.flower_local._PROGRAMS", ("flower-that-is-not-there",))
+    with pytest.raises(MixtuneError, match="flwr"):
+        simulate(tables, "--transport", "flower")

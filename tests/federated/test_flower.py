@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import ssl
+import tomllib
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,11 +13,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
+from federated.test_command_line import run
+
 pytest.importorskip("cryptography")
 
 from mixtune.errors import DataError
 from mixtune.federated import read_message
 from mixtune.federated.flower import answer_request, make_client_app, make_server_app, run_exchanges
+from mixtune.federated.flower_local import make_certificates
 
 
 @pytest.fixture
@@ -33,6 +40,8 @@ def nodes(consortium, tmp_path):
 class Reply:
     """A reply of a node, as Flower has it."""
 
+    metadata = SimpleNamespace(src_node_id=7)
+
     def __init__(self, record=None):
         self.content = {"mixtune": record}
 
@@ -40,20 +49,21 @@ class Reply:
         return self.content["mixtune"] is None
 
 
-def test_exchanges_by_nodes_that_answer_refuse_or_fail(nodes, tmp_path):
+def test_exchanges_by_nodes_that_answer_refuse_or_fail(nodes, tmp_path, capsys):
     group, settings = nodes
     policy = tmp_path / "strict.toml"
     policy.write_text("features_per_row = 0.01")
     settings["m1"]["policy"] = str(policy)
 
-    def send(request):
+    def send(request, names):
         replies = [
             Reply(answer_request(request.content, settings[name])) for name in group.study.sources if name != "m2"
         ]
-        return [*replies, Reply()]
+        return [*replies, Reply(), Reply({"file": b"no message"})]
 
     out = tmp_path / "out"
     missing = run_exchanges(group.coordinator(), send, out)
+    assert "node 7 sent no answer" in capsys.readouterr().out
     assert set(missing) == {"m1", "m2"}
     assert "refused: sums over 4 features" in missing["m1"]
     assert missing["m2"] == "it did not answer in time"
@@ -67,7 +77,45 @@ def test_exchanges_by_nodes_that_answer_refuse_or_fail(nodes, tmp_path):
 def test_nobody_answers(nodes, tmp_path):
     group, _ = nodes
     with pytest.raises(DataError, match="nobody answered request 1"):
-        run_exchanges(group.coordinator(), lambda request: [Reply()], tmp_path / "out")
+        run_exchanges(group.coordinator(), lambda request, names: [Reply()], tmp_path / "out")
+
+
+def test_a_node_that_is_not_set_up(nodes):
+    group, settings = nodes
+    request = group.coordinator().ask().content
+    del settings["m1"]["data"]
+    assert 'the node config has no "data"' in answer_request(request, settings["m1"])["refused"]
+    assert answer_request(request, {})["name"] == "a node without a key"
+    assert answer_request(request, settings["m0"] | {"data": "none.csv"})["name"] == "m0"
+
+
+def test_an_app_is_written_for_a_study(nodes, tmp_path):
+    _, settings = nodes
+    given = settings["m0"]
+    options = ["--study", given["study"], "--key", given["key"], "--focal", given["data"], "--out", tmp_path / "out"]
+    app = tmp_path / 'an "app"'
+    run("flower-app", app, *options)
+    config = tomllib.loads((app / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert config["config"]["focal"] == given["data"]
+    for component in config["components"].values():
+        module, name = component.split(":")
+        assert f"{name} = make_{module}_app()" in (app / f"{module}.py").read_text()
+    with pytest.raises(DataError, match="needs the key"):
+        run("flower-app", tmp_path / "b", *options[:2], "--key", settings["m1"]["key"], *options[4:])
+
+
+def test_certificates(tmp_path):
+    """The certificate of the trial SuperLink is accepted for the loopback interface, by those who know its signer."""
+    make_certificates(tmp_path)
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    server.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.pem")
+    pipes = [ssl.MemoryBIO() for _ in range(2)]
+    ends = client.wrap_bio(*pipes, server_hostname="127.0.0.1"), server.wrap_bio(*pipes[::-1], server_side=True)
+    for end in (0, 1, 0, 1):
+        with suppress(ssl.SSLWantReadError):
+            ends[end].do_handshake()
+    assert ends[0].version() == "TLSv1.3"
+    assert (tmp_path / "server.pem").stat().st_mode & 0o077 == 0
 
 
 def test_apps(nodes, tmp_path, monkeypatch):
@@ -87,13 +135,18 @@ def test_apps(nodes, tmp_path, monkeypatch):
         def get_node_ids(self):
             return list(ids)
 
-        def send_and_receive(self, messages, *, timeout):
-            for message in messages:
-                name = ids[message.metadata.dst_node_id]
-                node = SimpleNamespace(
-                    run_id=1, node_id=1, node_config=settings[name], state=RecordDict(), run_config={}
-                )
-                yield client(message, node)
+        def push_messages(self, messages):
+            self.sent = {f"message {place}": message for place, message in enumerate(messages)}
+            return list(self.sent)
+
+        def pull_messages(self, wanted):
+            """One reply at a time."""
+            key = sorted(wanted)[0]
+            name = ids[self.sent[key].metadata.dst_node_id]
+            node = SimpleNamespace(run_id=1, node_id=1, node_config=settings[name], state=RecordDict(), run_config={})
+            reply = client(self.sent[key], node)
+            reply.metadata.__dict__["_reply_to_message_id"] = key
+            return [reply]
 
     given = {"study": settings["m0"]["study"], "focal": settings["m0"]["data"], "key": settings["m0"]["key"]}
     context = Context(
@@ -104,3 +157,12 @@ def test_apps(nodes, tmp_path, monkeypatch):
     assert len(files) == 12
     assert all(read_message(path).size < 20_000 for path in files)
     assert group.coordinator().combine(files).exchanges == 2
+    assert json.loads((tmp_path / "out" / "outcome.json").read_text()) == {"missing": {}}
+
+
+def test_real_processes(nodes, tmp_path):
+    """SuperLink with TLS, and nodes that authenticate themselves; where Flower is installed, which takes a minute."""
+    pytest.importorskip("flwr")
+    found = json.loads(run("simulate", tmp_path, "--focal", "m0", "--target", "y", "--transport", "flower", "--json"))
+    assert found["missing"] == {}
+    assert found["difference"] < 1e-7

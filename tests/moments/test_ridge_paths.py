@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from mixtune.moments import Regression, RowSystem, best_ridge
+from mixtune.moments import Regression, RowSystem, _ridge_paths, best_ridge, lower_root
+from mixtune.moments._ridge_paths import tridiagonal_solves
 from selection.tasks import left_out_by_refitting, make_task, posterior_mean, sample_of
 
 SCALES = np.array([0.02, 0.5, 3.0])
@@ -38,6 +39,38 @@ def test_ridge_of_scikit_learn(shape, intercept):
             np.testing.assert_allclose(head, expected, atol=1e-10)
 
 
+def test_solves_without_a_spectrum():
+    rng = np.random.default_rng(2)
+    root, right, rows = rng.standard_normal((9, 9)), rng.standard_normal(9), rng.standard_normal((4, 9))
+    kernel, shifts = root @ root.T, np.array([0.1, 2.0, 30.0])
+    solved, squares = tridiagonal_solves(np.array(kernel), shifts, right, rows)
+    for shift, mine, forms in zip(shifts, solved, squares):
+        inverse = np.linalg.inv(kernel + shift * np.eye(9))
+        np.testing.assert_allclose(mine, inverse @ right, rtol=1e-9)
+        np.testing.assert_allclose(forms, np.diagonal(rows @ inverse @ rows.T), rtol=1e-9)
+    assert tridiagonal_solves(-kernel, shifts, right, rows) is None
+
+
+def test_few_rows_of_a_large_problem_are_left_out_as_all_rows_are(monkeypatch):
+    rng = np.random.default_rng(3)
+    task = make_task(rng, 40, 12, weights=[0.5, 1.0, 3.0])
+    few = task.judged(slice(4)).free
+    mean, covariance = random_prior(rng, 12)
+    kernel = few.design @ covariance @ few.design.T
+    found = few.dual_path(few.design @ mean, np.array(kernel), 0.7, SCALES)
+    monkeypatch.setattr(_ridge_paths, "FEW_ROWS", 0.0)
+    whole = task.free.dual_path(few.design @ mean, np.array(kernel), 0.7, SCALES)
+    np.testing.assert_allclose(found[0], whole[0], rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(found[1], whole[1][:, :4], rtol=1e-8)
+
+
+def test_a_root_of_what_rounding_leaves_indefinite():
+    root = lower_root(np.ones((3, 3)))
+    np.testing.assert_allclose(np.tril(root) @ np.tril(root).T, np.ones((3, 3)), atol=1e-9)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        lower_root(np.diag([1.0, -1.0]))
+
+
 @pytest.mark.parametrize("shape", [(12, 3), (6, 9)])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("free", [True, False])
@@ -51,6 +84,11 @@ def test_left_out_rows_by_refitting(shape, intercept, free):
     found = primal.prior_paths(mean[None], np.linalg.cholesky(covariance)[None], noise, SCALES)
     spread = covariance @ dual.design.T
     duals, leverages = dual.dual_path(dual.design @ mean, dual.design @ spread, noise, SCALES)
+    for mine, other in zip(found, (mean + duals @ spread.T, leverages)):
+        np.testing.assert_allclose(mine, other, atol=1e-9)
+    # At most p rows with the same sums serve as well as all rows.
+    spread = covariance @ primal.design.T
+    duals, leverages = primal.dual_path(primal.design @ mean, primal.design @ spread, noise, SCALES)
     for mine, other in zip(found, (mean + duals @ spread.T, leverages)):
         np.testing.assert_allclose(mine, other, atol=1e-9)
     paths = primal.finish(*found)

@@ -18,10 +18,19 @@ from mixtune.options import (
     Put,
     RoughHeston,
     TimeGrid,
+    european,
     price,
     simulate,
 )
-from mixtune.options._martingale import european_value, exchangeable, fit_moves, moves, symmetric
+from mixtune.options._martingale import (
+    european_value,
+    exchangeable,
+    fit_moves,
+    mean_growth,
+    moves,
+    never_exercised,
+    symmetric,
+)
 from mixtune.options.training import Local, RandomState, TunedLocal, default_width, rank_assets, train
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.06)
@@ -91,6 +100,16 @@ def test_few_paths_make_no_harmful_martingale():
     assert np.mean(fit_moves(U, phi, rng.standard_normal(500)) == 0) > 0.3
 
 
+def test_moves_that_depend_on_each_other_are_told_apart():
+    """Two columns that go together, of which the second is a gain: one regression finds both."""
+    rng = np.random.default_rng(0)
+    U, Z = np.column_stack([np.ones(2000), rng.standard_normal(2000)]), rng.standard_normal(2000)
+    phi = np.column_stack([Z, 0.1 * (Z + 0.5 * rng.standard_normal(2000))])
+    truth = np.array([[1.0, 20.0], [-2.0, 5.0]])
+    values = 3.0 + (phi * (U @ truth)).sum(axis=1)
+    np.testing.assert_allclose(fit_moves(U, phi, values, 1), truth, rtol=0.05)
+
+
 def test_moves_are_orthonormal():
     rng = np.random.default_rng(0)
     Z, prices = rng.standard_normal((100_000, 2, 8)), rng.random((100_000, 8))
@@ -137,6 +156,78 @@ def test_european_values_only_where_they_are_known():
     assert european_value(BlackScholes(spot=1.0, volatility=0.2), CustomPayoff(lambda P: P[..., 0]), GRID) is None
     certain = european_value(BlackScholes(spot=90.0, volatility=0.0), Put(100.0), GRID)
     assert certain(np.array([[90.0]]), 0)[0] == pytest.approx(100 * math.exp(-0.06) - 90)
+
+
+# --- held to maturity ------------------------------------------------------------------------------------------------
+
+ROUGH = RoughHeston(**VARIANCE, hurst=0.1)
+
+
+@pytest.mark.parametrize(
+    ("market", "payoff", "rate"),
+    [
+        (Heston(**VARIANCE), Put(100.0), -0.01),
+        (ROUGH, Call(105.0), 0.03),
+        (BlackScholes(spot=100.0, volatility=0.2), Call(90.0), 0.05),
+    ],
+)
+def test_an_option_that_is_never_exercised_has_its_exact_price(market, payoff, rate):
+    grid = TimeGrid(maturity=1, dates=3, rate=rate)
+    few = {"paths": 1000, "upper": True, "upper_paths": 50, "inner_paths": 10, "greeks": True, "seed": 0}
+    result, exact = price(market, payoff, grid, **few), european(market, payoff, grid)
+    assert result.price == pytest.approx(exact, rel=1e-9)
+    assert result.upper.price == pytest.approx(exact, rel=1e-9)
+    assert max(result.standard_error, result.upper.standard_error) < 1e-9
+    assert not result.exercise_probability[:-1].any()
+    assert not result.region.stop.any()
+    ends = [european(dataclasses.replace(market, spot=spot), payoff, grid) for spot in (99.9, 100.1)]
+    assert result.greeks["delta"].value[0] == pytest.approx((ends[1] - ends[0]) / 0.2, rel=1e-4)
+
+
+def test_when_early_exercise_is_worth_nothing():
+    stock = BlackScholes(spot=100.0, volatility=0.2)
+    no_rate, some, negative = (TimeGrid(maturity=1, dates=2, rate=rate) for rate in (0.0, 0.03, [0.01, -0.01]))
+    assert never_exercised(stock, Put(100.0), no_rate)
+    assert not never_exercised(stock, Put(100.0), some)
+    assert never_exercised(stock, Call(100.0), some)
+    assert never_exercised(BlackScholes(spot=100.0, volatility=0.2, n_assets=3), MaxCall(100.0), some)
+    assert not never_exercised(stock, Call(100.0), negative)
+    assert not never_exercised(dataclasses.replace(stock, dividend=0.01), Call(100.0), some)
+    assert not never_exercised(dataclasses.replace(stock, dividend=-0.01), Put(100.0), no_rate)
+    assert not never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Call(100.0), some)
+    assert never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Put(100.0), no_rate)
+    assert not never_exercised(Heston(**VARIANCE, scheme="paper"), Put(100.0), no_rate)
+    assert not never_exercised(stock, CustomPayoff(lambda P: P[..., 0]), some)
+
+
+@pytest.mark.parametrize("market", [Heston(**VARIANCE), ROUGH])
+def test_one_date_leaves_today_or_the_european_price(market):
+    grid, few = TimeGrid(maturity=1, dates=1, rate=0.1), {"paths": 200, "upper": True, "seed": 0}
+    result = price(market, Put(100.0), grid, **few)
+    assert result.price == pytest.approx(european(market, Put(100.0), grid), rel=1e-9)
+    assert result.upper.price == pytest.approx(result.price, rel=1e-9)
+    today = price(market, Put(140.0), grid, **few)
+    assert european(market, Put(140.0), grid) < today.price == today.upper.price == 40.0
+
+
+@pytest.mark.parametrize("market", [Heston(**VARIANCE), ROUGH])
+def test_gains_of_prices_have_mean_zero(market):
+    market = dataclasses.replace(market, dividend=0.02)
+    data = simulate(market, Put(100.0), GRID, paths=20_000, rng=np.random.default_rng(0))
+    gains = data.prices[:, 1:] / data.prices[:, :-1] / mean_growth(market, GRID) - 1
+    assert np.all(np.abs(gains.mean(axis=0)) < 4 * gains.std(axis=0) / math.sqrt(20_000))
+
+
+def test_prices_of_coarse_steps_are_mended():
+    """The known European price takes off what the steps do, as far as the American price shares it."""
+    law = {"v0": 0.04, "v_mean": 0.04, "v_speed": 2.0, "v_vol": 0.3, "rho": -0.7}
+    grid = TimeGrid(maturity=5, dates=2, rate=0.02)
+    fine = price(Heston(spot=100.0, **law), Put(100.0), grid, paths=4000, seed=0)
+    with pytest.warns(UserWarning, match="time steps"):
+        coarse = price(Heston(spot=100.0, **law, substeps=1), Put(100.0), grid, paths=4000, seed=0)
+    assert coarse.bias.relative > 0.02
+    assert coarse.price == pytest.approx(fine.price, rel=0.01)
+    assert coarse.european.value == fine.european.value == european(Heston(spot=100.0, **law), Put(100.0), grid)
 
 
 # --- sorted assets ---------------------------------------------------------------------------------------------------

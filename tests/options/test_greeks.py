@@ -105,3 +105,38 @@ def test_without_volatility_nothing_divides_by_zero():
     random = Heston(spot=100.0, v0=0.0, v_mean=0.04, v_speed=1.0, v_vol=0.2, rho=0.0)
     vega = price(random, Put(100.0), grid, paths=500, greeks=True, seed=0).greeks["vega"]
     assert np.isfinite(vega.value[0])
+
+
+def test_paths_of_another_price_or_rate_are_multiples():
+    """A dividend of nothing after maturity makes the Greeks simulate every market instead."""
+    grid, few = TimeGrid(maturity=1, dates=3, rate=0.05), {"paths": 500, "greeks": True, "control": False, "seed": 0}
+    markets = [
+        BlackScholes(spot=[95.0, 100.0], volatility=0.2, dividend=0.05, n_assets=2, cash_dividends=cash)
+        for cash in ((), [(2.0, 0.0)])
+    ]
+    multiplied, simulated = (price(market, MaxCall(98.0), grid, **few).greeks for market in markets)
+    for name in ("delta", "gamma", "rho"):
+        np.testing.assert_allclose(multiplied[name].value, simulated[name].value, rtol=1e-6)
+
+
+def test_heston_greeks_have_the_exact_european_ones_as_control(ql):
+    law = {"v0": 0.04, "v_mean": 0.04, "v_speed": 2.0, "v_vol": 0.3, "rho": -0.7}
+    grid = TimeGrid.from_times([0, 73 / 365, 146 / 365, 219 / 365, 1.0], rate=0.05)
+    found = price(Heston(spot=100.0, **law), Put(100.0), grid, paths=8000, greeks=True, seed=0).greeks
+
+    def exact(spot):
+        today, count = ql.Settings.instance().evaluationDate, ql.Actual365Fixed()
+        rate, dividend = (ql.YieldTermStructureHandle(ql.FlatForward(today, x, count)) for x in (0.05, 0.0))
+        quote = ql.QuoteHandle(ql.SimpleQuote(spot))
+        model = ql.HestonModel(ql.HestonProcess(rate, dividend, quote, 0.04, 2.0, 0.04, 0.3, -0.7))
+        option = ql.VanillaOption(
+            ql.PlainVanillaPayoff(ql.Option.Put, 100.0),
+            ql.BermudanExercise([today + day for day in (73, 146, 219, 365)]),
+        )
+        option.setPricingEngine(ql.FdHestonVanillaEngine(model, 100, 200, 50))
+        return option.NPV()
+
+    low, middle, high = (exact(spot) for spot in (99.0, 100.0, 101.0))
+    within(found["delta"], (high - low) / 2, errors=3.0)
+    within(found["gamma"], high - 2 * middle + low, errors=3.0)
+    assert found["delta"].standard_error[0] < 0.003

@@ -288,6 +288,37 @@ def test_more_columns_than_rows_are_judged_whole(monkeypatch):
     np.testing.assert_allclose(choose(focal, []).left_out, whole.left_out)
 
 
+def test_wide_plays_leave_some_rows_out_and_choose_as_with_all(monkeypatch):
+    focal, sources, _ = make_family(n=60, sizes=(90,) * 4, p=12)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, wide_columns=10, narrow_columns=8, left_out_rows=60))
+    whole = choose(focal, sources)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, wide_columns=10, narrow_columns=8, left_out_rows=20))
+    some = choose(focal, sources)
+    assert [task.left_out.shape[1] for task in some.tasks] == [20] * len(whole.tasks)
+    np.testing.assert_allclose(some.shares, whole.shares, atol=1e-10)
+    np.testing.assert_allclose(some.head, whole.head, atol=1e-10)
+    for mine, other in zip(some.tasks, whole.tasks):
+        np.testing.assert_allclose(mine.left_out[0], other.left_out[0, :20], atol=1e-8)
+
+
+@pytest.mark.parametrize(("p", "count", "n", "intercept"), [(3, 9, 20, True), (3, 4, 20, False), (6, 9, 4, True)])
+def test_plays_in_one_call_are_those_one_by_one(monkeypatch, p, count, n, intercept):
+    rng = np.random.default_rng(0)
+    focal, *sources = [
+        make_task(rng, size, p, head=np.ones(p), weights=[0.5, 1.0, 3.0], intercept=intercept)
+        for size in (n, *[60] * count)
+    ]
+    together = choose(focal, sources)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, batch_entries=0))
+    alone = choose(focal, sources)
+    assert len(together.tasks) == len(alone.tasks) >= count
+    np.testing.assert_allclose(together.shares, alone.shares, atol=1e-9)
+    for mine, other in zip(together.tasks, alone.tasks):
+        assert (mine.source, mine.negligible) == (other.source, pytest.approx(other.negligible))
+        np.testing.assert_allclose(mine.residuals, other.residuals, atol=1e-9)
+        np.testing.assert_allclose(mine.left_out, other.left_out, atol=1e-9)
+
+
 def plays_of(seed, count, candidates=12):
     rng = np.random.default_rng(seed)
     plays = []

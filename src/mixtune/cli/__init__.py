@@ -1,5 +1,5 @@
 """The command line: parse, call, print."""
 
-from mixtune.cli._app import main
+from mixtune.cli._app import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

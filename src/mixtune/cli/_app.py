@@ -2,39 +2,78 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from importlib.abc import MetaPathFinder
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from mixtune._version import __version__
-from mixtune.cli._compare import compare
-from mixtune.cli._demo import demo
-from mixtune.cli._federate import federate
-from mixtune.cli._fit import fit
-from mixtune.cli._inspect import inspect
-from mixtune.cli._outputs import safe
-from mixtune.cli._predict import predict
-from mixtune.cli._price import price_command
-from mixtune.cli._reproduce import reproduce
 from mixtune.errors import MixtuneError
 
-app = typer.Typer(
-    name="mixtune",
-    help="Regret-optimal transfer learning from many small datasets, in closed form.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-for command in (fit, predict, inspect, compare, demo):
-    app.command()(command)
-app.command("price")(price_command)
-app.command()(reproduce)
-app.add_typer(federate, name="federate")
+#: The module and the function, or the group, of every command, in the order of the help.
+COMMANDS = {
+    "fit": ("_fit", "fit"),
+    "predict": ("_predict", "predict"),
+    "inspect": ("_inspect", "inspect"),
+    "compare": ("_compare", "compare"),
+    "demo": ("_demo", "demo"),
+    "price": ("_price", "price_command"),
+    "reproduce": ("_reproduce", "reproduce"),
+    "federate": ("_federate", "federate"),
+}
+#: Options whose libraries work with frames of pandas.
+_WITH_PANDAS = ("--engine", "--text", "--images")
 
 
-@app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+def make_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The command line with these commands; only their modules are imported.
+
+    Examples
+    --------
+    >>> [command.name for command in make_app(["inspect"]).registered_commands]
+    ['inspect', None]
+    """
+    app = typer.Typer(
+        name="mixtune",
+        help="Regret-optimal transfer learning from many small datasets, in closed form.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    for name in names:
+        module, attribute = COMMANDS[name]
+        command = getattr(import_module(f"mixtune.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    app.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})(bench)
+    app.callback()(_options)
+    return app
+
+
+def commands_of(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The commands to import for these arguments: the one that is named, or all where none is.
+
+    Examples
+    --------
+    >>> commands_of(["fit", "a.csv", "--target", "y"]), commands_of(["--version"]), len(commands_of(["--help"]))
+    (('fit',), (), 8)
+    """
+    if arguments and arguments[0] in COMMANDS:
+        return (arguments[0],)
+    return () if list(arguments) == ["--version"] else tuple(COMMANDS)
+
+
+def __getattr__(name: str) -> Any:
+    # All commands at once, for tests and for the pages that list them.
+    if name == "app":
+        return make_app()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def bench(arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
     """Say where this command went; kept for one release."""
     typer.echo('Error: "mixtune bench" is now "python -m benchmarks", in a checkout of the repository', err=True)
@@ -47,7 +86,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and leave.", callback=_print_version, is_eager=True)
@@ -84,11 +122,31 @@ def corrected_command(arguments: Sequence[str], fixes: Mapping[str, Any]) -> str
     return shlex.join(["mixtune", *changed]) if fixes else ""
 
 
+def run() -> None:
+    """Run the command line in a process of its own, as the installed program does."""
+    command, *options = sys.argv[1:] or [""]
+    if command in ("fit", "compare") and not any(each.startswith(_WITH_PANDAS) for each in options):
+        sys.meta_path.insert(0, _NoPandas())
+    main()
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds no pandas. Arrow and scikit-learn import it wherever it is installed; these commands have no use for it."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError("pandas is not used by this command", name="pandas")
+
+
 def main() -> None:
     """Run the command line; mistakes of the user end with one clear line and exit code 2."""
     try:
-        app()
+        make_app(commands_of(sys.argv[1:]))()
     except MixtuneError as error:
+        from rich.console import Console
+
+        from mixtune.cli._outputs import safe
+
         console = Console(stderr=True, soft_wrap=True)
         problems = error.fields.get("problems", (error,))
         for problem in problems:
@@ -97,5 +155,5 @@ def main() -> None:
             console.print(f"Try: {safe(command)}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("Stopped.")
+        typer.echo("Stopped.", err=True)
         sys.exit(130)

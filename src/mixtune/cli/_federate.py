@@ -5,19 +5,19 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from mixtune._checks import check_choice
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.federated import Combined, Key, Policy, Study
-    from mixtune.federated.folder import Faults
+    from mixtune.federated import Combined, Coordinator, Key, Policy, Study
+    from mixtune.federated.folder import Faults, Folder
 
 federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows: sums travel, as files.")
 study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
@@ -226,6 +226,29 @@ def combine(
     _show(document)
 
 
+@federate.command("flower-app")
+def flower_app(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files of the app go.")],
+    focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
+    study: StudyOption = Path("study.toml"),
+    key: KeyOption = None,
+    out: Annotated[Path, typer.Option(help="The folder for requests and answers.")] = Path("messages"),
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers to one request.")] = 600.0,
+    force: reading.Force = False,
+) -> None:
+    """Write a Flower app for "flwr run" that carries the messages of a study; paths are those of this machine."""
+    from mixtune.federated import Coordinator, Study
+    from mixtune.federated.flower import write_app
+
+    if (folder / "pyproject.toml").exists() and not force:
+        raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
+    place = key or _key_path(study)
+    Coordinator(Study.load(study), focal, _key(place, study))
+    write_app(folder, study=study, focal=focal, key=place, out=out, timeout=timeout)
+    console = outputs.output()
+    console.print(f"Wrote the app to {outputs.safe(folder)}. Run it with: flwr run {outputs.safe(folder)} SUPERLINK")
+
+
 @federate.command()
 def simulate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="One CSV file for each member, named after it.")],
@@ -241,7 +264,7 @@ def simulate(
     confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
-    transport: Annotated[str, typer.Option(metavar="files", help="What carries the messages.")] = "files",
+    transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files",
     processes: Annotated[int, typer.Option(help="The most processes; members share them.", min=1)] = 8,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
     kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,
@@ -262,8 +285,9 @@ def simulate(
     from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
     from mixtune.federated.folder import Faults
 
-    if transport != "files":
-        raise ParameterError(f"--transport {transport} is not known; choose files")
+    check_choice("transport", transport, ("files", "flower"))
+    if transport == "flower" and (kill or slow):
+        raise ParameterError("--kill and --slow go with --transport files; leave them out")
     outputs.check_outputs({"--out": out, "--report": report}, force=force)
     tables = _tables(folder, focal)
     begin = time.perf_counter()
@@ -279,8 +303,8 @@ def simulate(
     study = Study.new(like, target=target, focal=focal, name=folder.resolve().name, **settings)
     deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}
     faults = Faults(deaths, _pairs(slow, tables, "--slow"))
-    given: dict[str, Any] = {"policy": _policy(policy), "timeout": timeout, "processes": processes}
-    with outputs.progress_bar(6) as step:
+    given: dict[str, Any] = {"policy": policy, "timeout": timeout, "processes": processes, "transport": transport}
+    with outputs.progress_bar(6 if transport == "files" else 6 + len(tables)) as step:
         combined = _simulated(study, tables, step=step, faults=faults, require_all=require_all, **given)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
@@ -297,49 +321,55 @@ def _simulated(
     tables: dict[str, Path],
     *,
     step: Callable[[str], None],
-    policy: Policy,
+    policy: Path | None,
     timeout: float,
     faults: Faults,
     processes: int,
     require_all: bool,
+    transport: str,
 ) -> Combined:
     """All exchanges of a study on this machine, with processes for its members."""
     from mixtune.federated import Coordinator, Key
-    from mixtune.federated.folder import Folder, start_members
+    from mixtune.federated.folder import Folder, exchange_by_processes
 
     keys = {name: Key.generate(name) for name in tables}
     study = study.joined(*(key.card for key in keys.values()))
-    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=policy)
-    with ExitStack() as stack:
-        folder = Folder(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+    coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(policy))
+    own = {name: tables[name] for name in study.sources}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Folder(Path(place))
         study.save(folder.path / "study.toml")
-        for name in study.sources:
+        for name in tables if transport == "flower" else own:
             keys[name].save(folder.key_path(name))
-        own = {name: tables[name] for name in study.sources}
-        options: dict[str, Any] = {"processes": processes, "timeout": timeout, "policy": policy, "faults": faults}
-        running = start_members(folder, own, **options)
-        for each in running:
-            stack.callback(each.end)
-        messages: list[Any] = []
-        while True:
-            try:
-                request = coordinator.ask(messages)
-            except DataError as error:
-                if error.code != "nothing-left":
-                    raise
-                break
-            step(f"Exchange {request.step}")
-            folder.send(request)
-            names = [name for name in request.header["recipients"] if name in own]
-            gone = lambda: [name for each in running if each.ended for name in each.names]  # noqa: E731
-            answers, lost = folder.collect(request, names, timeout=timeout, gone=gone)
-            messages += answers
-            coordinator.rejected |= lost
-            if lost and require_all:
-                name, why = next(iter(lost.items()))
-                raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
-        folder.finish()
-    return coordinator.combine(messages, require_all=require_all)
+        if transport == "files":
+            options: dict[str, Any] = {"processes": processes, "policy": _policy(policy), "faults": faults}
+            with exchange_by_processes(folder, own, timeout=timeout, step=step, **options) as exchange:
+                messages: list[Any] = coordinator.run(exchange, require_all=require_all)
+        else:
+            messages = _by_flower(coordinator, folder, tables, timeout=timeout, step=step, policy=policy)
+        return coordinator.combine(messages, require_all=require_all)
+
+
+def _by_flower(
+    coordinator: Coordinator,
+    folder: Folder,
+    tables: dict[str, Path],
+    *,
+    timeout: float,
+    step: Callable[[str], None],
+    policy: Path | None,
+) -> list[Any]:
+    """The messages of a study that Flower carried."""
+    from mixtune.federated.flower_local import exchange_on_this_machine
+
+    rules = {} if policy is None else {"policy": policy.resolve()}
+    settings = {name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()}
+    focal = settings.pop(coordinator.study.focal)
+    given = focal["data"], focal["key"]
+    coordinator.rejected |= exchange_on_this_machine(
+        folder.path, focal=given, members=settings, timeout=timeout, step=step
+    )
+    return sorted((folder.path / "messages").glob("*.mxf"))
 
 
 def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | None) -> dict[str, Any]:
@@ -437,9 +467,12 @@ def _policy(path: Path | None) -> Policy:
 def _key(path: Path | None, study: Path) -> Key:
     from mixtune.federated import Key
 
-    if path is not None:
-        return Key.load(path)
+    return Key.load(path or _key_path(study))
+
+
+def _key_path(study: Path) -> Path:
+    """The one key beside the study."""
     found = sorted(study.parent.glob("*.key"))
     if len(found) != 1:
         raise ParameterError(f"there are {len(found)} keys beside {study}; say which with --key")
-    return Key.load(found[0])
+    return found[0]

@@ -6,6 +6,7 @@ import datetime
 import io
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,21 @@ import pyarrow as pa
 from mixtune._messages import Note, quoted
 from mixtune.data._tables import Table, as_table
 from mixtune.errors import DataError, MissingExtraError
+
+
+def frame_of(columns: Mapping[str, Any]) -> Any:
+    """A pandas frame of columns by name.
+
+    Examples
+    --------
+    >>> frame_of({"x": [1.0, 2.0]}).shape
+    (2, 1)
+    """
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise MissingExtraError("pandas", "data", "a frame of results") from error
+    return pandas.DataFrame(dict(columns))
 
 
 def read_json(data: bytes, path: Path) -> Table:

@@ -18,6 +18,7 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note
 from mixtune._registry import storable
+from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import (
     LinearTransferRegressor,
@@ -48,10 +49,11 @@ from mixtune.estimators._fits import (
     sample_note,
     samples_of,
 )
-from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -150,6 +152,11 @@ class RidgePath:
     loo_errors: Floats
     chosen: int
 
+    def to_frame(self) -> Any:
+        """One row for each ridge, as a pandas frame."""
+        places = np.arange(len(self.ridges))
+        return frame_of({"ridge": self.ridges, "loo_error": self.loo_errors, "chosen": places == self.chosen})
+
 
 @storable
 @dataclass(frozen=True)
@@ -200,7 +207,7 @@ class TunedRegressorSettings(TunedSettings):
 
 
 @savable
-class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
     """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
@@ -360,7 +367,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
                 )
             rows[focal] = rows[focal].joined(added)
-        for name, new in read_sources(as_sources(sources), rows[focal], column_names(self), focal).items():
+        for name, new in read_sources(
+            encoded_sources(self, as_sources(sources)), rows[focal], column_names(self), focal
+        ).items():
             rows[name] = rows[name].joined(new) if name in rows else new
         return self._refit(rows)
 
@@ -514,7 +523,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
-        return Features(self.feature_map_, column_names(self), device or self.device)
+        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:
@@ -579,11 +588,16 @@ def tuned_fit(
     state = State.of(prepared)
     heads = local_heads(state, HEAD_RIDGE, device)
     moments = [[block.moments(m) for m in state.moments] for block in blocks]
+    outputs = range(prepared.focal.targets.shape[1])
+    # The maps of each output.
+    tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
     samples = [
-        [samples_of(prepared, own, block, places, output) for own, block in zip(moments, blocks)]
-        for output in range(prepared.focal.targets.shape[1])
+        [samples_of(prepared, moments[place], blocks[place], places, output) for place in tried[output]]
+        for output in outputs
     ]
-    choices = [choose_maps(own, blocks, width, seed=seed) for own in samples]
+    choices = [
+        choose_maps(own, [blocks[place] for place in used], width, seed=seed) for own, used in zip(samples, tried)
+    ]
     coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
     low, high = feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
     logs = prepared.inputs[0].targets[:, 0] if log else None
@@ -600,7 +614,12 @@ def tuned_fit(
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
             **_comparisons(
-                choices, prepared.focal, [[each[0] for each in own] for own in samples], moments, heads, logs
+                choices,
+                prepared.focal,
+                [[each[0] for each in own] for own in samples],
+                [[moments[place] for place in used] for used in tried],
+                heads,
+                logs,
             ),
             "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
             "n_plays_": min(c.n_plays for c in choices),
@@ -720,23 +739,24 @@ def _comparisons(
     choices: Sequence[MapAverage],
     focal_rows: Rows,
     focal: Sequence[Sequence[Sample]],
-    moments: Sequence[Sequence[Moments]],
+    moments: Sequence[Sequence[Sequence[Moments]]],
     heads: Heads,
     logs: Floats | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
 
-    ``focal`` are samples for each output and map, ``moments`` those of all domains for each map. Focal rows alone and
-    pooled rows have the features of the map that suits the focal rows best, columns learned from the sources excepted.
+    ``focal`` are samples for each output and map, ``moments`` those of all domains for each output and map. Focal rows
+    alone and pooled rows have the features of the map that suits the focal rows best, columns learned from the sources
+    excepted.
     """
     residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
     slopes = heads.coef[1:].sum(axis=0).reshape(heads.coef.shape[1], -1)
     levels = np.reshape(heads.intercept[1:].sum(axis=0), -1)
-    for output, (choice, samples) in enumerate(zip(choices, focal)):
+    for output, (choice, samples, sums) in enumerate(zip(choices, focal, moments)):
         residuals["ours"].append(choice.left_out)
         residuals["focal only"].append(choice.focal_left_out)
-        if len(moments[0]) > 1:
-            own = [each.output(output) for each in moments[choice.plain]]
+        if len(sums[0]) > 1:
+            own = [each.output(output) for each in sums[choice.plain]]
             residuals["joint"].append(joint_left_out(samples[choice.plain], weighted_system(own, np.ones(len(own)))))
             others = (focal_rows.X @ slopes + levels)[:, output]
             left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)

@@ -7,11 +7,12 @@ whose blocks may overlap; the choice averages over the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from mixtune._array import Floats, Integers
 from mixtune.features import (
@@ -21,11 +22,15 @@ from mixtune.features import (
     Identity,
     LearnedColumns,
     Oriented,
+    Projected,
     fit_fourier,
     fit_splines,
 )
 from mixtune.moments import Rows, pooled_scaling
 from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns, learn_own_column
+
+#: A principal component with a smaller part of the variance than this is rounding.
+SPANNED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +61,57 @@ def auto_maps(
     The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows.
     """
     parts = list(rows.values())
-    X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
-    inputs = X.shape[1]
+    inputs = parts[0].X.shape[1]
     tried, notes = maps_to_try(inputs, len(parts) - 1, parts[0].targets.shape[1])
     if every and "learned" in tried:  # as curved, and a sixth of the columns: each domain pays for them
         tried.discard("Fourier")
     if linear:  # no intercept: curves would need one
         tried, notes = {"inputs"}, ()
+    own = Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)
+    maps: dict[str, Any] = {"inputs": own}
+    made = [own.transform(part.X) for part in parts]
+    of_part = np.full(len(parts), -1)
+    whole = _leading_components(parts) if inputs > SETTINGS.curved_inputs and len(tried) > 1 else None
+    inner = parts if whole is None else [part.scaled(whole.project) for part in parts]
+    if len(tried) > 1 and inner[0].X.shape[1]:
+        curves, of_part, columns = _curved_maps(inner, tried, seed=seed, first=0 if every else 1)
+        if whole is not None:
+            curves = {"components": Identity(whole.n_features_out), **curves}
+            curves = {name: Projected(each, whole.shift, whole.basis) for name, each in curves.items()}
+            columns = [np.hstack([part.X, U]) for part, U in zip(inner, columns)]
+        maps |= curves
+        made = [np.hstack(pair) for pair in zip(made, columns)]
+    mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
+    return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
+
+
+def _leading_components(parts: Sequence[Rows]) -> Projected:
+    """The leading principal components of all rows, each column in standard units; as many as the rows span."""
     units = pooled_scaling(parts, standardise=True, center=True)
+    X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
+    Z = (X - units.shift) / units.scale
+    size = Z.shape[1]
+    most = (size - SETTINGS.components, size - 1)
+    values, vectors = scipy.linalg.eigh((Z * (weight / weight.sum())[:, None]).T @ Z, subset_by_index=most)
+    # Directions without variance would be any.
+    used = np.flatnonzero(values > SPANNED * size)[::-1]
+    basis = np.ascontiguousarray(vectors[:, used] / units.scale[:, None])
+    return Projected(Identity(max(len(used), 1)), units.shift, basis)
+
+
+def _curved_maps(
+    parts: Sequence[Rows], tried: set[str], *, seed: int, first: int
+) -> tuple[dict[str, Any], Integers, list[Floats]]:
+    """Maps beyond the inputs, the fold of each domain, and the features (n_i, width) of these maps in all domains.
+
+    Domains before the ``first`` are no sources.
+    """
+    X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
     y = np.concatenate([part.targets[:, 0] for part in parts])
+    units = pooled_scaling(parts, standardise=True, center=True)
     oriented = Oriented.of(X, y, weight, shift=units.shift, scale=units.scale)
-    maps: dict[str, Any] = {"inputs": Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)}
     reach = X.min(axis=0), X.max(axis=0)
+    maps: dict[str, Any] = {}
     if "splines" in tried:
         maps["splines"] = fit_splines(
             X, weight, oriented, knots=SETTINGS.spline_knots, most=SETTINGS.narrow_columns - 1
@@ -75,56 +119,60 @@ def auto_maps(
     if "Fourier" in tried:
         fourier = fit_fourier(oriented(X), weight, oriented, width=SETTINGS.fourier_width, seed=seed)
         maps["Fourier"] = Clipped(fourier, *reach)
-    made = np.hstack([each.transform(X) for each in maps.values()])
+    made = [each.transform(X) for each in maps.values()]
     of_part = np.full(len(parts), -1)
     if "learned" in tried:
-        first = 0 if every else 1
         order = first + content_order([part.scaled(oriented) for part in parts[first:]])
-        learned, folds = learn_columns([parts[k] for k in order], oriented, seed=seed)
-        maps["learned"] = Clipped(learned, *reach)
-        # Rows of no fold get the mean over folds.
-        of_part[order] = folds
-        made = np.hstack([made, learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts]))])
-    if "boosted" in tried and not every and len(parts[0].y) >= SETTINGS.own_rows:
+        for output in range(parts[0].targets.shape[1]):
+            sources = [replace(parts[k], y=parts[k].targets[:, output]) for k in order]
+            learned, folds = learn_columns(sources, oriented, seed=seed)
+            maps[f"learned {output}"] = Clipped(learned, *reach)
+            # Rows of no fold get the mean over folds.
+            of_part[order] = folds
+            made.append(learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts])))
+    if "boosted" in tried and first and len(parts[0].y) >= SETTINGS.own_rows:
         own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
         maps["boosted"] = Clipped(own, *reach)
         known = len(row_folds)
-        column = np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])])
-        made = np.hstack([made, column])
-    split = np.split(made, np.cumsum([len(part.X) for part in parts])[:-1])
-    mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(split, parts))
-    return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
+        made.append(np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])]))
+    return maps, of_part, np.split(np.hstack(made), np.cumsum([len(part.X) for part in parts])[:-1])
 
 
 def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
     """Features of rows whose learned columns come from the models of the rows' folds (n,), as in :func:`auto_maps`."""
-    if not isinstance(feature_map, Concatenate) or np.all(folds < 0):
-        return np.asarray(feature_map.transform(X))
-    parts = []
-    for each in feature_map.maps:
-        if isinstance(each, Clipped) and isinstance(each.inner, LearnedColumns):
-            parts.append(each.inner.out_of_fold(np.clip(X, each.low, each.high), folds))
-        else:
-            parts.append(np.asarray(each.transform(X)))
-    return np.hstack(parts)
+    if isinstance(feature_map, Concatenate):
+        return np.hstack([features_by_fold(each, X, folds) for each in feature_map.maps])
+    if isinstance(feature_map, Projected):
+        return features_by_fold(feature_map.inner, np.asarray(feature_map.project(X)), folds)
+    if isinstance(feature_map, Clipped):
+        return features_by_fold(feature_map.inner, np.clip(X, feature_map.low, feature_map.high), folds)
+    if isinstance(feature_map, LearnedColumns):
+        return feature_map.out_of_fold(X, folds)
+    return np.asarray(feature_map.transform(X))
 
 
 def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tuple[str, ...]]:
     """Which maps are worth their cost, and a note where some are not."""
-    if inputs > SETTINGS.curved_inputs:
+    notes: tuple[str, ...] = ()
+    if inputs > SETTINGS.most_curved_inputs:
         return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
-    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs == 1 else set()
+    if inputs > SETTINGS.curved_inputs:
+        notes = (f"{inputs} columns: curves are tried for their {SETTINGS.components} leading principal components",)
+    learned = {"learned"} if sources > SETTINGS.learned_sources and outputs <= SETTINGS.learned_outputs else set()
     boosted = {"boosted"} if outputs == 1 else set()
-    return {"inputs", "splines", "Fourier"} | learned | boosted, ()
+    return {"inputs", "splines", "Fourier"} | learned | boosted, notes
 
 
 def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     ends = np.cumsum([each.n_features_out for each in maps.values()])
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
     # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
-    beside = {"Fourier": "inputs", "learned": "splines", "boosted": "splines"}
-    return tuple(
-        FeatureBlock(name, np.append(places[beside[name]], own) if name in beside else own, learned=name == "learned")
-        for name, own in places.items()
-        if name != "splines" or "learned" not in maps
-    )
+    beside = {"Fourier": "components" if "components" in maps else "inputs", "learned": "splines", "boosted": "splines"}
+    found = []
+    for name, own in places.items():
+        kind, *output = name.split()
+        if kind == "components" or (kind == "splines" and "learned 0" in maps):
+            continue
+        joined = np.append(places[beside[kind]], own) if kind in beside else own
+        found.append(FeatureBlock(kind, joined, learned=kind == "learned", output=int(output[0]) if output else None))
+    return tuple(found)

@@ -79,6 +79,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("classes_", "class_counts_", "regressors_", "sharpness_", "right_", "n_features_in_", "feature_names_in_"),
+        "text_encoded_",
     )
 
     classes_: Array

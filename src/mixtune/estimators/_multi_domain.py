@@ -41,7 +41,7 @@ from mixtune.estimators._fits import (
     prior_posterior,
     samples_of,
 )
-from mixtune.estimators._inputs import check_new, read_focal
+from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
 from mixtune.estimators._onnx import DEFAULT_OPSET, domains_to_onnx
@@ -317,7 +317,7 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
     if is_auto(settings.feature_map):
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
-    features = Features(None if maps is not None else settings.feature_map, columns)
+    features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
     options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
     blocks: Sequence[FeatureBlock]
@@ -330,7 +330,10 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
     # Maps that were made from the rows clip their inputs themselves.
     low, high = feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
     state, outputs = State.of(prepared), range(prepared.focal.targets.shape[1])
-    fits = [every_fit(prepared, state.moments, blocks, seed=settings.seed, output=output) for output in outputs]
+    tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
+    fits = [
+        every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
+    ]
     heads = local_heads(state, HEAD_RIDGE)
     notes = _row_notes(rows) + notes + (() if maps is None else maps.notes)
     return Learned(rows, prepared, maps, low, high, heads, fits, notes)
@@ -522,7 +525,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         if is_auto(self.feature_map):
             folds = np.where(places < 0, -1, known._folds[places])
             return features_by_fold(known._made_map, rows, folds), places
-        features = Features(self.feature_map, column_names(self))(rows)
+        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
         return (features if known._low is None else np.clip(features, known._low, known._high)), places
 
 
@@ -588,7 +591,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
         *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
-        *("_compared", "_gains", "_spreads"),
+        *("_compared", "_gains", "_spreads", "text_encoded_"),
     )
 
     domains_: tuple[str, ...]

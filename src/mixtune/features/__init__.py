@@ -1,6 +1,6 @@
 """Frozen feature maps: inputs in, features out; only the linear model on top of them is ever fitted."""
 
-from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Scaled
+from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Projected, Scaled
 from mixtune.features._curves import Oriented, Splines, fit_fourier, fit_splines
 from mixtune.features._learned import LearnedColumns, TreeColumn, Trees
 from mixtune.features._random import RandomFeatures
@@ -10,7 +10,7 @@ from mixtune.features._torch import TorchFeatures, device_slices, host_features,
 
 # For everyone, and for the other packages of mixtune.
 __all__ = ["Clipped", "Concatenate", "FeatureMap", "Identity", "LearnedColumns", "RandomFeatures", "SklearnFeatures"]
-__all__ += ["Scaled", "Splines", "TorchFeatures", "TreeColumn", "Trees"]
+__all__ += ["Projected", "Scaled", "Splines", "TorchFeatures", "TreeColumn", "Trees"]
 __all__ += ["from_spec", "given_spec", "register_feature_map", "to_spec"]
 __all__ += ["Oriented", "fit_fourier", "fit_splines"]
 __all__ += ["device_slices", "host_features", "map_rows", "placed"]

@@ -312,6 +312,54 @@ class Scaled:
         return self.inner.transform((rows - match_library(self.shift, rows)) / match_library(self.scale, rows))
 
 
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """A map of a few linear combinations of the inputs, such as their leading principal components.
+
+    Parameters
+    ----------
+    inner
+        The map of the combinations.
+    shift
+        What is subtracted from every column first (d,).
+    basis
+        The combinations (d, k).
+
+    Examples
+    --------
+    >>> Projected(Identity(1), np.array([1.0, 0.0]), np.array([[1.0], [2.0]])).transform([[3.0, 4.0]])
+    array([[10.]])
+    """
+
+    inner: FeatureMap
+    shift: Array
+    basis: Array
+
+    def __post_init__(self) -> None:
+        check_array("shift", self.shift, (np.size(self.shift),))
+        check_array("basis", self.basis, (np.size(self.shift), np.shape(self.basis)[-1]))
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+        return len(self.shift)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        return self.inner.n_features_out
+
+    def project(self, X: Array, /) -> Array:
+        """The combinations (n, k) of the rows of ``X``."""
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        return (rows - match_library(self.shift, rows)) @ match_library(self.basis, rows)
+
+    def transform(self, X: Array, /) -> Array:
+        """Compute the features of the combinations."""
+        return self.inner.transform(self.project(X))
+
+
 def transform_by_name(feature_map: Any, X: Array, columns: Sequence[str] | None) -> Array:
     """Features of rows, whose columns may have names, for a map that may know names."""
     named = columns is not None and hasattr(feature_map, "transform_named")

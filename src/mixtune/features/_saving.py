@@ -14,7 +14,7 @@ from mixtune._files import array_digest, plain_spec
 from mixtune._messages import quoted
 from mixtune._registry import arrays_below, building, entry_named, field_values, joined_arrays, name_of, register
 from mixtune.errors import DataError, ParameterError
-from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Scaled
+from mixtune.features._base import Clipped, Concatenate, FeatureMap, Identity, Projected, Scaled
 from mixtune.features._sklearn import probe, same_features
 
 Spec = tuple[dict[str, Any], dict[str, Any]]
@@ -233,27 +233,24 @@ def _read_parts(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Sup
     return Concatenate([_read(spec, arrays_below(arrays, place), supplied) for place, spec in parts])
 
 
-def _write_clipped(clipped: Clipped, networks: list[str]) -> Spec:
-    spec, arrays = _write(clipped.inner, networks)
-    return {"inner": spec}, {**joined_arrays({"inner": arrays}), "low": clipped.low, "high": clipped.high}
+def _register_wrapper(name: str, kind: Any, *fields: str) -> None:
+    """A map around another, which is its first argument; the others are arrays."""
 
+    def write(outer: Any, networks: list[str]) -> Spec:
+        spec, arrays = _write(outer.inner, networks)
+        return {"inner": spec}, {**joined_arrays({"inner": arrays}), **{each: getattr(outer, each) for each in fields}}
 
-def _read_clipped(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Clipped:
-    return Clipped(_read(settings["inner"], arrays_below(arrays, "inner"), supplied), arrays["low"], arrays["high"])
+    def read(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Any:
+        inner = _read(settings["inner"], arrays_below(arrays, "inner"), supplied)
+        return kind(inner, *(arrays[each] for each in fields))
 
-
-def _write_scaled(scaled: Scaled, networks: list[str]) -> Spec:
-    spec, arrays = _write(scaled.inner, networks)
-    return {"inner": spec}, {**joined_arrays({"inner": arrays}), "shift": scaled.shift, "scale": scaled.scale}
-
-
-def _read_scaled(settings: dict[str, Any], arrays: dict[str, Any], supplied: _Supplied) -> Scaled:
-    return Scaled(_read(settings["inner"], arrays_below(arrays, "inner"), supplied), arrays["shift"], arrays["scale"])
+    register("feature map", name, kind, write, read)
 
 
 register("feature map", "none", type(None), lambda *_: ({}, {}), lambda *_: None)
 register("feature map", "identity", Identity, lambda same, _: (field_values(same), {}), lambda s, *_: Identity(**s))
 register("feature map", "concatenate", Concatenate, _write_parts, _read_parts)
-register("feature map", "clipped", Clipped, _write_clipped, _read_clipped)
-register("feature map", "scaled", Scaled, _write_scaled, _read_scaled)
+_register_wrapper("clipped", Clipped, "low", "high")
+_register_wrapper("scaled", Scaled, "shift", "scale")
+_register_wrapper("projected", Projected, "shift", "basis")
 register("feature map", "given", _Outside, _write_outside, _read_outside)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -56,6 +56,8 @@ MOST_TRIED = 1000
 RANKS = 7
 #: The name of all members together.
 MEMBERS = "all members"
+#: What carries a request to members and brings back answers, and why some are missing.
+Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
 #: The sharing of predictive weights is doubled at most so often.
 DOUBLINGS = 60
 
@@ -165,6 +167,35 @@ class Coordinator:
         self._sent: list[Message] = []
         self._made: Any = None
 
+    def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
+        """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
+
+        Parameters
+        ----------
+        exchange
+            Called with a request and the names of the members that are to answer it; gives the answers, and why other
+            members are missing.
+        require_all : bool
+            Refuse to go on without a member.
+        """
+        messages: list[Message] = []
+        while True:
+            try:
+                request = self.ask(messages)
+            except DataError as error:
+                if error.code != "nothing-left":
+                    raise
+                return messages
+            names = [name for name in request.header["recipients"] if name != self.study.focal]
+            answers, lost = exchange(request, names)
+            self.rejected |= lost
+            messages += answers
+            if lost and require_all:
+                raise _missing_error(*next(iter(lost.items())))
+            if not answers:
+                first = next(iter(lost.values()), "nobody was asked")
+                raise DataError(f"nobody answered request {request.step}: {quoted(list(lost))} are missing ({first})")
+
     # --- asking -------------------------------------------------------------------------------------------------
 
     def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
@@ -260,8 +291,8 @@ class Coordinator:
                 self.rejected[name] = "it did not sign its key for masks"
             elif study.level == 2 and not _sized(spec.get("magnitudes")):
                 self.rejected[name] = "it sent no sizes of its sums"
-            elif study.scored and not isinstance(spec.get("score"), float | int):
-                self.rejected[name] = "it sent no score"
+            elif study.scored and not _is_score(spec.get("score")):
+                self.rejected[name] = "it sent no score that a model can have"
             else:
                 found[name] = (spec, arrays)
         return found if study.level == 3 else self._of_like_size(found)
@@ -469,8 +500,7 @@ class Coordinator:
         else:
             raise DataError("the answers so far are the first of two exchanges; ask for the sums next")
         if require_all and found.missing:
-            name, why = next(iter(found.missing.items()))
-            raise DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+            raise _missing_error(*next(iter(found.missing.items())))
         return found
 
     def _combine_moments(self, known: _Known) -> Combined:
@@ -677,6 +707,10 @@ class Coordinator:
         )
 
 
+def _missing_error(name: str, why: str) -> DataError:
+    return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+
+
 def _stacked(boxes: Sequence[Any]) -> Any:
     return np.stack(boxes) if boxes else np.zeros((0, 0, BOX_BYTES), dtype=np.uint8)
 
@@ -711,6 +745,11 @@ def _sized(magnitudes: Any) -> bool:
     return isinstance(magnitudes, dict) and all(
         type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in BLOCKS[:-1]
     )
+
+
+def _is_score(score: Any) -> bool:
+    """Whether this is a mean square; a negative one would draw all weight to a member."""
+    return type(score) in (int, float) and score >= 0
 
 
 def _is_rank(rank: Any, count: int) -> bool:

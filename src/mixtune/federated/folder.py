@@ -9,7 +9,8 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_all_start_methods, get_context
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 from mixtune._files import write_atomically
 from mixtune.errors import MixtuneError
+from mixtune.federated._coordinator import Exchange
 from mixtune.federated._keys import PLACES, Key
 from mixtune.federated._messages import Message, read_message
 from mixtune.federated._policy import Policy
@@ -176,6 +178,32 @@ def start_members(
         process.start()
         found.append(MemberProcess(process, tuple(own)))
     return found
+
+
+@contextmanager
+def exchange_by_processes(
+    folder: Folder, tables: Mapping[str, Path], *, timeout: float, step: Callable[[str], None], **options: Any
+) -> Iterator[Exchange]:
+    """Members in processes, as :func:`start_members` starts them, and what carries requests to them and answers back.
+
+    ``step`` is called with what is done next.
+    """
+    running = start_members(folder, tables, timeout=timeout, **options)
+
+    def gone() -> list[str]:
+        return [name for each in running if each.ended for name in each.names]
+
+    def exchange(request: Message, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
+        step(f"Exchange {request.step}")
+        folder.send(request)
+        return folder.collect(request, names, timeout=timeout, gone=gone)
+
+    try:
+        yield exchange
+        folder.finish()
+    finally:
+        for each in running:
+            each.end()
 
 
 def _run_members(

@@ -13,13 +13,17 @@ from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_on
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
+    Batch,
     Paths,
     Regression,
     Sample,
     best_ridge,
+    half_solve,
     loo_ridge,
+    lower_root,
     roots_of,
     spectrum_of,
+    turned,
 )
 from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import (
@@ -38,12 +42,22 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
 __all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
 __all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
-__all__ += ["leave_one_out", "left_out_residuals", "local_heads", "loo_ridge", "moved", "no_center", "own_center"]
+__all__ += [
+    "half_solve",
+    "leave_one_out",
+    "left_out_residuals",
+    "local_heads",
+    "loo_ridge",
+    "lower_root",
+    "moved",
+    "no_center",
+    "own_center",
+]
 __all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "roots_of", "rounding_of", "spectrum_of"]
-__all__ += ["weighted_system"]
+__all__ += ["turned", "weighted_system"]
 
 if not TYPE_CHECKING:
 

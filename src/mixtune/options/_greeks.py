@@ -4,7 +4,11 @@ To first order a change of the market does not change the value through the poli
 stops, stopping and waiting are worth the same. So the dates at which paths stop are held while the market moves, and
 only the cash flows at these dates change. Their differences have a bounded variance however small the move is, and a
 standard error. Where the European value has a closed form, its differences are exact, and only those of the early
-exercise premium are simulated.
+exercise premium are simulated. Where only its price today is known, differences of the same paths held to maturity are
+compared with the exact ones, and what they are off by is taken off, times a regression coefficient.
+
+Where prices are proportional to the price today, paths for other prices today and other rates are multiples of those
+that are there.
 
 Gamma is the difference of two deltas: at a higher and at a lower price, each with the stopping dates that the policy
 has there. The optimal policy is the same at all prices today, so that this needs no correction.
@@ -20,13 +24,11 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Array, Floats
-from mixtune.options._martingale import BaseValue
+from mixtune.options._martingale import BaseValue, without_noise
 from mixtune.options._paths import PathData
 from mixtune.options._process import Process, TermStructure, mean_over
 from mixtune.options._settings import METHOD, TimeGrid
 
-#: A market and its dates.
-Market = tuple[Process, TimeGrid]
 #: From samples to their mean and its standard error.
 Mean = Callable[[Floats], tuple[float, float]]
 
@@ -39,6 +41,19 @@ class Greek:
     standard_error: Floats
 
 
+@dataclass(frozen=True, eq=False)
+class Market:
+    """A market and its dates; where its paths are multiples of those of today's market, by which factors."""
+
+    process: Process
+    grid: TimeGrid
+    factors: Floats | None = None
+
+
+#: A part of a difference of prices: its weight, the market, and the stopping dates of its paths.
+Term = tuple[float, Market, Array]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sensitivity:
     """A market and an option, and how paths of both are drawn, for the Greeks of a price.
@@ -49,23 +64,29 @@ class Sensitivity:
         The market and the dates.
     paths : callable
         From a market and dates to evaluation paths, by the same normals whatever they are.
-    base : callable
-        From a market and dates to the European values, or to None.
     stops : callable
         From paths to the dates (paths,) at which the policy stops.
     mean : callable
         From samples to their mean and its standard error.
     alike : bool
         Whether all assets have the same Greeks.
+    base : callable, optional
+        From a market and dates to the European values, or to None.
+    european : callable, optional
+        From a market and dates to the European price, where there is no ``base``.
+    rescaled : callable, optional
+        From paths, factors (dates + 1, assets) of their prices, and dates to other paths.
     """
 
     process: Process
     grid: TimeGrid
     paths: Callable[[Process, TimeGrid], PathData]
-    base: Callable[[Process, TimeGrid], BaseValue | None]
     stops: Callable[[PathData], Array]
     mean: Mean
     alike: bool
+    base: Callable[[Process, TimeGrid], BaseValue | None] | None = None
+    european: Callable[..., float] | None = None
+    rescaled: Callable[[PathData, Floats, TimeGrid], PathData] | None = None
 
     def greeks(self) -> dict[str, Greek]:
         """Delta and gamma of each asset; vega, theta and rho.
@@ -78,10 +99,9 @@ class Sensitivity:
         if hasattr(self.process, "__dataclass_fields__"):  # other markets cannot be moved
             found["delta"], found["gamma"] = map(list, zip(*self._by_asset()))
             found["vega"] = list(self._vega())
-        grid, step = self.grid, METHOD.time_bump * self._first_date()
-        found["theta"] = [self._slope(self._delayed(-step), self._delayed(step), 2 * step)]
-        more, less = (TimeGrid.from_times(grid.times, rate=grid.rates + s * METHOD.rate_bump) for s in (1, -1))
-        found["rho"] = [self._slope((self.process, more), (self.process, less), 2 * METHOD.rate_bump)]
+        step = METHOD.time_bump * self._first_date()
+        found["theta"] = [self._slope(lambda by: self._delayed(-by), step, jumps=self._jumps)]
+        found["rho"] = [self._slope(self._with_rates, METHOD.rate_bump)]
         return {name: Greek(*np.array(each).T) for name, each in found.items() if each}
 
     def _by_asset(self) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
@@ -98,17 +118,18 @@ class Sensitivity:
             wide = max(min(METHOD.second_bump * spread[asset], 0.25 * early[asset]), least[asset])
 
             def moved(by: float, unit: Any = unit) -> Market:
-                return replace(process, spot=spot + by * unit), self.grid  # type: ignore[type-var]
+                there = spot + by * unit
+                factors = None if self.rescaled is None else np.broadcast_to(there / spot, prices.shape[1:])
+                return Market(replace(process, spot=there), self.grid, factors)  # type: ignore[type-var]
 
-            both = []
-            for centre in (0.0, wide, -wide):
-                dates = self._dates if centre == 0 else self.stops(self.paths(*moved(centre)))
-                up, down = (self._flows(moved(centre + step), dates) for step in (small, -small))
-                both.append((up - down) / (2 * small))
-            values = [self._today(moved(step)) for step in (-small, 0.0, small)]
-            first, second = (values[2] - values[0]) / (2 * small), np.diff(values, 2)[0] / small**2
-            found = [(first, self.mean(both[0])), (second, self.mean((both[1] - both[2]) / (2 * wide)))]
-            (delta, gamma) = ((exact + mean, error) for exact, (mean, error) in found)
+            def slope(centre: float, weight: float, moved: Any = moved, small: float = small) -> list[Term]:
+                dates = self._dates if centre == 0 else self.stops(self._paths(moved(centre)))
+                return [(sign * weight / (2 * small), moved(centre + sign * small), dates) for sign in (1, -1)]
+
+            # European prices have no noise: their second difference needs no wide move.
+            near = [(weight / small**2, moved(by * small)) for by, weight in ((1, 1.0), (0, -2.0), (-1, 1.0))]
+            delta = self._combined(slope(0.0, 1.0))
+            gamma = self._combined([*slope(wide, 0.5 / wide), *slope(-wide, -0.5 / wide)], near)
             for _ in range(process.n_assets if self.alike else 1):
                 yield delta, gamma
 
@@ -125,44 +146,75 @@ class Sensitivity:
 
         def moved(factor: float, shift: float) -> Market:
             changes = {name: _moved(getattr(process, name), factor, shift, power) for name in names}
-            return replace(process, **changes), self.grid  # type: ignore[type-var]
+            return Market(replace(process, **changes), self.grid)  # type: ignore[type-var]
 
         bump = METHOD.bump
         if level > 0:
-            yield self._slope(moved(1 + bump, 0.0), moved(1 - bump, 0.0), 2 * bump * level)
+            yield self._slope(lambda by: moved(1 + by / level, 0.0), bump * level, jumps=self._jumps)
         else:  # nothing to scale, and volatilities are not negative: differences to one side, to second order
             weights = {0.0: -1.5, bump: 2.0, 2 * bump: -0.5}
-            yield self._combined([(weight / bump, moved(1.0, by)) for by, weight in weights.items()])
+            yield self._combined([(weight / bump, moved(1.0, by), self._dates) for by, weight in weights.items()])
 
-    def _slope(self, up: Market, down: Market, width: float) -> tuple[float, float]:
-        """Of the price between two markets."""
-        return self._combined([(1 / width, up), (-1 / width, down)])
+    def _slope(self, at: Callable[[float], Market], step: float, *, jumps: bool = False) -> tuple[float, float]:
+        """Of the price over markets that move, stopping dates held; with wide moves where paths jump."""
+        wide = METHOD.wide * step if jumps else step
+        terms = [(sign / (2 * wide), at(sign * wide), self._dates) for sign in (1, -1)]
+        return self._combined(terms, [(sign / (2 * step), at(sign * step)) for sign in (1, -1)])
 
-    def _combined(self, markets: list[tuple[float, Market]]) -> tuple[float, float]:
-        """A weighted sum of the prices in several markets, stopping dates held."""
-        flows = sum(weight * self._flows(market, self._dates) for weight, market in markets)
-        mean, error = self.mean(np.asarray(flows))
-        return mean + sum(weight * self._today(market) for weight, market in markets), error
+    @property
+    def _jumps(self) -> bool:
+        """Whether paths jump where the law of the variance changes: some draws choose between two values."""
+        return getattr(self.process, "scheme", None) == "inverse-gaussian"
 
-    def _flows(self, market: Market, dates: Array) -> Floats:
-        """Cash flows (paths,) at these dates, less the European value at the stop."""
-        data, base = self.paths(*market), self.base(*market)
+    def _combined(self, terms: list[Term], known: list[tuple[float, Market]] | None = None) -> tuple[float, float]:
+        """A weighted sum of prices; the same of European prices may be made of other markets, where that is better."""
+        flows, held = np.zeros((2, len(self._now)))
+        for weight, market, dates in terms:
+            now, last = self._flows(market, dates)
+            flows += weight * now
+            held += weight * last
+        known = [(weight, market) for weight, market, _ in terms] if known is None else known
+        exact = sum(weight * self._today(market) for weight, market in known)
+        if self.european is not None:
+            return self.mean(without_noise(flows, held - exact))
+        mean, error = self.mean(flows)
+        return mean + exact, error
+
+    def _paths(self, market: Market) -> PathData:
+        if market.factors is None or self.rescaled is None:
+            return self.paths(market.process, market.grid)
+        return self.rescaled(self._now, market.factors, market.grid)
+
+    def _flows(self, market: Market, dates: Array) -> tuple[Floats, Floats]:
+        """Cash flows (paths,) at these dates, less the European value at the stop; and those at maturity."""
+        data, base = self._paths(market), self._base(market)
         flows = data.payoffs[np.arange(len(data)), dates].copy()
         if base is not None:
             for date in np.unique(dates):
                 there = dates == date
                 flows[there] -= base(data.prices[there, date], int(date))
-        return flows
+        return flows, data.payoffs[:, -1]
+
+    def _base(self, market: Market) -> BaseValue | None:
+        return None if self.base is None else self.base(market.process, market.grid)
 
     def _today(self, market: Market) -> float:
-        """The European value today, where there is one."""
-        base = self.base(*market)
-        return 0.0 if base is None else float(base(market[0].start(1).prices, 0)[0])
+        """The European price today, where it is known."""
+        if self.european is not None:
+            return self.european(market.process, grid=market.grid)
+        base = self._base(market)
+        return 0.0 if base is None else float(base(market.process.start(1).prices, 0)[0])
+
+    def _with_rates(self, by: float) -> Market:
+        """All rates higher by a number."""
+        grid = TimeGrid.from_times(self.grid.times, rate=self.grid.rates + by)
+        factors = None if self.rescaled is None else np.exp(by * grid.times)[:, None]
+        return Market(self.process, grid, factors)
 
     def _delayed(self, by: float) -> Market:
         """The exercise dates, and the dates that the market knows, moved away by a time."""
         later = TimeGrid.from_times([0.0, *(self.grid.times[1:] + by)], rate=self.grid.rates)
-        return self.process.delayed(by), later
+        return Market(self.process.delayed(by), later)
 
     def _first_date(self) -> float:
         """The first of the exercise dates and of those that the market knows."""

@@ -5,7 +5,8 @@ variance does: under the best policy and with the martingale part of the value p
 martingales are used.
 
 **The European value** of the same option at the dates, where it has a closed form (Black-Scholes; put, call, put on the
-geometric mean). Backward induction then only learns the premium of early exercise.
+geometric mean). Backward induction then only learns the premium of early exercise. Where only its price today is known
+(Heston), cash flows are compared with those of the same paths held to maturity.
 
 **Fitted moves.** In each interval paths are driven by standard normals that do not depend on the past. Products of
 orthonormal (Hermite) polynomials of them with any functions of the state before are increments of a martingale:
@@ -14,7 +15,8 @@ orthonormal (Hermite) polynomials of them with any functions of the state before
 
 The functions :math:`a_k` are learned by regression on the training paths; whatever they are, the mean on fresh paths is
 zero, so that bounds stay valid (Belomestny, Bender and Schoenmakers, *True upper bounds for Bermudan products via
-non-nested Monte Carlo*, Math. Finance 19, 2009).
+non-nested Monte Carlo*, Math. Finance 19, 2009). Where variances are random, the normals of an interval do not say
+where the price goes. Its own change less the mean is one more move then: holding the asset is what a hedge does.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Array, Floats, is_numpy, match, namespace, to_numpy
-from mixtune.options._fourier import black_call
-from mixtune.options._payoffs import Call, GeometricBasketPut, PayoffFunction, Put
+from mixtune.options._fourier import black_call, european
+from mixtune.options._heston import Heston, VarianceProcess
+from mixtune.options._payoffs import PAYOFFS, Call, GeometricBasketPut, PayoffFunction, Put
 from mixtune.options._process import Process, TermStructure, mean_over
+from mixtune.options._rough import RoughHeston
 from mixtune.options._settings import TimeGrid
 from mixtune.options.processes import BlackScholes
 
@@ -40,6 +44,10 @@ TOP_ASSETS = 5
 PAIRED_ASSETS, PAIRED_MOVES = 3, 6
 #: Relative ridge of the regressions: features may be collinear, and a small ridge costs nothing.
 RIDGE = 1e-6
+#: Coefficients that are found by one regression at the most, and the rows that it needs for each.
+MOST_JOINT, JOINT_ROWS = 400, 5
+#: Models whose discounted prices, with dividends, are martingales.
+MARTINGALES = (BlackScholes, Heston, RoughHeston)
 #: Settings of a market that say nothing of single assets, although there may be several numbers.
 SHARED = {"spot", "kernel_range"}
 
@@ -151,19 +159,80 @@ def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> 
     return EuropeanValue(payoff, variance, rates * np.exp(drift), float(grid.discount[-1]))
 
 
+def known_european(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> float | None:
+    """The price without early exercise where it is known today, and no closed form is known at later dates."""
+    if not isinstance(process, VarianceProcess) or process.n_assets > 1 or mean_growth(process, grid) is None:
+        return None
+    return european(process, payoff, grid) if isinstance(payoff, Put | Call) else None
+
+
+def mean_growth(process: Process, grid: TimeGrid) -> Floats | None:
+    """Factors (dates, assets) from prices at each date to their means at the next; None where they are not exact.
+
+    Examples
+    --------
+    >>> market, grid = BlackScholes(spot=100, volatility=0.2, dividend=0.02), TimeGrid(maturity=1, dates=2, rate=0.05)
+    >>> mean_growth(market, grid).round(4).tolist()
+    [[1.0151], [1.0151]]
+    """
+    if type(process) not in MARTINGALES or process.cash_dividends:
+        return None
+    assert isinstance(process, BlackScholes | VarianceProcess)
+    if getattr(process, "scheme", None) == "paper":
+        return None
+    ends = zip(grid.times[:-1].tolist(), grid.times[1:].tolist())
+    dividends = np.stack([mean_over(process.dividend, *interval) for interval in ends])
+    return np.exp((grid.rates[:, None] - dividends) * grid.steps[:, None])
+
+
+def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> bool:
+    """Whether holding to maturity is certain to be the best (Merton 1973).
+
+    Payoffs are convex: the mean of what a later date pays is at least the payoff of the mean prices. For calls without
+    dividends at rates that are not negative, and for puts at rates that are not positive, that is at least the payoff
+    now. Cash dividends make waiting with a put even better.
+
+    Examples
+    --------
+    >>> market, year = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=5, rate=0.02)
+    >>> never_exercised(market, Call(100), year), never_exercised(market, Put(100), year)
+    (True, False)
+    """
+    known = type(process) in MARTINGALES and getattr(process, "scheme", None) != "paper"
+    if not known or type(payoff) not in PAYOFFS.values() or (process.cash_dividends and payoff.sign > 0):  # type: ignore[attr-defined]
+        return False
+    dividends, sign = np.asarray(process.dividend), payoff.sign  # type: ignore[attr-defined]
+    return bool(np.all(sign * dividends <= 0) and np.all(sign * grid.rates >= 0))
+
+
+def without_noise(samples: Floats, control: Floats) -> Floats:
+    """Samples less a multiple of a control with mean zero, the one that leaves the least variance.
+
+    Examples
+    --------
+    >>> without_noise(np.array([1.0, 2.0, 3.0]), np.array([-1.0, 0.0, 1.0])).tolist()
+    [2.0, 2.0, 2.0]
+    """
+    centred = control - control.mean()
+    spread = float(centred @ centred)
+    return samples - float(centred @ samples) / spread * control if spread > 0 else samples - control.mean()
+
+
 # --- fitted moves -------------------------------------------------------------------------------------------------
 
 
-def moves(noise: Array, prices: Array, ranked: bool) -> Array:
-    """Orthonormal polynomials (paths, k) of the normals (paths, kinds, assets) of one interval.
+def moves(noise: Array, prices: Array, ranked: bool, gains: Array | None = None) -> Array:
+    """Orthonormal polynomials (paths, k) of the normals (paths, kinds, assets) of one interval, and gains.
 
     First and second order of each asset, products between a few. Where assets are ``ranked``, they come in the order
-    of their prices (paths, assets) at the beginning, and those of low rank are summed.
+    of their prices (paths, assets) at the beginning, and those of low rank are summed. ``gains`` (paths, assets) are
+    relative changes of the prices less their means.
     """
     Z, xp, assets = noise, namespace(noise), noise.shape[-1]
     if ranked and assets == prices.shape[-1] > 1:  # a market of one's own may have other normals
         order = xp.argsort(prices, axis=-1, descending=True, stable=True)
         Z = in_order(Z, xp.stack([order] * Z.shape[1], axis=1))
+        gains = None if gains is None else in_order(gains, order)
     top = min(assets, TOP_ASSETS) if ranked else assets
 
     def second(z: Array) -> Array:
@@ -177,7 +246,14 @@ def moves(noise: Array, prices: Array, ranked: bool) -> Array:
     paired = xp.reshape(Z[..., :PAIRED_ASSETS], (len(Z), -1))[:, :PAIRED_MOVES]
     if pairs := list(combinations(range(paired.shape[1]), 2)):
         columns.append(xp.stack([paired[:, i] * paired[:, j] for i, j in pairs], axis=1))
+    if gains is not None:
+        columns.append(gains[:, :top])
     return xp.concat(columns, axis=1)
+
+
+def relative_gains(before: Array, after: Array, growth: Floats | None) -> Array | None:
+    """Relative changes of prices (paths, assets) less their means, from the factors to the mean (assets,)."""
+    return None if growth is None else after / (before * match(growth, before)) - 1.0
 
 
 def in_order(values: Array, order: Array) -> Array:
@@ -192,22 +268,35 @@ def increments(coefs: Array, U: Array, phi: Array) -> Array:
     return (phi * (U @ coefs)).sum(-1)
 
 
-def fit_moves(U: Array, phi: Array, values: Array) -> Array:
+def fit_moves(U: Array, phi: Array, values: Array, gains: int = 0) -> Array:
     """Coefficients (q, k) of the moves in values (paths,), from features U (paths, q) at the beginning.
 
-    Each column is shrunk by the share of it that noise explains (James and Stein), so that few paths do no harm.
+    Columns of phi are orthonormal but the last ``gains``. With these, all coefficients are found by one regression
+    where there are enough paths for it. Otherwise each column is projected on by itself, gains are left out, and
+    columns are shrunk by the share of them that noise explains (James and Stein), so that few paths do no harm.
     """
-    xp, (rows, width) = namespace(U), U.shape
-    gram = U.T @ U
-    ridge = RIDGE * float(xp.linalg.trace(gram)) / width
-    gram = gram + ridge * xp.eye(width, dtype=gram.dtype, device=gram.device)
-    residual = values - U @ xp.linalg.solve(gram, U.T @ values)
-    targets = phi * residual[:, None]
-    coefs = xp.linalg.solve(gram, U.T @ targets)
+    xp, (rows, width), count = namespace(U), U.shape, phi.shape[1]
+    residual = values - U @ _least_squares(U, values)
+    if gains and width * count <= min(MOST_JOINT, rows / JOINT_ROWS):
+        scale = xp.std(phi, axis=0)
+        scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+        products = xp.reshape(U[:, :, None] * (phi / scale)[:, None, :], (rows, -1))
+        return xp.reshape(_least_squares(products, residual), (width, count)) / scale
+    targets = phi[:, : count - gains] * residual[:, None]
+    coefs = _least_squares(U, targets)
     explained, total = xp.mean((U @ coefs) ** 2, axis=0), xp.mean(targets**2, axis=0)
     noise = width / rows * total
     share = 1.0 - noise / xp.where(explained > 0, explained, xp.ones_like(explained))
-    return coefs * share.clip(0.0)
+    unused = xp.zeros((width, gains), dtype=U.dtype, device=U.device)
+    return xp.concat([coefs * share.clip(0.0), unused], axis=1)
+
+
+def _least_squares(U: Array, targets: Array) -> Array:
+    """Coefficients of features U, with a small ridge."""
+    xp, width = namespace(U), U.shape[1]
+    gram = U.T @ U
+    ridge = RIDGE * float(xp.linalg.trace(gram)) / width
+    return xp.linalg.solve(gram + ridge * xp.eye(width, dtype=gram.dtype, device=gram.device), U.T @ targets)
 
 
 #: Discounted European values (paths,) from prices (paths, assets) and a date.

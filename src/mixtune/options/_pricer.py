@@ -22,6 +22,10 @@ bound stays valid and only becomes a little wider.
 which leaves their mean and takes off most of their variance. The same martingale makes an upper bound without nested
 simulation, which is used where that is not possible.
 
+Where only the price without early exercise is known (Heston), the same martingale is fitted for the option held to
+maturity, on the same paths. What its mean is off by, times a regression coefficient, is taken off the price. That takes
+off noise, and the error of the time steps with it.
+
 **Today.** Whether to exercise at once is decided on the training paths. Taking the larger of the payoff and the
 estimate would be biased upwards.
 
@@ -52,7 +56,19 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
 from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
 from mixtune.options._greeks import Greek, Sensitivity
-from mixtune.options._martingale import BaseValue, european_value, exchangeable, moves, symmetric
+from mixtune.options._heston import VarianceProcess
+from mixtune.options._martingale import (
+    BaseValue,
+    european_value,
+    exchangeable,
+    known_european,
+    mean_growth,
+    moves,
+    never_exercised,
+    relative_gains,
+    symmetric,
+    without_noise,
+)
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
@@ -70,6 +86,8 @@ INNER_FOLDS = 3
 STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
+#: Relative differences of prices below this are rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -127,6 +145,8 @@ def upper_bound(
     outer_paths: int = 1000,
     inner_paths: int = 200,
     with_hidden: bool = True,
+    held: learn.Policy | None = None,
+    european: float | None = None,
 ) -> UpperBound:
     """Upper bound from a policy's (first model's) continuation values.
 
@@ -136,43 +156,20 @@ def upper_bound(
         Trained on all paths, not only those in the money: values are needed everywhere.
     outer_paths, inner_paths : int
         Paths of the bound itself, and one-interval continuations from each of their states (paired antithetically).
+    held, european
+        A policy with the same state map that holds to maturity, and what that is worth: what the same paths say of it
+        is the control.
     """
     process = process.for_grid(grid)
     outer_paths = check_whole("outer_paths", outer_paths, least=2)
     pairs = (check_whole("inner_paths", inner_paths, least=2) + 1) // 2
-    state_map = policy.state
-    if not isinstance(state_map, learn.OneDateMap):
+    if not isinstance(policy.state, learn.OneDateMap):
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
-
-    def discounted(state: State, date: int) -> Floats:
-        return np.asarray(payoff(state.prices)) * grid.discount[date]
-
-    def features(state: State, date: int) -> Floats:
-        hidden = with_observed(payoff, state.prices, state.hidden if with_hidden else None)
-        return state_map.transform(learn.stack_inputs(state.prices, discounted(state, date), hidden), date)
-
-    def known(state: State, date: int) -> Floats | float:
-        return 0.0 if policy.base is None else policy.base(state.prices, date)
-
-    def value(state: State, date: int) -> Floats:
-        """``V_t = max(h_t, continuation_t)``."""
-        now = discounted(state, date)
-        if date == grid.n_dates:
-            return now
-        return np.maximum(now, policy.waiting(features(state, date), state.prices, date)[:, 0])
-
-    def slopes(state: State, date: int) -> Floats | None:
-        """How the value moves with the normals of the next interval, for every outer state."""
-        if policy.martingale is None:
-            return None
-        U = state_map.few(features(state, date)) if date else np.ones((state.n_paths, 1))
-        return np.asarray(U @ policy.martingale[date])
+    policies = (policy,) if held is None else (policy, held)
+    dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
 
     def expected(state: State, date: int) -> Floats:
-        """``E[V_t(X_t) | X_{t-1}]`` for every outer state, by antithetic pairs, in chunks of outer states.
-
-        European values and fitted moves, whose means are known, are taken off first.
-        """
+        """``E[V_t(X_t) | X_{t-1}]`` of each policy for every outer state, by antithetic pairs, in chunks of them."""
         means = []
         step = max(1, CHUNK_STATES // (2 * pairs))
         for begin in range(0, outer_paths, step):
@@ -181,25 +178,76 @@ def upper_bound(
             normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
             repeated = part.repeat(2 * pairs)
             after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
-            left, slope = value(after, date) - known(after, date), slopes(part, date - 1)
-            if slope is not None:
-                noise = np.moveaxis(process.noise(normals.T[None])[0], -1, 0)
-                phi = moves(noise, repeated.prices, state_map.ranked)
-                left -= np.einsum("oik,ok->oi", phi.reshape(part.n_paths, 2 * pairs, -1), slope).reshape(-1)
-            means.append(left.reshape(part.n_paths, 2 * pairs).mean(axis=1) + known(part, date - 1))
-        return np.concatenate(means)
+            means.append(dual.expected(part, repeated, after, normals, date))
+        return np.concatenate(means, axis=1)
 
     state = process.start(outer_paths)
-    martingale = np.zeros(outer_paths)
-    best = discounted(state, 0)
+    martingales, best = np.zeros((2, len(policies), outer_paths))
+    best[0] = 0.0 if policy.hold else dual.discounted(state, 0)
     for date in range(1, grid.n_dates + 1):
         before = expected(state, date)
         normals = rng.standard_normal((outer_paths, process.normals_per_interval))
         state = process.advance(state, normals=normals, **grid.interval(date - 1))
-        martingale += value(state, date) - before
-        best = np.maximum(best, discounted(state, date) - martingale)
-    found = Estimate.of(best)
+        martingales += dual.values(state, date) - before
+        now = dual.discounted(state, date) - martingales
+        # What is held pays at maturity only.
+        best = np.stack([now[k] if each.hold else np.maximum(best[k], now[k]) for k, each in enumerate(policies)])
+    found = Estimate.of(best[0] if european is None else without_noise(best[0], best[-1] - european))
     return UpperBound(found.value, found.standard_error, outer_paths, inner_paths)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Dual:
+    """Regressed values of policies with one state map, of which dual martingales are made."""
+
+    policies: tuple[learn.Policy, ...]
+    process: Process
+    grid: TimeGrid
+    payoff: PayoffFunction
+    with_hidden: bool
+
+    def values(self, state: State, date: int) -> Floats:
+        """``V_t = max(h_t, continuation_t)`` of every policy (policies, paths); the continuation of what is held."""
+        now = self.discounted(state, date)
+        if date == self.grid.n_dates:
+            return np.stack([now] * len(self.policies))
+        U = self._features(state, date, now)
+        waiting = [policy.waiting(U, state.prices, date)[:, 0] for policy in self.policies]
+        return np.stack([w if policy.hold else np.maximum(now, w) for w, policy in zip(waiting, self.policies)])
+
+    def expected(self, part: State, repeated: State, after: State, normals: Floats, date: int) -> Floats:
+        """Mean values at ``date`` from every state of ``part``, of whose repetitions ``after`` has come.
+
+        European values and fitted moves, whose means are known, are taken off first.
+        """
+        first, shape = self.policies[0], (part.n_paths, -1)
+        left = self.values(after, date) - self._known(after, date)
+        if first.martingale is not None:
+            U = np.ones((part.n_paths, 1))
+            if date > 1:
+                U = first.state.few(self._features(part, date - 1, self.discounted(part, date - 1)))
+            noise = np.moveaxis(self.process.noise(normals.T[None])[0], -1, 0)
+            growth = None if first.growth is None else first.growth[date - 1]
+            gains = relative_gains(repeated.prices, after.prices, growth)
+            phi = moves(noise, repeated.prices, first.state.ranked, gains)
+            phi = phi.reshape(*shape, phi.shape[1])
+            for row, policy in zip(left, self.policies):
+                assert policy.martingale is not None
+                row -= np.einsum("oik,ok->oi", phi, U @ policy.martingale[date - 1]).reshape(-1)
+        return left.reshape(len(left), *shape).mean(axis=2) + self._known(part, date - 1)
+
+    def discounted(self, state: State, date: int) -> Floats:
+        return np.asarray(self.payoff(state.prices)) * self.grid.discount[date]
+
+    def _features(self, state: State, date: int, payoff: Floats) -> Floats:
+        hidden = with_observed(self.payoff, state.prices, state.hidden if self.with_hidden else None)
+        state_map = self.policies[0].state
+        assert isinstance(state_map, learn.OneDateMap)
+        return state_map.transform(learn.stack_inputs(state.prices, payoff, hidden), date)
+
+    def _known(self, state: State, date: int) -> Floats | float:
+        base = self.policies[0].base
+        return 0.0 if base is None else base(state.prices, date)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +318,7 @@ def decisions(
     assert isinstance(policy.state, learn.OneDateMap)
     inputs = learn.stack_inputs(prices, discounted, with_observed(payoff, prices, hidden))
     waiting = policy.waiting(policy.state.transform(inputs, date), prices, date)[:, 0]
-    return learn.exercises(discounted, waiting, policy.only_positive)
+    return policy.stops(discounted, waiting)
 
 
 def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
@@ -342,8 +390,8 @@ class PriceResult(Estimate):
 
     @property
     def below_european(self) -> bool:
-        """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
-        return self.premium.value < 0
+        """Whether holding to maturity does better: noise, or a policy that needs more paths."""
+        return self.premium.value < -ROUNDING * self.european.value
 
     @property
     def exercise_time(self) -> float:
@@ -468,14 +516,16 @@ class PricingRun:
         settings = self.settings
         with stage("train"):
             policy = self.train(training)
+            held = self.held(training, policy)
         with stage("evaluate"):
             earned = policy.evaluate(evaluation)
+            control = self.held_control(held, evaluation)
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
-        outcome = self.outcome(policy, evaluation, earned)
+        outcome = self.outcome(policy, evaluation, earned, control)
         if settings.upper:
             with stage("upper bound"):
-                found["upper"] = self.upper_bound(training, earned)
+                found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
         if settings.greeks:
             with stage("greeks"):
                 found["greeks"] = self.greeks(policy, outcome.stop_now)
@@ -498,6 +548,35 @@ class PricingRun:
         few = self.process.sample(SYMMETRY_PATHS, self.grid, np.random.default_rng(self.settings.seed))
         return symmetric(self.payoff, few[:, -1])
 
+    @cached_property
+    def hold(self) -> bool:
+        """Whether early exercise is worth nothing for certain; the paper does not ask."""
+        return not self.settings.paper and never_exercised(self.process, self.payoff, self.grid)
+
+    @cached_property
+    def european(self) -> float | None:
+        """What the option is worth if held, where that is known today only; see :meth:`base`."""
+        return known_european(self.process, self.payoff, self.grid) if self.controlled else None
+
+    @property
+    def waits_for_sure(self) -> bool:
+        """Whether waiting today means to hold, and what that is worth is known."""
+        return self.european is not None and (self.hold or self.grid.n_dates == 1)
+
+    def held(self, training: PathData, policy: learn.Policy) -> learn.Policy | None:
+        """A policy that holds to maturity, where the price of that is known."""
+        if self.european is None:
+            return None
+        return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
+
+    def held_control(self, held: learn.Policy | None, evaluation: PathData) -> Floats | None:
+        """What evaluation paths earn if held to maturity, less its martingale and its price: the mean is zero."""
+        if held is None:
+            return None
+        earned = held.evaluate(evaluation)
+        assert earned.control is not None
+        return to_numpy(earned.flows)[:, 0] - to_numpy(earned.control) - self.european
+
     def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
         """European values of the option in a market, where they are known and wanted."""
         return european_value(market, self.payoff, grid) if self.controlled else None
@@ -518,30 +597,50 @@ class PricingRun:
         hidden = self.settings.observe_hidden
         return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
 
-    def train(self, training: PathData, *, everywhere: bool = False) -> learn.Policy:
+    def train(
+        self,
+        training: PathData,
+        *,
+        state: learn.StateMap | None = None,
+        everywhere: bool = False,
+        hold: bool | None = None,
+    ) -> learn.Policy:
         """The exercise policy; with values that hold everywhere, not only where it may stop."""
+        hold = self.hold if hold is None else hold
         settings, paper = self.settings, self.settings.paper
         model = learn.Local(0, METHOD.paper_ridge, "LO-1") if paper else learn.TunedLocal(0, settings.method)
-        rule: dict[str, Any] = {"in_the_money": settings.in_the_money and not everywhere, "only_positive": not paper}
+        inside = settings.in_the_money and not everywhere and not hold
+        growth = mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
+        rule: dict[str, Any] = {"in_the_money": inside, "only_positive": not paper, "hold": hold, "growth": growth}
         rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
-        variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
-        state = learn.state_map(settings, variables=variables, ranked=self.ranked)
-        return learn.train([training], [model], state=state.fitted([training]), **rule)
+        if state is None:
+            variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
+            state = learn.state_map(settings, variables=variables, ranked=self.ranked).fitted([training])
+        return learn.train([training], [model], state=state, **rule)
 
-    def outcome(self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation) -> _Outcome:
+    def outcome(
+        self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation, held: Floats | None
+    ) -> _Outcome:
         """What the policy earns on evaluation paths, and whether to exercise at once."""
         flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
         control = None if earned.control is None else to_numpy(earned.control)
         assert policy.value is not None
         # The paper takes the larger of both, which is biased; decided on training paths, it is not.
         waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
-        stop_now = float(evaluation.payoffs[0, 0]) > waiting
+        if self.european is not None and self.waits_for_sure:
+            waiting = self.european
+        stop_now = float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
         base = self.base(self.process, self.grid)
-        european = None if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
-        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn)
+        european = self.european if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
+        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held)
 
-    def upper_bound(self, training: PathData, earned: learn.Evaluation) -> UpperBound:
+    def upper_bound(
+        self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None
+    ) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
+        if self.european is not None and self.waits_for_sure:
+            now = 0.0 if self.hold else float(training.payoffs[0, 0])
+            return UpperBound(max(now, self.european), 0.0, 0, 0, "the European price")
         if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
             if earned.best is None:
                 fix = setting("control", True)
@@ -555,7 +654,8 @@ class PricingRun:
             state = learn.RandomState(width=METHOD.width, seed=settings.seed).fitted([training])
             policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
         else:
-            policy = self.train(training, everywhere=True)
+            policy = self.train(training, state=policy.state, everywhere=True)
+            how |= {"european": self.european, "held": held}
         return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
 
     def mean(self, samples: Floats) -> tuple[float, float]:
@@ -587,16 +687,26 @@ class PricingRun:
             return np.zeros(len(paths), dtype=np.int16) if stop_now else policy.cash_flows(paths)[1][:, 0]
 
         how: dict[str, Any] = {"process": self.process, "grid": self.grid, "mean": self.mean, "stops": stops}
-        how |= {"base": (lambda *market: None) if stop_now else self.base}
+        if not stop_now:
+            how |= {"base": self.base}
+            how |= {} if self.european is None else {"european": partial(known_european, payoff=self.payoff)}
         spot = np.asarray(self.process.spot)
-        alike = self.ranked and bool(np.all(spot == spot.flat[0]))
-        return Sensitivity(paths=partial(self.evaluation_paths, noise=False), alike=alike, **how).greeks()
+        how["alike"] = self.ranked and bool(np.all(spot == spot.flat[0]))
+        how["rescaled"] = None if mean_growth(self.process, self.grid) is None else self.rescaled
+        return Sensitivity(paths=partial(self.evaluation_paths, noise=False), **how).greeks()
+
+    def rescaled(self, paths: PathData, factors: Floats, grid: TimeGrid) -> PathData:
+        """Paths of the same market with prices (dates + 1, assets) times as high."""
+        own = self.process.start(1).hidden.shape[1]
+        hidden = None if paths.hidden is None else paths.hidden[..., :own]
+        return PathData.build(paths.name, paths.prices * factors, grid=grid, payoff=self.payoff, hidden=hidden)
 
     def record(self, policy: learn.Policy) -> dict[str, Any]:
         """All that is needed to repeat the run."""
         grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
         chosen = {"width": getattr(policy.state, "width", None), "control": self.controlled}
+        chosen["european_control"] = self.european is not None
         return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
 
 
@@ -611,6 +721,7 @@ class _Outcome:
     control: Floats | None = None
     european: float | None = None
     drawn: str = "independent"
+    held: Floats | None = None
 
     def result(self, **found: Any) -> PriceResult:
         """The result, with what else was found."""
@@ -618,6 +729,8 @@ class _Outcome:
         if self.stop_now:
             flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
         controlled = flows if self.control is None or self.stop_now else flows - self.control
+        if self.held is not None and not self.stop_now:
+            controlled = without_noise(controlled, self.held)
         estimate, held = Estimate.of(controlled, drawn=self.drawn), paths.payoffs[:, -1]
         if self.european is None:
             european, premium = (Estimate.of(samples, drawn=self.drawn) for samples in (held, flows - held))

@@ -37,7 +37,15 @@ from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
 from mixtune.moments import Moments, rounding_of
-from mixtune.options._martingale import TOP_ASSETS, BaseValue, fit_moves, in_order, increments, moves
+from mixtune.options._martingale import (
+    TOP_ASSETS,
+    BaseValue,
+    fit_moves,
+    in_order,
+    increments,
+    moves,
+    relative_gains,
+)
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
@@ -719,6 +727,10 @@ class Policy:
         Coefficients of the moves of every interval, see :mod:`mixtune.options._martingale`.
     value : array (models,) or None
         What waiting is worth today, on the training paths of the focal dataset.
+    growth : array (dates, assets) or None
+        Factors to the mean of the next prices, where gains of the prices are among the moves.
+    hold : bool
+        Whether the option is held to maturity, whatever it pays before.
     """
 
     state: StateMap
@@ -728,6 +740,8 @@ class Policy:
     base: BaseValue | None = None
     martingale: tuple[Array, ...] | None = None
     value: Floats | None = None
+    growth: Floats | None = None
+    hold: bool = False
 
     def continuation(self, data: PathData, date: int) -> Array:
         """Predicted value of waiting at a date, (paths, models)."""
@@ -737,6 +751,10 @@ class Policy:
         """The same from features (paths, p) and prices (paths, assets)."""
         premium = U @ self.coefs[date]
         return premium if self.base is None else premium + self.base(prices, date)[..., None]
+
+    def stops(self, payoff: Array, waiting: Array) -> Array:
+        """Whether it stops where it may have the payoff now or the value of waiting."""
+        return exercises(payoff, waiting, self.only_positive) & (not self.hold)
 
     def cash_flows(self, data: PathData) -> tuple[Array, Array]:
         """Discounted cash flow of every path under every model, and the date it comes at; (paths, models) each."""
@@ -764,16 +782,17 @@ class Policy:
         best = last[..., 0] - control if controlled else None
         for date, U in self.state.backward(data):
             payoff = data.payoffs[..., date, None]
-            stop = exercises(payoff, self.waiting(U, data.prices[..., date, :], date), self.only_positive)
+            stop = self.stops(payoff, self.waiting(U, data.prices[..., date, :], date))
             flow = xp.where(stop, payoff, flow)
             when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
             if controlled:
                 step, base = self._moves(data, date, self.state.few(U)), self._base(data, date)
                 control = xp.where(stop[..., 0], base, control + step)
-                best = xp.maximum(payoff[..., 0] - base, best - step)
+                best = best - step if self.hold else xp.maximum(payoff[..., 0] - base, best - step)
         if controlled:
             step, base = self._moves(data, 0, xp.ones_like(last)), self._base(data, 0)
-            control, best = control + step - base, xp.maximum(data.payoffs[..., 0], best - step + base)
+            control, best = control + step - base, best - step + base
+            best = best if self.hold else xp.maximum(data.payoffs[..., 0], best)
         return Evaluation(flow, when, control, best)
 
     def _moving(self, data: PathData) -> bool:
@@ -785,7 +804,7 @@ class Policy:
             return 0.0
         assert self.martingale is not None
         assert data.noise is not None
-        phi = moves(data.noise[:, date], data.prices[:, date], self.state.ranked)
+        phi = _moves_after(data, date, self.state.ranked, self.growth)
         return increments(self.martingale[date], U, phi)
 
     def _base(self, data: PathData, date: int) -> Array:
@@ -806,6 +825,13 @@ class Policy:
         return replace(self, coefs=coefs, names=self.names + other.names, value=None)
 
 
+def _moves_after(data: PathData, date: int, ranked: bool, growth: Floats | None) -> Array:
+    """What may move values (paths, k) in the interval after a date."""
+    assert data.noise is not None
+    now, factors = data.prices[:, date], None if growth is None else growth[date]
+    return moves(data.noise[:, date], now, ranked, relative_gains(now, data.prices[:, date + 1], factors))
+
+
 def exercises(payoff: Array, continuation: Array, only_positive: bool) -> Array:
     """Whether stopping now beats waiting."""
     return (payoff > continuation) & (payoff > 0) if only_positive else payoff > continuation
@@ -821,6 +847,8 @@ def train(
     only_positive: bool = True,
     base: BaseValue | None = None,
     martingale: bool = False,
+    growth: Floats | None = None,
+    hold: bool = False,
 ) -> Policy:
     """Learn exercise policies by backward induction.
 
@@ -843,6 +871,10 @@ def train(
     martingale : bool
         Whether to learn a martingale as well, from the noise of one dataset and for one model. It is taken off the
         values while they are learned, which makes their regressions less noisy.
+    growth : array (dates, assets), optional
+        Factors to the mean of the next prices; given, the prices' own gains are part of the martingale.
+    hold : bool
+        Whether to hold to maturity: the values learned are those without early exercise.
     """
     if martingale and (len(data) != 1 or len(models) != 1 or data[0].noise is None):
         raise ParameterError("a martingale needs one dataset with its noise, and one model")
@@ -868,9 +900,9 @@ def train(
     moved: dict[int, Array] = {}
 
     def take_moves_off(date: int, U: Array) -> None:
-        assert first.noise is not None
-        phi = moves(first.noise[:, date], first.prices[:, date], state.ranked)
-        moved[date] = fit_moves(U, phi, values[0][:, 0])
+        phi = _moves_after(first, date, state.ranked, growth)
+        gains = 0 if growth is None else min(first.n_assets, TOP_ASSETS) if state.ranked else first.n_assets
+        moved[date] = fit_moves(U, phi, values[0][:, 0], gains)
         values[0] = values[0] - increments(moved[date], U, phi)[:, None]
 
     for steps in zip(*(state.backward(d) for d in data), strict=True):
@@ -890,7 +922,7 @@ def train(
         fitted[date] = namespace(*found).stack(found, axis=-1)
         for i, (U, payoff, d) in enumerate(zip(features, payoffs, data)):
             held = known(d, date)
-            stop = exercises(payoff, U @ fitted[date] + held, only_positive)
+            stop = exercises(payoff, U @ fitted[date] + held, only_positive) & (not hold)
             # Paths that stop are worth their payoff now; the others keep the cash flow of their later stop.
             values[i] = xp.where(stop, payoff - held, values[i])
     if martingale:
@@ -904,4 +936,4 @@ def train(
     names, today = tuple(model.name for model in models), data[focal]
     value = None if today.runs is not None else to_numpy(xp.mean(values[focal] + known(today, 0), axis=0))
     found_moves = tuple(moved[date] for date in range(first.n_dates)) if martingale else None
-    return Policy(state, coefs, names, only_positive, base, found_moves, value)
+    return Policy(state, coefs, names, only_positive, base, found_moves, value, growth, hold)

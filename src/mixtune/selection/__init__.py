@@ -1,7 +1,16 @@
 """Choosing for the user: leave-one-out on the focal domain, candidates learned from the sources, their average."""
 
 from mixtune.moments import Sample, loo_ridge
-from mixtune.selection._choose import Choice, Plan, choose, content_order, rank_of, sample_sources, target_scale
+from mixtune.selection._choose import (
+    Choice,
+    Plan,
+    choose,
+    content_order,
+    posterior_covariance,
+    rank_of,
+    sample_sources,
+    target_scale,
+)
 from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
 from mixtune.selection._every_domain import choose_every
 from mixtune.selection._families import Prior
@@ -27,4 +36,5 @@ __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "Sum
 __all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
 __all__ += ["Population", "choose_every", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
+__all__ += ["posterior_covariance"]
 __all__ += ["sample_sources", "summed_labels", "summed_play", "target_scale", "task_of_sums", "transfer_gain"]

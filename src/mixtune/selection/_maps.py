@@ -35,12 +35,14 @@ class FeatureBlock:
     """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them.
 
     ``learned`` says that targets of the sources made some of them, so that no fit on them is one to focal rows alone.
+    Those learned for one output of several are for this ``output`` only.
     """
 
     name: str
     places: Integers
     basis: Floats | None = None
     learned: bool = False
+    output: int | None = None
 
     def features(self, U: Floats) -> Floats:
         """The features of this block, from rows (n, width) with all features."""
@@ -231,6 +233,29 @@ class MapAverage(Validated):
         found = [choice.without(index) for choice in self.choices]
         fits = [choice.task.predict(head) for choice, (head, _) in zip(self.choices, found)]
         return self._scattered([head for head, _ in found]), self.mixed([left for _, left in found]), self.mixed(fits)
+
+    def variances(self, directions: Floats) -> tuple[Floats, Floats, Floats]:
+        """How well linear functions (m, width + 1) of the coefficients are known, that of the constant last.
+
+        Returns
+        -------
+        within, alone : arrays (m,)
+            What rows and priors leave open, on average over the candidates, and what the focal rows alone leave open,
+            both relative to the variance of the noise.
+        between : array (m,)
+            Mean square distance of the candidates from their average.
+        """
+        intercept = self.choices[0].task.intercept
+        known = directions if intercept else directions[:, :-1]
+        middle, parts = known @ self.head, []
+        for place, (weight, block, choice) in enumerate(zip(self.map_weights, self.blocks, self.choices)):
+            own = np.hstack([block.features(known[:, : self.width]), known[:, self.width :]])
+            if weight > SETTINGS.smallest_share:
+                parts.append(weight * np.stack([choice.within(own), choice.between(own, middle)]))
+            if place == self.plain:
+                alone = choice.alone(own)
+        within, between = np.sum(parts, axis=0)
+        return within, alone, between
 
     def error(self, residuals: Floats) -> float:
         """Weighted mean square over the rows that candidates were judged on."""

@@ -256,26 +256,38 @@ def prior_weights(names: Sequence[str]) -> Floats:
 
 def negligible_error(sample: Sample) -> float:
     """Mean squared errors below this count as equal: a small part of the variance of the targets."""
-    variance = sample.free.square / sample.total
+    return negligible_part(sample.free.square / sample.total)
+
+
+def negligible_part(variance: float) -> float:
+    """The same, from the variance of the targets."""
     return SETTINGS.negligible_error * (variance if variance > SETTINGS.negligible_error**2 else 1.0)
 
 
-def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0) -> Floats:
+def robust_errors(left_out: Floats, weight: Floats, negligible: float = 0.0, limit: float | None = None) -> Floats:
     """Leave-one-out errors (C,): means of :func:`robust_losses`, none below ``negligible``."""
-    return np.maximum(robust_losses(left_out, weight, negligible) @ (weight / weight.sum()), negligible)
+    return np.maximum(robust_losses(left_out, weight, negligible, limit) @ (weight / weight.sum()), negligible)
 
 
-def robust_losses(left_out: Floats, weight: Floats, negligible: float = 0.0) -> Floats:
-    """Squares (C, n) of residuals, which grow only linearly beyond three times the typical residual."""
+def robust_losses(left_out: Floats, weight: Floats, negligible: float = 0.0, limit: float | None = None) -> Floats:
+    """Squares (C, n) of residuals, which grow only linearly beyond the limit; by default that of these residuals."""
     size = np.abs(left_out)
-    # A row of weight 2 counts as two rows, in the median as well.
-    weights = None if np.ptp(weight) == 0 else np.broadcast_to(weight, size.shape)
-    middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
-    limit = 3.0 * 1.4826 * float(np.min(middle))
-    # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
-    limit = limit if limit > max(negligible**0.5, 1e-150) else np.inf
+    limit = robust_limit(left_out, weight, negligible) if limit is None else limit
     with np.errstate(over="ignore", invalid="ignore"):
         return np.where(size <= limit, size**2, limit * (2 * size - limit))
+
+
+def robust_limit(left_out: Floats, weight: Floats, negligible: float = 0.0) -> float:
+    """Three times the typical residual of the best candidate."""
+    size = np.abs(left_out)
+    if np.ptp(weight) == 0:
+        middle = np.partition(size, (size.shape[1] - 1) // 2, axis=1)[:, (size.shape[1] - 1) // 2]
+    else:  # a row of weight 2 counts as two rows, in the median as well
+        weights = np.broadcast_to(weight, size.shape)
+        middle = np.quantile(size, 0.5, axis=1, weights=weights, method="inverted_cdf")
+    limit = 3.0 * 1.4826 * float(np.min(middle))
+    # Where a candidate is exact to rounding, its residuals are no measure of what is typical.
+    return limit if limit > max(negligible**0.5, 1e-150) else np.inf
 
 
 def relative_errors(errors: Floats) -> Floats | None:

@@ -23,11 +23,10 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 
 from mixtune._array import Floats, in_threads
-from mixtune.moments import Regression, Sample, best_ridge, roots_of, spectrum_of
-from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, evidence, recalled, similar
+from mixtune.moments import Regression, Sample, best_ridge, half_solve, lower_root
+from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
@@ -83,15 +82,12 @@ class PooledSource:
         known = 1.0 / (1.0 / shared + told)
         mean = self.vectors @ (known * (self.vectors.T @ self.cross) / (self.noise + own * self.values))
         # own I + shared I outside the span of the source's rows, own I + known inside it.
-        base = own + shared
-        if task.wide:
-            projected = task.design @ self.vectors
-            values, vectors = spectrum_of(base * task.kernel + (projected * (known - shared)) @ projected.T)
-            values += noise
-            left = vectors.T @ (task.targets - task.design @ mean)
-            return float(-0.5 * np.sum(np.log(values) + left**2 / values))
-        covariance = base * np.eye(task.width) + (self.vectors * (known - shared)) @ self.vectors.T
-        return float(evidence(task, mean[None], covariance[None], noise)[0])
+        projected = (task.design @ self.vectors) * np.sqrt(np.maximum(shared - known, 0.0))
+        kernel = (own + shared) * task.kernel - projected @ projected.T
+        root = lower_root(kernel, noise)
+        left = half_solve(root, task.targets - task.design @ mean)
+        rest = task.compressed[2] / noise + (task.total - len(left)) * np.log(noise)
+        return float(-np.sum(np.log(np.diagonal(root))) - 0.5 * (np.vdot(left, left) + rest))
 
 
 class PooledFamily:
@@ -187,24 +183,18 @@ class PooledFamily:
         return task.full if self.one_level else task.free
 
     def _path(self, task: Regression, place: int, pooled: _Pooled) -> Path:
-        """One path; in the dual form, the mean variance is that over the directions of the rows."""
-        scales = SETTINGS.pooled_scales
-        if not task.wide:
-            covariance = self._covariance(pooled, place)
-            factor: Floats = np.linalg.cholesky(covariance)[None].astype(np.float64, copy=False)
-            heads, leverages = task.prior_paths(pooled.mean[None], factor, self.noise, scales)
-            return Path(heads, leverages, max(float(np.trace(covariance)) / len(covariance), 1e-300))
-        own = self.own[place] * self.variance
+        """One path, through the kernel of the task's rows."""
+        own, scales = self.own[place] * self.variance, SETTINGS.pooled_scales
         # Half a solve makes the kernel; the other half is for as many vectors only as the path has points.
         half = pooled.half(np.vstack([pooled.pull, task.design]).T)
         fitted = half[:, 1:].T @ half[:, 0]
         kernel = own * task.kernel + half[:, 1:].T @ half[:, 1:] + SETTINGS.stretch * np.outer(fitted, fitted)
-        variance = float(np.trace(kernel)) / max(float(np.trace(task.kernel)), 1e-300)
+        variance = task.mean_variance(kernel)
         duals, leverages = task.dual_path(fitted, kernel, self.noise, scales)
         solved = pooled.half(np.column_stack([half[:, 0], half[:, 1:] @ duals.T]), transposed=True)
         mean, inside = solved[:, 0], solved[:, 1:].T
         heads = mean + own * (duals @ task.design) + inside + SETTINGS.stretch * np.outer(duals @ fitted, mean)
-        return Path(heads, leverages, max(variance, 1e-300))
+        return Path(heads, leverages, variance)
 
     def _covariance(self, pooled: _Pooled, place: int) -> Floats:
         own = self.own[place] * self.variance * np.eye(len(pooled.mean))
@@ -295,19 +285,13 @@ class StackedFamily:
 
     def _path(self, task: Regression, mean: Floats, along: Floats, own: float) -> tuple[Path, Floats]:
         """One path with the mean variance as for pooled ones, and S^{-1} of what the rows add to the mean."""
-        noise, scales = self.pooled.noise, SETTINGS.pooled_scales
-        if not task.wide:
-            covariance = self._covariance(along, own)
-            heads, leverages = task.prior_paths(mean[None], roots_of(covariance[None]), noise, scales)
-            pulls = (task.cross - heads @ task.gram) * (scales / noise)[:, None]
-            return Path(heads, leverages, max(float(np.trace(covariance)) / len(covariance), 1e-300)), pulls
         projected = task.design @ along.T
         kernel = own * task.kernel + SETTINGS.stacked_variance * projected @ projected.T
-        variance = float(np.trace(kernel)) / max(float(np.trace(task.kernel)), 1e-300)
-        duals, leverages = task.dual_path(task.design @ mean, kernel, noise, scales)
+        variance = task.mean_variance(kernel)
+        duals, leverages = task.dual_path(task.design @ mean, kernel, self.pooled.noise, SETTINGS.pooled_scales)
         pulls = duals @ task.design
         heads = mean + own * pulls + SETTINGS.stacked_variance * (duals @ projected) @ along
-        return Path(heads, leverages, max(variance, 1e-300)), pulls
+        return Path(heads, leverages, variance), pulls
 
 
 def _fits(task: Regression, found: Sequence[Path], weights: Floats, noise: float) -> Fits:
@@ -328,15 +312,15 @@ class _Pooled:
     @cached_property
     def factor(self) -> Floats:
         """The lower Cholesky factor of the precision, whose condition is at most the number of sources over rho."""
-        return np.asfortranarray(np.linalg.cholesky(self.precision))
+        return lower_root(self.precision)
 
     @cached_property
     def mean(self) -> Floats:
-        return self.half(self.half(self.pull[:, None]), transposed=True)[:, 0]
+        return self.half(self.half(np.array(self.pull)), transposed=True)
 
     def half(self, right: Floats, *, transposed: bool = False) -> Floats:
-        """``L^{-1} right``, or ``L'^{-1} right``: the precision is L L'."""
-        return scipy.linalg.solve_triangular(self.factor, right, lower=True, trans=int(transposed), check_finite=False)
+        """``L^{-1} right``, or ``L'^{-1} right``, where the precision is L L'; ``right`` is lost."""
+        return half_solve(self.factor, right, transposed=transposed)
 
     @property
     def covariance(self) -> Floats:

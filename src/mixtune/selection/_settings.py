@@ -95,6 +95,10 @@ class ChoiceSettings:
 
     #: Most inputs that curves are tried for.
     curved_inputs: int = 60
+    #: Of more inputs, up to so many, curves are tried for so many leading principal components: splines of hundreds of
+    #: columns cost more than they tell.
+    most_curved_inputs: int = 512
+    components: int = 20
     #: Validation tasks that all maps share: each map beyond the inputs adds to the cost.
     map_tasks: int = 12
     #: Knots of splines, the most that keep all columns together within ``narrow_columns``.
@@ -106,6 +110,8 @@ class ChoiceSettings:
     pretraining_width: int = 300
     sign_width: int = 100
     pretraining_folds: int = 3
+    #: Most outputs, or classes, that columns are learned for: each has trees of its own.
+    learned_outputs: int = 8
     #: Parameters of the boosted trees that are learned from the sources.
     trees: dict[str, float] = field(
         default_factory=lambda: {
@@ -135,6 +141,8 @@ class ChoiceSettings:
     maps_pull: tuple[float, float] = (0.01, 0.02)
     #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
     maps_rows: float = 30.0
+    #: Candidates and maps with a smaller share are left out of variances: each costs a solve, and adds nothing.
+    smallest_share: float = 0.01
 
     # --- cross-domain validation ---
 
@@ -148,6 +156,12 @@ class ChoiceSettings:
     validated_rows: int = 1000
     #: Most rows to test one validation task on.
     test_rows: int = 500
+    #: Numbers (32 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
+    #: one spend most of their time between calls.
+    batch_entries: int = 2**22
+    #: Rows of a validation task that are left out in turn above ``wide_columns``, where its rows are more than its
+    #: columns: they only say how much wider intervals should be. Without it, leverages of all rows take half the time.
+    left_out_rows: int = 128
     #: Largest residual of a left-out row that stands in for a test, in standard deviations of the targets: rows of
     #: leverage 1 have infinite ones.
     largest_residual: float = 1e3

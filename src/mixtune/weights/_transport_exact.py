@@ -21,13 +21,14 @@ left, the plan is optimal among all plans. It passes the same check, and all pai
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 import threading
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,11 @@ def network_simplex() -> Any:
     """POT's module of compiled solvers, ``emd_c`` and ``emd_c_sparse``.
 
     They are called directly because they return their status, where ``ot.emd`` warns through filters that all threads
-    share. Importing POT loads every array library it can find, PyTorch alone for seconds, and none is used here: POT's
-    own switches turn that off for this one import. The package is dropped from `sys.modules` afterwards, so that an
-    ``import ot`` elsewhere in the process still finds its array libraries. Without compiled bytecode, Python warns
-    about POT's source files, which must not stop a process that turns warnings into errors.
+    share. Importing POT loads all its modules, half a second, and every array library it can find, PyTorch alone for
+    seconds, and none is used here: empty packages with POT's folders stand in for it during this one import, and POT's
+    own switches turn the array libraries off. The packages are dropped from `sys.modules` afterwards, so that an
+    ``import ot`` elsewhere in the process finds all of it. Without compiled bytecode, Python warns about POT's source
+    files, which must not stop a process that turns warnings into errors.
     """
     with _import_lock, warnings.catch_warnings():
         for category in (SyntaxWarning, DeprecationWarning):
@@ -78,6 +80,7 @@ def network_simplex() -> Any:
         before = {name: os.environ.get(name) for name in switches}
         os.environ.update(dict.fromkeys(switches, "1"))
         try:
+            sys.modules.update(_empty_packages())
             return importlib.import_module("ot.lp.emd_wrap")
         finally:
             for name, value in before.items():
@@ -86,6 +89,19 @@ def network_simplex() -> Any:
                     os.environ[name] = value
             for name in [name for name in sys.modules if name == "ot" or name.startswith("ot.")]:
                 del sys.modules[name]
+
+
+def _empty_packages() -> dict[str, ModuleType]:
+    """POT and its package of linear programs without what their ``__init__`` imports."""
+    spec = importlib.util.find_spec("ot")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    found = {}
+    for name in ("ot", "ot.lp"):
+        found[name] = ModuleType(name)
+        folders = [os.path.join(root, *name.split(".")[1:]) for root in spec.submodule_search_locations]
+        found[name].__path__ = folders
+    return found
 
 
 # --- the line ---------------------------------------------------------------------------------------------------------

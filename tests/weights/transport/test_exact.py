@@ -241,7 +241,7 @@ wasserstein_distance([[0.0, 0.0], [1.0, 0.0]], [[3.0, 4.0]], method="bracket")
 assert {name: value for name, value in os.environ.items() if name.startswith("POT_")} == {
     "POT_BACKEND_DISABLE_JAX": "mine"
 }
-assert not {"ot", "torch", "jax", "tensorflow", "cupy"} & (set(sys.modules) - loaded)
+assert not {"ot", "networkx", "torch", "jax", "tensorflow", "cupy"} & (set(sys.modules) - loaded)
 """
 
 

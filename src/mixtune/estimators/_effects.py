@@ -1,0 +1,535 @@
+"""Which columns drive the prediction: average effects with intervals, and what each column adds to single rows.
+
+An effect is the average change of the prediction over the focal rows when one column goes from a low to a high value
+and the others stay as they are: a difference of the partial dependence (Friedman, Greedy function approximation, Ann.
+Stat. 29, 2001). It is in the units of the target, whatever feature map or scale the model has. Contributions are
+Shapley values (Strumbelj and Kononenko, Explaining prediction models, Knowl. Inf. Syst. 41, 2014), estimated with
+random orders of the columns and the focal rows as background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax, stdtrit
+from sklearn.utils.validation import check_is_fitted
+
+from mixtune._array import Floats, Integers
+from mixtune.data import frame_of
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._base import column_names
+from mixtune.estimators._inputs import check_new
+
+#: Effects are averages over at most so many focal rows, at even steps.
+MOST_ROWS = 200
+#: Only so many effects, the largest, have intervals: each of the others would cost a solve.
+MOST_INTERVALS = 60
+#: Where columns of numbers start and end: quantiles of the focal rows.
+FROM, TO = 0.1, 0.9
+#: Values along a curve, and quantiles of the focal rows that it starts and ends at.
+CURVE_POINTS, CURVE_ENDS = 13, (0.02, 0.98)
+#: Focal rows that contributions are measured against; each serves two orders of the columns.
+BACKGROUND = 50
+#: Fewest sources whose spread says how far the focal domain may lie from them.
+SPREAD_SOURCES = 3
+HOW = (
+    "95% intervals combine what the focal rows and the averaged fits leave open, how far these fits lie apart, and how "
+    "far the sources' own effects lie apart; the focal rows are taken as given."
+)
+NO_INTERVALS = "There are no intervals: {why}."
+
+
+@dataclass(frozen=True)
+class ColumnEffect:
+    """How the prediction changes, on average over the focal rows, when one column changes.
+
+    Attributes
+    ----------
+    column : str
+    output : str
+        What is predicted: the class whose probability changes, or the output; "" where there is one.
+    start, end : float or str
+        From which value to which: of numbers the 10% and 90% quantile of the focal rows, of columns of zeros and ones
+        0 and 1, of categories the commonest level and another.
+    effect : float
+        In the units of the target; of classes, a difference of probabilities.
+    low, high : float or None
+        Its 95% interval.
+    slope : float or None
+        The effect for one unit of the column; None for categories.
+    sources : float or None
+        The same effect in the sources' own models on the same rows, averaged with their weights.
+    spread : float or None
+        Standard deviation of these effects between the sources.
+    """
+
+    column: str
+    output: str
+    start: float | str
+    end: float | str
+    effect: float
+    low: float | None = None
+    high: float | None = None
+    slope: float | None = None
+    sources: float | None = None
+    spread: float | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether the sources' effect lies outside the interval of the focal one."""
+        known = self.sources is not None and self.low is not None and self.high is not None
+        return known and not self.low <= self.sources <= self.high  # type: ignore[operator]
+
+
+@dataclass(frozen=True)
+class ColumnEffects:
+    """Effects of all columns, the largest first.
+
+    Attributes
+    ----------
+    effects : tuple of ColumnEffect
+    rows : int
+        How many focal rows they are averages over.
+    constant : tuple of str
+        Columns that are the same in all of these rows, so that they have no effect to speak of.
+    how : str
+        How the intervals are made, or why there are none.
+    """
+
+    effects: tuple[ColumnEffect, ...]
+    rows: int
+    constant: tuple[str, ...]
+    how: str
+
+    def to_frame(self) -> Any:
+        """One row for each effect, as a pandas frame."""
+        names = [field.name for field in fields(ColumnEffect)]
+        return frame_of({name: [getattr(each, name) for each in self.effects] for name in names})
+
+
+@dataclass(frozen=True, eq=False)
+class RowContributions:
+    """What each column adds to the predictions of some rows; they add up to prediction minus average.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    average : float
+        The mean prediction of the background rows.
+    predictions : array (n,)
+    values : array (n, columns)
+    """
+
+    columns: tuple[str, ...]
+    average: float
+    predictions: Floats
+    values: Floats
+
+    def to_frame(self) -> Any:
+        """One row for each predicted row, with the average and the prediction beside the columns, as a pandas frame."""
+        ends = {"average": np.full(len(self.values), self.average), "prediction": self.predictions}
+        return frame_of({**dict(zip(self.columns, self.values.T)), **ends})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One column of the user: the places of the inputs that it becomes, and the levels of a category."""
+
+    name: str
+    places: tuple[int, ...]
+    levels: tuple[str, ...] = ()
+
+    def at_level(self, level: int) -> Floats:
+        """Its inputs at one of its levels: of two levels there is one input, which marks the second."""
+        if len(self.places) == 1:
+            return np.array([float(level == 1)])
+        return np.eye(len(self.levels))[level]
+
+
+def inputs_of(names: Sequence[str], encoder: Any = None) -> tuple[Inputs, ...]:
+    """The columns of the user; without an encoder every input is one.
+
+    Examples
+    --------
+    >>> inputs_of(["size", "age"])[1]
+    Inputs(name='age', places=(1,), levels=())
+    """
+    if encoder is None:
+        return tuple(Inputs(str(name), (place,)) for place, name in enumerate(names))
+    found, start = [], 0
+    for column in encoder.columns:
+        places = tuple(range(start, start + len(column.outputs)))
+        start += len(places)
+        if column.kind == "levels":
+            found.append(Inputs(column.name, places, column.levels))
+        else:  # parts of a date and the mark of missing values are numbers of their own
+            found += [Inputs(name, (place,)) for name, place in zip(column.outputs, places)]
+    return tuple(found)
+
+
+def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnEffects:
+    """Which columns drive the prediction: average effects over the focal rows, with 95% intervals.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator of this package, or a :class:`TableModel`.
+    X : rows, optional
+        The focal rows; of a TableModel, a table. By default those of the fit, which a model from a file does not hold.
+    encoder : TableEncoder, optional
+        How tables became the inputs, so that the levels of a category are taken together. A TableModel has its own.
+
+    Returns
+    -------
+    ColumnEffects
+
+    Notes
+    -----
+    Intervals take the rows as given and the noise from left-out rows. Their variance has two parts: the posterior
+    variance of the averaged fits, and their distance from the average. It is at least that of the plainest model of
+    many domains: effects of the sources' own models spread about their mean, and the focal rows alone. Estimators other
+    than the self-tuning ones, and models from files, have no intervals.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> def draw(n):
+    ...     X = rng.standard_normal((n, 2))
+    ...     return X, 3 * X[:, 0] + rng.standard_normal(n)
+    >>> from mixtune.estimators import RegretOptimalRegressorCV
+    >>> X, y = draw(20)
+    >>> sources = {name: draw(60) for name in "abcd"}
+    >>> found = column_effects(RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources))
+    >>> [(each.column, round(each.slope)) for each in found.effects]
+    [('x0', 3), ('x1', 0)]
+    >>> found.effects[0].low < 3 * (found.effects[0].end - found.effects[0].start) < found.effects[0].high
+    True
+    """
+    scores = Scores.of(model)
+    inputs, rows = _read(model, scores, X, encoder)
+    rows = rows[_even(len(rows), MOST_ROWS)]
+    contrasts, constant = [], []
+    for column in inputs:
+        made = list(_contrasts(column, rows))
+        contrasts += made
+        constant += [] if made else [column.name]
+    why = scores.why_no_intervals
+    found = _effects(scores, rows, contrasts, intervals=MOST_INTERVALS if why is None else 0)
+    how = HOW if why is None else NO_INTERVALS.format(why=why)
+    return ColumnEffects(tuple(found), len(rows), tuple(constant), how)
+
+
+def effect_curves(
+    model: Any, X: Any = None, *, columns: Sequence[str], encoder: Any = None
+) -> dict[str, tuple[ColumnEffect, ...]]:
+    """The effect of going from the middle of a column to each of several values, for columns of numbers.
+
+    Parameters
+    ----------
+    model, X, encoder
+        As for :func:`column_effects`.
+    columns
+        Which columns; categories and columns of fewer than three values are left out.
+
+    Returns
+    -------
+    dict
+        For each column effects with the same ``start``, in the order of their ``end``; of the first output.
+    """
+    scores = Scores.of(model)
+    inputs, rows = _read(model, scores, X, encoder)
+    rows = rows[_even(len(rows), MOST_ROWS)]
+    curves: dict[str, tuple[ColumnEffect, ...]] = {}
+    for column in inputs:
+        values = rows[:, column.places[0]]
+        if column.name not in columns or column.levels or len(np.unique(values)) < 3:
+            continue
+        first, last = (float(value) for value in np.quantile(values, CURVE_ENDS))
+        ends, middle = np.linspace(first, last, CURVE_POINTS).tolist(), float(np.median(values))
+        made = [Contrast(column, middle, end, np.array([middle]), np.array([end])) for end in ends]
+        most = 0 if scores.why_no_intervals else len(made)
+        found = _effects(scores, rows, made, intervals=most, outputs=1)
+        curves[column.name] = tuple(sorted(found, key=lambda each: each.end))
+    return curves
+
+
+def row_contributions(
+    model: Any, rows: Any, X: Any = None, *, output: int | None = None, encoder: Any = None, seed: int = 0
+) -> RowContributions:
+    """What each column adds to the predictions of chosen rows, measured against the focal rows.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator of this package, or a :class:`TableModel`.
+    rows
+        The rows to explain; of a TableModel, a table.
+    X, encoder
+        As for :func:`column_effects`.
+    output : int, optional
+        Which output, or the probability of which class; by default the first output, and the last class.
+    seed : int
+        Of the orders in which columns are exchanged. Without interactions between columns they do not matter.
+
+    Returns
+    -------
+    RowContributions
+        For numbers in the units of the target, for classes in probabilities.
+
+    Examples
+    --------
+    >>> from mixtune.estimators import LocalRegressor
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
+    >>> model = LocalRegressor(ridge=0.0).fit(X, X @ [3.0, 0.5] + 1.0)
+    >>> row_contributions(model, [[2.0, 2.0]], X).values.round(6)
+    array([[3. , 0.5]])
+    """
+    scores = Scores.of(model)
+    inputs, background = _read(model, scores, X, encoder)
+    chosen = _read(model, scores, rows, encoder)[1]
+    background = background[_even(len(background), BACKGROUND)]
+    place = scores.default_output if output is None else output
+    generator = np.random.default_rng(seed)
+    orders = [generator.permutation(len(inputs)) for _ in background]
+    values = np.stack([_shapley(scores, row, background, inputs, orders, place) for row in chosen])
+    average = float(scores.predict(background)[:, place].mean())
+    return RowContributions(tuple(column.name for column in inputs), average, scores.predict(chosen)[:, place], values)
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A fitted model as a linear function of features, and the way from its scores to what is predicted."""
+
+    inner: Any
+    sharpness: float | None
+    outputs: tuple[str, ...]
+
+    @classmethod
+    def of(cls, model: Any) -> Scores:
+        """Of an estimator, a classifier or a model of tables."""
+        fitted = getattr(model, "estimator", model) if hasattr(model, "encoder") else model
+        inner = getattr(fitted, "regressor_", fitted)
+        if not hasattr(inner, "_map_rows"):
+            raise ParameterError(
+                f"a {type(inner).__name__} has no single model to explain; pass an estimator of a focal domain"
+            )
+        check_is_fitted(inner, "coef_")
+        count = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
+        if inner is not fitted:
+            names = tuple(map(str, fitted.classes_.tolist()))
+            return cls(inner, float(fitted.sharpness_), names[1:] if len(names) == 2 else names)
+        return cls(inner, None, ("",) if count == 1 else tuple(f"output {k + 1}" for k in range(count)))
+
+    @property
+    def default_output(self) -> int:
+        """The one that is shown where there is room for one: the last class, or the first output."""
+        return 0 if self.sharpness is None else len(self.outputs) - 1
+
+    @property
+    def why_no_intervals(self) -> str | None:
+        """None where intervals can be made."""
+        if not hasattr(self.inner, "_choices"):
+            return f"a {type(self.inner).__name__} does not judge its own choice"
+        if self.inner._choices is None:
+            return "the model comes from a file, which does not hold the averaged fits"
+        if not np.all(np.isfinite(self.inner._uncertainty.left_out.residuals)):
+            return "leave-one-out cannot judge these focal rows"
+        return None
+
+    def features(self, X: Floats) -> Floats:
+        """Features (n, p) of validated rows."""
+        return np.asarray(self.inner._map_rows(X), dtype=np.float64)
+
+    def predict(self, X: Floats) -> Floats:
+        """Predictions (n, outputs): of the targets, or probabilities."""
+        return self.values(self.scores(self.features(X)))
+
+    def scores(self, features: Floats, coef: Any = None, intercept: Any = None) -> Floats:
+        """Scores (n, D) of the model, or of other coefficients of the same features."""
+        coef = self.inner.coef_ if coef is None else coef
+        level = self.inner.intercept_ if intercept is None else intercept
+        return features @ np.reshape(coef, (features.shape[1], -1)) + np.reshape(level, -1)
+
+    def values(self, scores: Floats) -> Floats:
+        """What is predicted (n, outputs), from scores (n, D)."""
+        if self.sharpness is None:
+            scale = getattr(self.inner, "_log_scale", None)
+            return scores if scale is None else scale.predictions(scores)
+        both = np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
+        found = np.asarray(softmax(self.sharpness * both, axis=1))
+        return found[:, 1:] if scores.shape[1] == 1 else found
+
+    def slopes(self, scores: Floats) -> Floats:
+        """Derivatives (n, outputs, D) of the predictions by the scores."""
+        values, count = self.values(scores), scores.shape[1]
+        if self.sharpness is None:
+            log = getattr(self.inner, "_log_scale", None) is not None
+            return (values if log else np.ones_like(values))[:, :, None] * np.eye(count)
+        if count == 1:
+            return 2 * self.sharpness * (values * (1 - values))[:, :, None]
+        return self.sharpness * values[:, :, None] * (np.eye(count) - values[:, None, :])
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """A column that goes from one value to another."""
+
+    column: Inputs
+    start: float | str
+    end: float | str
+    low: Floats
+    high: Floats
+
+    def rows(self, X: Floats) -> tuple[Floats, Floats]:
+        """The rows with the column at its start and at its end."""
+        places = list(self.column.places)
+        pair = X.copy(), X.copy()
+        pair[0][:, places], pair[1][:, places] = self.low, self.high
+        return pair
+
+
+def _read(model: Any, scores: Scores, X: Any, encoder: Any) -> tuple[tuple[Inputs, ...], Floats]:
+    """The columns of the user, and rows of inputs: those that were passed, or the focal rows of the fit."""
+    known = getattr(model, "encoder", None)
+    if X is None:
+        rows = getattr(scores.inner, "_inputs", None)
+        if not rows:
+            raise ParameterError("the model does not hold its focal rows; pass them as X")
+        found = next(iter(rows.values())).X
+    else:
+        found = known.encode(X).X if known is not None else check_new(scores.inner, X)
+    encoder = known if encoder is None else encoder
+    names = column_names(scores.inner) or tuple(f"x{place}" for place in range(found.shape[1]))
+    if encoder is not None and len(encoder.names) != found.shape[1]:
+        raise DataError(
+            f"the encoder makes {len(encoder.names)} inputs, the model takes {found.shape[1]}; pass its own"
+        )
+    return inputs_of(names, encoder), np.asarray(found, dtype=np.float64)
+
+
+def _even(count: int, most: int) -> Integers:
+    """All places, or so many of them at even steps."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
+
+
+def _contrasts(column: Inputs, X: Floats) -> Iterable[Contrast]:
+    if column.levels:
+        marked = X[:, column.places]
+        codes = (marked[:, 0] > 0.5).astype(int) if len(column.places) == 1 else np.argmax(marked, axis=1)
+        counts = np.bincount(codes, minlength=len(column.levels))
+        common = int(np.argmax(counts))
+        for level in np.flatnonzero(counts).tolist():
+            if level != common:
+                ends = column.levels[common], column.levels[level]
+                yield Contrast(column, *ends, column.at_level(common), column.at_level(level))
+        return
+    values = X[:, column.places[0]]
+    low, high = (float(value) for value in np.quantile(values, (FROM, TO)))
+    if not high > low or np.all((values == 0) | (values == 1)):
+        low, high = float(values.min()), float(values.max())
+    if high > low:
+        yield Contrast(column, low, high, np.array([low]), np.array([high]))
+
+
+def _effects(
+    scores: Scores, X: Floats, contrasts: Sequence[Contrast], *, intervals: int, outputs: int | None = None
+) -> list[ColumnEffect]:
+    """Effects of all contrasts, the largest first; so many of them have intervals."""
+    found: list[tuple[Contrast, ColumnEffect, int]] = []
+    for contrast in contrasts:
+        found += [
+            (contrast, effect, place) for place, effect in enumerate(_plain_effects(scores, X, contrast)[:outputs])
+        ]
+    found.sort(key=lambda each: -abs(each[1].effect))
+    halves = iter(_half_widths(scores, X, found[:intervals]))
+    done = []
+    for _, effect, _ in found:
+        half = next(halves, None)
+        ends = (None, None) if half is None else (effect.effect - half, effect.effect + half)
+        done.append(replace(effect, low=ends[0], high=ends[1]))
+    return done
+
+
+def _plain_effects(scores: Scores, X: Floats, contrast: Contrast) -> list[ColumnEffect]:
+    """The effects of one contrast on all outputs, without intervals."""
+    low, high = (scores.features(rows) for rows in contrast.rows(X))
+    effects = (scores.values(scores.scores(high)) - scores.values(scores.scores(low))).mean(axis=0)
+    known, spread = _source_effects(scores, low, high)
+    step = contrast.end - contrast.start if isinstance(contrast.end, float) else None  # type: ignore[operator]
+    made = []
+    for place, (output, effect) in enumerate(zip(scores.outputs, effects.tolist())):
+        slope = effect / step if step else None
+        ends = contrast.start, contrast.end
+        others = (
+            (None, None) if known is None else (float(known[place]), None if spread is None else float(spread[place]))
+        )
+        made.append(ColumnEffect(contrast.column.name, output, *ends, effect, None, None, slope, *others))
+    return made
+
+
+def _source_effects(scores: Scores, low: Floats, high: Floats) -> tuple[Floats | None, Floats | None]:
+    """The mean (outputs,) of the effects of the sources' own models, by their weights, and their spread."""
+    inner = scores.inner
+    weights = getattr(getattr(inner, "weights_", None), "values", np.ones(1))[1:]
+    if not len(weights) or weights.sum() <= 0 or getattr(inner, "heads_", None) is None:
+        return None, None
+    effects = np.stack(
+        [
+            (scores.values(scores.scores(high, *own)) - scores.values(scores.scores(low, *own))).mean(axis=0)
+            for own in zip(inner.heads_[1:], inner.head_intercepts_[1:])
+        ]
+    )
+    share = weights / weights.sum()
+    mean, freedom = share @ effects, 1 - float(share @ share)
+    # Unequal weights stand for fewer sources: the sum of squared shares is one over their number.
+    return mean, np.sqrt(share @ (effects - mean) ** 2 / freedom) if freedom > 0 else None
+
+
+def _half_widths(scores: Scores, X: Floats, found: Sequence[tuple[Contrast, ColumnEffect, int]]) -> list[float]:
+    """Half-widths of 95% intervals, by the delta method from the variances of the averaged coefficients."""
+    if not found:
+        return []
+    inner = scores.inner
+    left_out, width = inner._uncertainty.left_out, len(inner._scaling.scale)
+    directions = np.zeros((len(found), len(inner._choices), width + 1))
+    for row, (contrast, _, place) in enumerate(found):
+        for sign, rows in zip((-1.0, 1.0), contrast.rows(X)):
+            features = scores.features(rows)
+            slopes = scores.slopes(scores.scores(features))[:, place]
+            known = np.column_stack([inner._scaling.features(features), np.ones(len(rows))])
+            directions[row] += sign * (slopes.T @ known) / len(rows)
+    within, alone, between = np.zeros((3, len(found)))
+    for output, (choice, noise) in enumerate(zip(inner._choices, left_out.noise)):
+        parts = choice.variances(directions[:, output])
+        within, alone, between = within + noise * parts[0], alone + noise * parts[1], between + parts[2]
+    variance = within + between
+    spreads = np.array([np.nan if effect.spread is None else effect.spread for _, effect, _ in found])
+    if len(inner.domain_names_) > SPREAD_SOURCES:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            plainest = 1 / (1 / (spreads**2 * (1 + 1 / (len(inner.domain_names_) - 1))) + 1 / alone)
+        variance = np.fmax(variance, plainest)
+    freedom = max(float(left_out.sample_weight.sum()) - 1, 1.0)
+    return (float(stdtrit(freedom, 0.975)) * np.sqrt(variance)).tolist()
+
+
+def _shapley(
+    scores: Scores, row: Floats, background: Floats, inputs: Sequence[Inputs], orders: Sequence[Integers], output: int
+) -> Floats:
+    """Contributions (columns,) to one row: columns are exchanged one by one, in each order and in its reverse."""
+    steps = []
+    for order, start in zip(orders, background):
+        for way in (order, order[::-1]):
+            mixed = np.repeat(start[None], len(inputs) + 1, axis=0)
+            for step, column in enumerate(way.tolist()):
+                places = list(inputs[column].places)
+                mixed[step + 1 :, places] = row[places]
+            steps.append(mixed)
+    values = scores.predict(np.concatenate(steps))[:, output].reshape(len(steps), -1)
+    found = np.zeros(len(inputs))
+    for place, gains in enumerate(np.diff(values, axis=1)):
+        order = orders[place // 2]
+        found[order if place % 2 == 0 else order[::-1]] += gains
+    return found / len(steps)
