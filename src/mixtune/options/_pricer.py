@@ -86,6 +86,8 @@ INNER_FOLDS = 3
 STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
+#: Training paths where the option is held to maturity and what that is worth is known.
+HELD_PATHS = 1000
 #: Relative differences of prices below this are rounding.
 ROUNDING = 1e-9
 
@@ -506,7 +508,10 @@ class PricingRun:
     def paths(self) -> tuple[PathData, PathData]:
         """Training and evaluation paths."""
         how: dict[str, Any] = {"device": self.settings.device}
-        training = self.draw(self.process, self.streams[0], paths=self.settings.training_paths, **how)
+        count = self.settings.training_paths
+        if self.waits_for_sure and count is not None:
+            count = min(count, HELD_PATHS)  # nothing to learn
+        training = self.draw(self.process, self.streams[0], paths=count, **how)
         return training, self.evaluation_paths(self.process, **how)
 
     def result(
