@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         RegretOptimalRegressor,
         RegretOptimalRegressorCV,
         Sources,
+        SourcesPipeline,
         StreamedSources,
         TableModel,
         column_effects,
@@ -36,8 +37,9 @@ __all__ += [
     "RegretOptimalClassifierCV",
     "RegretOptimalRegressor",
 ]
-__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "StreamedSources"]
+__all__ += ["RegretOptimalRegressorCV", "RegretProblem", "RegretSolution", "Sources", "SourcesPipeline"]
 __all__ += [
+    "StreamedSources",
     "TableModel",
     "WassersteinWeights",
     "__version__",

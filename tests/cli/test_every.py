@@ -26,7 +26,10 @@ def folder(tmp_path_factory):
     write_rows(folder / "data.csv", ["site", "x", "colour", "y"], rows)
     write_rows(folder / "new.csv", ["site", "x", "colour"], [["a", 1.0, "red"], ["007", 1.0, "red"], ["z", 1.0, "red"]])
     write_rows(folder / "new_classes.csv", ["site", "x", "y"], [["a", 1.0, 2.0], ["z", 1.0, 3.0]])
-    assert run("fit", folder / "data.csv", *ALL, "--out", folder / "models.mixtune").code == 0
+    assert (
+        run("fit", folder / "data.csv", *ALL, "--out", folder / "models.mixtune", "--report", folder / "page.html").code
+        == 0
+    )
     return folder
 
 
@@ -37,6 +40,13 @@ def test_fit_shows_every_domain(folder):
     document = as_json("fit", folder / "data.csv", *ALL, "--json")
     assert [each["domain"] for each in document["domains"]] == ["007", "a", "b", "c"]
     assert document["domains"][0]["rows"] == 12
+
+
+def test_page_of_every_domain(folder):
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert all(f'id="domain-{k}"' in page for k in range(4))
+    assert "Who borrows from whom" in page
+    assert "<script" not in page
 
 
 def test_predictions_are_those_of_each_domain(folder):
@@ -66,7 +76,7 @@ def test_inspect_lists_the_domains(folder):
     [
         (("--target", "y", "--all"), "--all needs --domain"),
         ((*ALL, "--focal", "a"), "leave --focal out"),
-        ((*ALL, "--report", "r.html", "--stream"), "leave --report and --stream out"),
+        ((*ALL, "--random-features", "5"), "exclude each other"),
     ],
 )
 def test_what_does_not_go_with_it(folder, arguments, told):
@@ -89,3 +99,29 @@ def test_classes_of_every_domain(folder):
     rows = list(csv.DictReader(StringIO(found.out)))
     assert {row["prediction"] for row in rows} <= {"red", "blue"}
     np.testing.assert_allclose([float(r["probability of red"]) + float(r["probability of blue"]) for r in rows], 1.0)
+
+
+def test_compare_all(folder):
+    given = ("compare", folder / "data.csv", *ALL, "--folds", "3")
+    document = as_json(*given, "--json")
+    errors = {each["method"]: each["error"] for each in document["methods"]}
+    assert list(errors) == ["ours", "own rows alone", "pooled", "pooled, with the domain"]
+    assert errors["ours"] < errors["pooled, with the domain"] < errors["pooled"]
+    assert document["focal"] is None
+    done = run(*given, "--out", folder / "compared.csv", columns="120")
+    assert done.code == 0
+    assert "48 unseen rows of 4 domains" in done.out
+    assert "/ own rows alone" in done.out
+    assert "leave --focal out" in refused(*given, "--focal", "a")
+
+
+def test_streamed(folder):
+    rng = np.random.default_rng(1)
+    rows = [[site, x := rng.normal(), 2 * x + rng.normal()] for site in "abc" for _ in range(30)]
+    write_rows(folder / "large.csv", ["site", "x", "y"], rows)
+    given = ("fit", folder / "large.csv", *ALL, "--stream", "--sample-rows", "20", "--json")
+    document = as_json(*given, "--out", folder / "streamed.mixtune")
+    assert [each["rows"] for each in document["domains"]] == [20, 20, 20]
+    assert "at most 20 rows of every domain were drawn" in " ".join(document["notes"])
+    write_rows(folder / "some.csv", ["site", "x"], [["a", 1.0], ["d", 1.0]])
+    assert run("predict", folder / "streamed.mixtune", folder / "some.csv").code == 0

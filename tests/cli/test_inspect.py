@@ -24,8 +24,11 @@ def test_a_model_of_fit(tmp_path):
     assert str(tmp_path) not in done.out  # where the training file lay stays private
     assert max(len(line) for line in done.out.splitlines() if not line.startswith("made with")) <= 80
     facts = as_json("inspect", model)
-    for name in ("domains", "comparison", "transfer_gain", "loo_rmse", "effective_ridge", "notes"):
+    for name in ("domains", "comparison", "transfer_gain", "loo_rmse", "effective_ridge", "bound", "notes"):
         assert facts[name] == fitted[name], name
+    assert facts["bound"]["total"] == facts["bound"]["power"] + facts["bound"]["confidence"]
+    assert "The paper's bound (Theorem 1)" in done.out
+    assert "Assumed: the rows of each domain are independent draws" in " ".join(done.out.split())
     assert facts["created_with"]["mixtune"]
     assert facts["not_loaded"] is None
 

@@ -98,6 +98,7 @@ def test_exercise_at_any_time():
     assert facts["bermudan"]["8"] < facts["price"]
     done = run("--american", "--paths", "600", "--dates", "8", "--seed", "1")
     assert f"any time: {facts['price']:.4f}" in done.output
+    assert list(as_json("--american", "--paths", "100", "--seed", "1")["bermudan"]) == ["10", "20", "40"]
     assert isinstance(run("--american", *FAST).exception, MixtuneError)
 
 
@@ -247,6 +248,7 @@ def test_bad_lists(options, message):
 def test_the_bias_of_the_steps_is_printed():
     done = run("--model", "heston", *FAST)
     assert "bias of the time steps:" in done.output
+    assert "corrects the bounds for it" in " ".join(done.output.split())
     assert "bias" in as_json("--model", "rough-heston", *FAST)
 
 

@@ -65,7 +65,14 @@ def test_all_is_one_document_by_name(run, tmp_path, monkeypatch):
     two = {name: home for name, home in _reproduce.EXPERIMENTS.items() if name.startswith("figure")}
     monkeypatch.setattr(_reproduce, "EXPERIMENTS", two)
     done = run("all", "--runs", 1, "--jobs", 1, "--out", tmp_path, "--json")
-    assert list(json.loads(done.stdout)) == ["figure1", "figure2"]
+    document = json.loads(done.stdout)
+    assert list(document) == ["figure1", "figure2", "paper"]
+    verdicts = {row["statement"]: row["verdict"] for row in document["paper"]}
+    assert verdicts["Figure 1"] != "not (not run)" == verdicts["Lemma 5"]
+    assert (tmp_path / "paper.csv").read_text().count("\n") == len(verdicts) + 1
+    shown = run("all", "--runs", 1, "--jobs", 1, "--out", tmp_path).stdout
+    assert "Every statement of the paper" in shown
+    assert "Lemma 4" in shown
 
 
 def test_another_configuration_is_refused(run, tmp_path):

@@ -1,4 +1,4 @@
-"""Many domains take a shorter way through the same fit."""
+"""Fits at fixed parameters: many domains take a shorter way through the same fit, and stopping early."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import copy
 import numpy as np
 import pytest
 
-from mixtune.estimators import RegretOptimalRegressor, _fits
+from mixtune.errors import ParameterError
+from mixtune.estimators import RegretOptimalRegressor, _fits, load
 from mixtune.moments import _datasets, _moments
 
 
@@ -42,3 +43,70 @@ def test_many_sources_are_fitted_like_few(outputs, intercept, monkeypatch):
     np.testing.assert_allclose(fast.coef_, slow.coef_, rtol=1e-7, atol=1e-9)
     again = copy.deepcopy(fast)
     np.testing.assert_array_equal(again.predict(X), fast.predict(X))
+
+
+# --- stopping early ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stopping():
+    rng = np.random.default_rng(3)
+    truth = rng.standard_normal((4, 2))
+
+    def draw(rows, away):
+        X = rng.standard_normal((rows, 4)) + 0.5
+        return X, X @ (truth + away * rng.standard_normal(truth.shape)) + rng.standard_normal((rows, 2)) + 1
+
+    settings = {"weights": {"focal": 0.5, "a": 0.3, "b": 0.2}, "ridge": 0.5, "transfer": 0.02, "stability": 0.3}
+    return *draw(9, 0.0), {"a": draw(20, 0.5), "b": draw(15, 0.3)}, {**settings, "horizon": 6}
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_left_out_errors_of_a_step_are_those_of_refits(stopping, fit_intercept, outputs):
+    X, Y, sources, settings = stopping
+    y = Y[:, 0] if outputs == 1 else Y
+    sources = {name: (U, V[:, 0] if outputs == 1 else V) for name, (U, V) in sources.items()}
+    settings = {**settings, "fit_intercept": fit_intercept, "standardise": False}
+    model = RegretOptimalRegressor(stop=2, **settings).fit(X, y, sources=sources)
+    assert model.stopped_at_ == 2
+    refits = []
+    for row in range(len(X)):
+        kept = np.arange(len(X)) != row
+        refit = RegretOptimalRegressor(stop=2, **settings).fit(X[kept], y[kept], sources=sources)
+        refits.append(refit.predict(X[row : row + 1])[0])
+    np.testing.assert_allclose(np.asarray(model.loo_predictions_).reshape(np.shape(refits)), refits, rtol=1e-8)
+
+
+def test_the_best_step_has_the_least_left_out_error(stopping):
+    X, Y, sources, settings = stopping
+    models = [RegretOptimalRegressor(stop=t, **settings).fit(X, Y, sources=sources) for t in range(7)]
+    errors = [model.loo_error_ for model in models]
+    best = RegretOptimalRegressor(stop="best", **settings).fit(X, Y, sources=sources)
+    assert best.stopped_at_ == int(np.argmin(errors))
+    assert best.loo_error_ == pytest.approx(min(errors))
+    whole = RegretOptimalRegressor(**settings).fit(X, Y, sources=sources)
+    assert whole.stopped_at_ == 6
+    np.testing.assert_allclose(models[6].coef_, whole.coef_, rtol=1e-12)
+    assert errors[6] == pytest.approx(whole.loo_error_)
+    # The model of a step is that of the trajectory, in standardised units.
+    ratio = (models[3].coef_ - models[0].coef_) / (whole.coef_ - models[0].coef_)
+    path = best.solution_
+    share = (path.coef_at(3) - path.coef_at(0)) / (path.coef - path.coef_at(0))
+    np.testing.assert_allclose(ratio, share, rtol=1e-6)
+
+
+def test_stops_are_checked_and_kept(stopping, tmp_path):
+    X, Y, sources, settings = stopping
+    for stop, message in ((7, "a step from 0 to horizon, 6"), (-1, "stop"), ("first", "stop"), (1.5, "stop")):
+        with pytest.raises(ParameterError, match=message):
+            RegretOptimalRegressor(stop=stop, **settings).fit(X, Y, sources=sources)
+    with pytest.raises(ParameterError, match="horizon of at most 1,000,000"):
+        RegretOptimalRegressor(stop="best", **{**settings, "horizon": 10**7}).fit(X, Y, sources=sources)
+    alone = RegretOptimalRegressor(stop="best").fit(X, Y)
+    assert alone.stopped_at_ is None
+    model = RegretOptimalRegressor(stop="best", **settings).fit(X, Y, sources=sources)
+    again = load(model.save(tmp_path / "model.mixtune"))
+    assert again.stopped_at_ == model.stopped_at_
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    assert again.loo_error_ == model.loo_error_

@@ -8,7 +8,7 @@ from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, load
+from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Rows, Sample
 from mixtune.selection import _population, learn_population
@@ -114,6 +114,24 @@ def test_in_scikit_learn(data):
     np.testing.assert_allclose(routed, scores)
 
 
+def test_streams_and_dask_collections(data, linear):
+    dask = pytest.importorskip("dask.dataframe")
+    X, y, names = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, site=names)
+    arrays = MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names, progress=False))
+    np.testing.assert_allclose(arrays.predict(X, domain=names), linear.predict(X, domain=names), atol=1e-7)
+    assert any("at most 2,000 rows of each domain" in note for note in arrays.notes_)
+    parts = dask.from_pandas(frame, npartitions=3)
+    options = {"target": "y", "domain": "site", "columns": ["a", "b", "c"], "progress": False}
+    streamed = MultiDomainRegressor(None).fit(StreamedSources(parts, sample_rows=10, **options))
+    assert streamed.n_rows_.tolist() == [10] * 8
+    assert list(streamed.feature_names_in_) == ["a", "b", "c"]
+    whole = MultiDomainRegressor(None, domain="site").fit(parts.drop(columns="y"), parts["y"])
+    np.testing.assert_allclose(whole.predict(frame.drop(columns="y")), linear.predict(X, domain=names), atol=1e-7)
+    with pytest.raises(ParameterError, match="pass nothing beside them"):
+        MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names), y)
+
+
 def test_unseen_domains(data, linear):
     X, y, names = data
     low, high = linear.predict_interval(X[:5], domain=["new"] * 5)
@@ -150,6 +168,23 @@ def test_intervals_cover():
     assert 0.85 < np.mean((low <= y[test]) & (y[test] <= high)) < 0.95
     with pytest.raises(ParameterError, match="between 0 and 1"):
         model.predict_interval(X, domain=names, coverage=1.0)
+
+
+def test_intervals_of_coefficients_cover():
+    rng = np.random.default_rng(0)
+    X, names = rng.standard_normal((400, 3)), np.repeat([f"d{k:02d}" for k in range(20)], 20)
+    slopes, levels = [1.0, 1.5, 2.0] + 0.3 * rng.standard_normal((20, 3)), rng.standard_normal(20)
+    y = np.sum(X * np.repeat(slopes, 20, axis=0), axis=1) + np.repeat(levels, 20) + 0.7 * rng.standard_normal(400)
+    model = MultiDomainRegressor(feature_map=None).fit(X, y, domain=names)
+    found, truth = model.coefficient_columns(), slopes.ravel()
+    assert np.mean((found["low"] <= truth) & (truth <= found["high"])) > 0.85
+    own = np.abs(found["own"] - truth)
+    assert np.mean(np.abs(found["estimate"] - truth)) < own.mean()
+    assert np.mean(found["high"] - found["low"]) < 8 * own.mean()
+    at = model.level_columns()
+    middle = levels + slopes @ X.mean(axis=0)
+    assert np.mean((at["low"] <= middle) & (middle <= at["high"])) > 0.85
+    assert model.predict(X.mean(axis=0)[None], domain=["d03"]) == pytest.approx(at["estimate"][3])
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -237,6 +272,7 @@ def test_tables(linear):
     assert list(borrows.index) == list(borrows.columns) == list(linear.domains_)
     table = linear.coefficients()
     assert len(table) == 24
+    assert np.all(table["low"] < table["estimate"])
     np.testing.assert_array_equal(table["estimate"], linear.coef_.ravel())
 
 

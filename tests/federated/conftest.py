@@ -93,9 +93,11 @@ def consortium():
         cards = tuple(key.card for key in keys.values())
         study = Study("test", "m0", encoder, *unit, level=level, members=cards, **settings)
         truth, scale = rng.standard_normal(columns), np.logspace(0, -0.5 * np.log10(condition), columns)
+        # The covariance matrix of the columns has this condition number, and no column is small by itself.
+        mix = scale[:, None] * np.linalg.qr(rng.standard_normal((columns, columns)))[0]
         made = {}
         for name in names:
-            X = rng.standard_normal((rows, columns)) * scale
+            X = rng.standard_normal((rows, columns)) @ mix
             y = X @ (truth + spread * rng.standard_normal(columns)) + rng.standard_normal(rows) + 2.0
             made[name] = {**{f"x{place}": X[:, place] for place in range(columns)}, "y": y}
         return Consortium(study, keys, data or made)

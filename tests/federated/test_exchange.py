@@ -210,6 +210,25 @@ def test_study_files(consortium, tmp_path):
     assert changed.fingerprint != group.study.fingerprint
 
 
+def test_dates_in_a_study(tmp_path):
+    """Members encode dates as the study says, in files, and as a model of the pooled rows would."""
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2021-03-01") + rng.integers(0, 400, 80)
+    lines = [f"{day},{value!r}" for day, value in zip(days, rng.standard_normal(80).tolist())]
+    (tmp_path / "rows.csv").write_text("\n".join(["sold,y", *lines]))
+    study = Study.new([tmp_path / "rows.csv"], target="y", focal="a")
+    again = Study.from_toml(study.to_toml())
+    assert again.fingerprint == study.fingerprint
+    assert [name.split(" ")[1] for name in again.encoder.names] == ["(year)", "(month)", "(weekday)", "(days"]
+    features = again.prepared(again.read(tmp_path / "rows.csv")).X
+    np.testing.assert_allclose(features.std(axis=0), 1.0, atol=0.06)
+    since = (days - days.min()).astype(float)
+    assert np.corrcoef(features[:, 3], since)[0, 1] == pytest.approx(1.0)
+    (tmp_path / "other.csv").write_text("sold,y\nyesterday,1.0\n")
+    with pytest.raises(DataError, match="write it as dates"):
+        again.read(tmp_path / "other.csv")
+
+
 def test_policies_can_be_loosened_by_their_owner(consortium):
     group = consortium(rows=8)
     with pytest.raises(DataError, match="8 rows"):

@@ -195,6 +195,8 @@ def test_when_early_exercise_is_worth_nothing():
     assert not never_exercised(dataclasses.replace(stock, dividend=0.01), Call(100.0), some)
     assert not never_exercised(dataclasses.replace(stock, dividend=-0.01), Put(100.0), no_rate)
     assert not never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Call(100.0), some)
+    assert never_exercised(dataclasses.replace(stock, cash_dividends=[(0.5, 1.0)]), Put(100.0), no_rate)
+    assert not never_exercised(Heston(**VARIANCE, scheme="paper"), Put(100.0), no_rate)
     assert not never_exercised(stock, CustomPayoff(lambda P: P[..., 0]), some)
 
 

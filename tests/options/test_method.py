@@ -273,13 +273,15 @@ def test_deltas_belong_to_their_assets(drawn):
 
 
 @pytest.mark.parametrize(
-    "market", [Heston(**HESTON), RoughHeston(**HESTON, hurst=0.2, substeps=2)], ids=["qe", "rough"]
+    ("market", "by"),
+    [(Heston(**HESTON), 0.01), (RoughHeston(**HESTON, hurst=0.2, substeps=2), 0.1)],  # whose paths jump
+    ids=["qe", "rough"],
 )
-def test_vega_of_a_random_variance_scales_both_its_levels(market):
+def test_vega_of_a_random_variance_scales_both_its_levels(market, by):
     grid, options = TimeGrid(maturity=1, dates=1, rate=0.05), {"paths": 400, "seed": 0, "control": False}
     found = price(market, Call(100.0), grid, greeks=True, **options).greeks["vega"]
-    moved = lambda sign: {"v0": 0.04 * (1 + sign * 0.01) ** 2, "v_mean": 0.09 * (1 + sign * 0.01) ** 2}  # noqa: E731
-    expected = bumped(market, moved, Call(100.0), grid, **options) / (2 * 0.01 * 0.2)
+    moved = lambda sign: {"v0": 0.04 * (1 + sign * by) ** 2, "v_mean": 0.09 * (1 + sign * by) ** 2}  # noqa: E731
+    expected = bumped(market, moved, Call(100.0), grid, **options) / (2 * by * 0.2)
     assert found.value[0] == pytest.approx(expected, rel=1e-9)
 
 

@@ -177,7 +177,7 @@ def test_one_euler_step_per_date_is_biased():
     # Fourier: 1.2094. One step per date gives 1.260 for the logarithm and 1.248 for the price itself.
     for scheme, biased in (("log-euler", 1.260), ("paper", 1.2475)):
         process = Heston(**MARKET, scheme=scheme, substeps=1)
-        prices = [call(process.sample(2**17, GRID, rng(seed), sobol=True)).mean() for seed in range(4)]
+        prices = [call(process.sample(2**15, GRID, rng(seed), sobol=True)).mean() for seed in range(4)]
         assert abs(np.mean(prices) - biased) < 0.008
         assert np.mean(prices) > 1.2094 + 0.02
 
@@ -210,11 +210,11 @@ def test_moments_of_the_variance():
 
 
 def test_assets_and_their_variances_are_correlated_and_assets_independent():
-    paths, hidden = Heston(**MARKET, n_assets=2, scheme="qe").sample_with_hidden(40_000, UNEVEN, rng())
+    paths, hidden = Heston(**MARKET, n_assets=2, scheme="qe").sample_with_hidden(10_000, UNEVEN, rng())
     moves = np.column_stack([np.log(paths[:, 1] / 100), hidden[:, 1]])
     correlation = np.corrcoef(moves.T)
     for i, j in ((0, 1), (2, 3), (0, 3), (1, 2)):
-        assert abs(correlation[i, j]) < 0.02
+        assert abs(correlation[i, j]) < 0.04
     assert -0.35 < correlation[0, 2] < -0.2
     assert -0.35 < correlation[1, 3] < -0.2
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 from mixtune.errors import ParameterError
 from mixtune.paper import run_study
@@ -116,6 +117,30 @@ def test_intervals_follow_the_papers_formula(tmp_path):
     line = next(line for line in summary.as_json() if line["method"] == "MLO")
     assert line["rp"] == pytest.approx(prices.mean() / base)
     assert line["ci_high"] - line["rp"] == pytest.approx(1.96 * prices.std(ddof=1) / base / 2)
+    ours, local = (np.array([row["price"] for row in rows[name]]) for name in ("RO (eta=50)", "LO-1"))
+    claim = summary.claims[0]
+    assert (claim.better, claim.worse) == ("RO (eta=50)", "LO-1")
+    assert claim.mean == pytest.approx(ours.mean() / local.mean() - 1)
+    assert claim.half == pytest.approx(1.96 * (ours - local).std(ddof=1) / local.mean() / 2)
+    statistic = (ours - local).mean() / (ours - local).std(ddof=1) * 2
+    assert claim.p_value == pytest.approx(2 * student(3).sf(abs(statistic)))
+    assert claim.sentence in summary.notes()
+
+
+def test_checks_of_tables(table1):
+    lines = [{**line, "agrees": None if line["paper_rp"] is None else True} for line in table1.as_json()]
+    sure = tuple(dataclasses.replace(claim, mean=0.05, half=0.01) for claim in table1.claims)
+    good = dataclasses.replace(table1, lines=lines, claims=sure).checks()
+    assert set(good) == {"Table 1 (a)", "Table 2", "Experiment 1"}
+    assert all(check.holds for check in good.values())
+    assert len(sure) == 2
+    lines = [{**line, "agrees": line["agrees"] and line["method"] != "LO-9"} for line in lines]
+    unsure = (sure[0], dataclasses.replace(sure[1], half=0.06))
+    odd = dataclasses.replace(table1, lines=lines, claims=unsure).checks()
+    assert odd["Table 1 (a)"].holds  # which does not show LO-9
+    assert not odd["Table 2"].holds
+    assert "; not LO-9" in odd["Table 2"].result
+    assert not odd["Experiment 1"].holds
 
 
 def test_one_run_has_no_interval(tmp_path):

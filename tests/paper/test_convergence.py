@@ -162,3 +162,23 @@ def test_means_and_standard_deviations(tmp_path):
     assert np.all(alone.series[0].loss_std == 0)
     assert summary.notes() == []
     assert "descent" not in summary.as_json()
+
+
+def test_checks_of_the_figures(tmp_path):
+    settings = ConvergenceSettings(data=NetworkData(width=60, n_rows=20), horizon=200, descent_steps=2000)
+    first = run_study(replace(FIGURE_1, settings=settings), out=tmp_path, runs=2)
+    assert set(first.checks()) == {"Figure 1"}
+    series = {s.method: s for s in first.series}
+    slow, fast = (replace(series["GD"], loss_mean=series["GD"].loss_mean * factor) for factor in (1e3, 1e-9))
+    slow = replace(slow, energy_mean=slow.loss_mean)
+    unstable = {"stability_limits": np.array([7.5e-5, 9e-5])}
+    assert replace(first, series=(series["RO"], slow), **unstable).checks()["Figure 1"].holds
+    assert not replace(first, series=(series["RO"], slow), stability_limits=np.ones(2)).checks()["Figure 1"].holds
+    assert not replace(first, series=(series["RO"], fast), **unstable).checks()["Figure 1"].holds
+    settings = replace(settings, transfers=(1e-3, 2.0), descent_steps=0)
+    second = run_study(replace(FIGURE_2, settings=settings), out=tmp_path, runs=2)
+    assert second.checks()["Figure 2"].holds
+    swapped = tuple(replace(s, transfer={1e-3: 2.0, 2.0: 1e-3}[s.transfer]) for s in second.series)
+    assert not replace(second, series=swapped).checks()["Figure 2"].holds
+    even = [replace(s, loss_mean=np.linspace(s.loss_mean[0], s.loss_mean[-1], 201)) for s in second.series]
+    assert not replace(second, series=tuple(even)).checks()["Figure 2"].holds  # no late start

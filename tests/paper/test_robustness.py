@@ -79,3 +79,14 @@ def test_documents(summary):
     assert len(document["slopes"]) == 5
     assert len(document["curves"]) == 2 * 3 + 2 * 4 + 2 * 10
     assert len(summary.notes()) == 3
+
+
+def test_checks(summary):
+    assert all(check.holds for check in summary.checks().values())
+    for name, statement in (
+        ("share_slope", "Theorem 4"),
+        ("epsilon_slope", "Theorem 4"),
+        ("gap_slope", "Theorem 6 (i)"),
+    ):
+        slopes = {**summary.slopes, name: {method: 0.4 * v / v for method, v in summary.slopes[name].items()}}
+        assert not replace(summary, slopes=slopes).checks()[statement].holds

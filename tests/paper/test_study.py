@@ -131,12 +131,8 @@ def test_a_missing_quantity_is_named(tmp_path):
 
 
 def test_experiments_are_known_by_name():
-    assert list(EXPERIMENTS) == ["table1", "table2", "figure1", "figure2", "robustness"]
-    assert [experiment(name).name for name in ("figure1", "figure2", "robustness")] == [
-        "figure1",
-        "figure2",
-        "robustness",
-    ]
+    assert list(EXPERIMENTS)[:4] == ["table1", "table2", "figure1", "figure2"]
+    assert all(experiment(name).name == name for name in EXPERIMENTS)
     with pytest.raises(ParameterError, match="no experiment 'figure3'; choose from table1"):
         experiment("figure3")
 

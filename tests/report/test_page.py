@@ -18,7 +18,7 @@ from mixtune.estimators import (
     StreamedSources,
     load,
 )
-from mixtune.report import give_verdict, read_facts, report_html, write_report
+from mixtune.report import give_verdict, model_facts, read_facts, report_html, write_report
 from mixtune.report.verdict import HELP_MARGIN
 from mixtune.report.wording import clean, escape
 from mixtune.selection import TransferGain
@@ -324,7 +324,7 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200)), rows)
-    assert page.tags.count("details") == 2
+    assert page.tags.count("details") == 3  # two long tables, and the bound
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
 
@@ -447,3 +447,22 @@ def test_the_file_is_whole_or_not_there(model, rows, tmp_path):
         write_report(tmp_path, model, **rows)
     with pytest.raises(DataError, match="does not exist"):
         write_report(tmp_path / "no" / "report.html", model, **rows)
+
+
+def test_the_bound_is_that_of_the_theorem_at_the_models_weights():
+    rng = np.random.default_rng(0)
+    draw = lambda rows, shift: (X := rng.standard_normal((rows, 2)), X.sum(axis=1) + shift)  # noqa: E731
+    (X, y), sources = draw(20, 0.0), {"a": draw(60, 0.1), "b": draw(50, 2.0)}
+    model = RegretOptimalRegressor(weights="wasserstein").fit(X, y, sources=sources)
+    found, weights = model_facts(model).bound, model.weights_
+    costs = np.array([d.value for d in weights.distances]) + np.array([20, 60, 50]) ** (-1 / 3)
+    assert found.power == pytest.approx(weights.values @ costs)
+    assert found.alone == pytest.approx(20 ** (-1 / 3))
+    assert found.confidence == pytest.approx(np.sqrt(np.log(2 * 3 / 0.05) / 40))
+    assert f"at most {found.power + found.confidence:.3g}" in found.lines[0]
+    assert f"is {model.bound_gain_:+.3g};" in found.lines[1]
+    assert "says nothing" in replace(found, power=0.9).lines[0]
+    # Without distances, or with too few columns, there is none.
+    assert model_facts(RegretOptimalRegressor().fit(X, y, sources=sources)).bound is None
+    narrow = {name: (U[:, :1], v) for name, (U, v) in sources.items()}
+    assert model_facts(RegretOptimalRegressor(weights="wasserstein").fit(X[:, :1], y, sources=narrow)).bound is None

@@ -301,6 +301,24 @@ def test_wide_plays_leave_some_rows_out_and_choose_as_with_all(monkeypatch):
         np.testing.assert_allclose(mine.left_out[0], other.left_out[0, :20], atol=1e-8)
 
 
+@pytest.mark.parametrize(("p", "count", "n", "intercept"), [(3, 9, 20, True), (3, 4, 20, False), (6, 9, 4, True)])
+def test_plays_in_one_call_are_those_one_by_one(monkeypatch, p, count, n, intercept):
+    rng = np.random.default_rng(0)
+    focal, *sources = [
+        make_task(rng, size, p, head=np.ones(p), weights=[0.5, 1.0, 3.0], intercept=intercept)
+        for size in (n, *[60] * count)
+    ]
+    together = choose(focal, sources)
+    monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, batch_entries=0))
+    alone = choose(focal, sources)
+    assert len(together.tasks) == len(alone.tasks) >= count
+    np.testing.assert_allclose(together.shares, alone.shares, atol=1e-9)
+    for mine, other in zip(together.tasks, alone.tasks):
+        assert (mine.source, mine.negligible) == (other.source, pytest.approx(other.negligible))
+        np.testing.assert_allclose(mine.residuals, other.residuals, atol=1e-9)
+        np.testing.assert_allclose(mine.left_out, other.left_out, atol=1e-9)
+
+
 def plays_of(seed, count, candidates=12):
     rng = np.random.default_rng(seed)
     plays = []

@@ -13,20 +13,25 @@ from mixtune.cli import _outputs as outputs
 from mixtune.errors import DataError
 
 if TYPE_CHECKING:
-    from mixtune.data import Encoded, TableEncoder
+    from mixtune.data import Encoded, TableEncoder, TrainingTables
 
 
 def fit_every(
-    files: list[Path], options: dict[str, Any], out: Path | None, settings: dict[str, Any], *, as_json: bool
+    files: list[Path],
+    read: TrainingTables,
+    options: dict[str, Any],
+    out: Path | None,
+    report: Path | None,
+    settings: dict[str, Any],
+    *,
+    as_json: bool,
 ) -> None:
-    """Read, fit, keep the model and show one line for each domain."""
-    from mixtune.data import read_training
+    """Fit, keep the model, write the page and show one line for each domain."""
     from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
+    from mixtune.report import every_html
 
-    with outputs.progress_bar(2 + (out is not None)) as step:
-        step("Reading")
-        read = read_training(files, **options, every=True)
-        target = read.encoder.target
+    target = read.encoder.target
+    with outputs.progress_bar(1 + (out is not None) + (report is not None)) as step:
         step("Fitting")
         members = list(read.domains)
         X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
@@ -45,17 +50,26 @@ def fit_every(
             }
             rows = {each.name: each.n_rows for each in members}
             model.save(out, metadata=outputs.plain({**about, "rows": rows, "settings": settings, "notes": notes}))
+        if report is not None:
+            step("Writing the report")
+            shown = {name: value for name, value in options.items() if value not in (None, (), False)}
+            title = f"{target.name} by {read.encoder.domain}"
+            page = every_html(model, title=title, target=target.name, settings={**shown, **settings}, notes=notes)
+            outputs.write_file(report, page.encode())
+    written = {"models": out, "report": report}
     if as_json:
         about = {"target": target.name, "columns": read.encoder.names, "notes": notes}
-        outputs.print_json({**about, **domains_document(model), "written": {"model": out}})
+        outputs.print_json({**about, **domains_document(model), "written": written})
         return
     console = outputs.output()
     show_domains(console, model)
     outputs.show_lines(console, "Notes", notes)
+    for name, path in written.items():
+        if path is not None:
+            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if out is None:
         console.print("The models were not kept; pass --out models.mixtune to keep them.")
     else:
-        console.print(f"Wrote the models to {outputs.safe(out)}", soft_wrap=True)
         console.print(f"Next: {outputs.safe(f'mixtune predict {shlex.quote(str(out))} new.csv')}", soft_wrap=True)
 
 

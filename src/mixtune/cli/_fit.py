@@ -72,7 +72,8 @@ def fit(
     With --device cuda the random features are computed on a CUDA device.
 
     With --all there is a model for every domain, and predict reads the domain
-    of each row from the same column.
+    of each row from the same column. With --stream or --engine dask some rows
+    of every domain are drawn.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -82,7 +83,7 @@ def fit(
 
     mixtune fit focal.csv others/*.csv --target y --out model.mixtune
 
-    mixtune fit data.csv --target y --domain site --all --out models.mixtune
+    mixtune fit data.csv --target y --domain site --all --out models.mixtune --report report.html
 
     mixtune fit data.xlsx --target y --domain site --focal berlin --ignore id,name --json
 
@@ -98,20 +99,20 @@ def fit(
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
     if every:
-        refused = {"--focal": focal, "--report": report, "--random-width": random_width, "--stream": not whole}
+        refused = {"--focal": focal, "--random-features": random_width}
         reading.check_every(domain, {**refused, "--device": device != "cpu"})
     if whole:
         reading.check_whole(files, domain, **large)
     settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
-    if every:
-        reading.check_whole(files, domain, **large)
-        fit_every(files, options, out, settings, as_json=as_json)
-        return
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
     # A stream has a bar of its own, which counts rows.
-    streamed = None if whole else read_streamed(files, options, **where, **large)
+    streamed = None if whole else read_streamed(files, options, every=every, **where, **large)
+    if every:
+        read = read_training(files, **options, every=True) if streamed is None else streamed
+        fit_every(files, read, options, out, report, settings, as_json=as_json)
+        return
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed

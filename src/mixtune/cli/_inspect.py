@@ -61,6 +61,7 @@ def inspect(
     _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
+        show_lines(console, "The paper's bound (Theorem 1)", () if facts.bound is None else facts.bound.lines)
     if every is not None:
         show_domains(console, every)
     if encoder is not None:

@@ -180,6 +180,7 @@ def facts_document(facts: Facts) -> dict[str, Any]:
         "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
+        "bound": None if facts.bound is None else {**asdict(facts.bound), "total": facts.bound.total},
         "carried_by": facts.carried or None,
         "maps": [
             {**picked(each, "name", "share", "features", "validation_error"), "loo_rmse": each.error}

@@ -43,8 +43,8 @@ SCHEME = (
 SAMPLING = ("paths", "training_paths", "antithetic", "sobol", "bias_tolerance", "seed")
 PRICING = ("method", "preset", "width", "greeks", *SAMPLING)
 BOUNDING = ("upper", "upper_paths", "inner_paths")
-#: The fewest dates from which --american extrapolates.
-FEWEST_DATES = 8
+#: The fewest dates from which --american extrapolates, and how many it takes if none are given.
+FEWEST_DATES, LIMIT_DATES = 8, 40
 #: Settings with one number for all assets, or one for each; lists in a settings file.
 PER_ASSET = ("spot", "dividend", "volatility", *VARIANCE)
 #: Of these, the settings that may change with time.
@@ -67,7 +67,9 @@ def price_command(
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, 90,100,110: a table.")] = None,
     maturities: Annotated[str | None, typer.Option(help="Several of the dates, 0.5,1, with --strikes.")] = None,
-    american: Annotated[bool, typer.Option("--american", help="Extrapolate to exercise at any time.")] = False,
+    american: Annotated[
+        bool, typer.Option("--american", help="Exercise at any time, extrapolated from 40 dates or from --dates.")
+    ] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
     v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
     v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one each (Heston).")] = None,
@@ -255,7 +257,7 @@ def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
     _check_simulated(settings, "--american")
     if settings["dates"] < FEWEST_DATES:
         raise ParameterError(f"--american extrapolates from --dates {FEWEST_DATES} or more; got {settings['dates']}")
-    most = settings["dates"]
+    most = settings["dates"] if "dates" in explicit else LIMIT_DATES
     when = {"maturity": settings["maturity"], "rate": settings["rate"], "dates": (most // 4, most // 2, most)}
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     found = options.american_limit(_process(settings, explicit), payoff, **when, **_how(settings))
@@ -349,9 +351,10 @@ def _show(console: Console, settings: dict[str, Any], result: PriceResult) -> No
         share = f" ({100 * result.gap / result.price:.2f}% of the price)" if result.price > 0 else ""
         console.print(f"gap between the bounds: {result.gap:.4f}{share}")
     if result.below_european:
-        console.print("below the European price on the same paths: within noise, or the policy needs more paths")
+        console.print("below the European price: within noise, or the policy needs more paths")
     if result.bias is not None:
-        console.print(f"bias of the time steps: {result.bias}")
+        taken = "; the exact European price corrects the bounds for it" if result.settings["european_control"] else ""
+        console.print(f"bias of the time steps: {result.bias}{taken}")
     console.print(f"exercised before maturity: {result.exercise_probability[:-1].sum():.1%} of paths")
     if result.exercise_probability.sum() > 0:
         console.print(f"mean time of exercise: {result.exercise_time:.2f} of {result.times[-1]:g} years")

@@ -114,15 +114,15 @@ def check_every(domain: str | None, refused: dict[str, Any]) -> None:
 
     Examples
     --------
-    >>> check_every("site", {"--focal": "berlin", "--report": None})
+    >>> check_every("site", {"--focal": "berlin", "--device": False})
     Traceback (most recent call last):
         ...
-    mixtune.errors.ParameterError: --all learns every domain from rows in memory; leave --focal out
+    mixtune.errors.ParameterError: --all is about every domain; leave --focal out
     """
     if domain is None:
         raise ParameterError("--all needs --domain COLUMN, which says where each row comes from")
     if given := [name for name, value in refused.items() if value]:
-        raise ParameterError(f"--all learns every domain from rows in memory; leave {' and '.join(given)} out")
+        raise ParameterError(f"--all is about every domain; leave {' and '.join(given)} out")
 
 
 def check_engine(engine: str, scheduler: str | None) -> None:

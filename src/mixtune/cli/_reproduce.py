@@ -1,8 +1,9 @@
-"""``mixtune reproduce``: the paper's tables and figures, resumable, with one command."""
+"""``mixtune reproduce``: the paper's tables, figures and statements, resumable, with one command."""
 
 import json
 import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +19,7 @@ from mixtune._array import torch_device
 from mixtune.cli._reading import Device, Engine, Scheduler, check_engine
 from mixtune.cli._streaming import execute_on_cluster
 from mixtune.errors import MixtuneError, ParameterError
-from mixtune.paper import EXPERIMENTS, Experiment, Summary, check_together, experiment, run_study
+from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
 CHOICES = (*EXPERIMENTS, "all")
 ON_DEVICE = (
@@ -42,7 +43,9 @@ def reproduce(
     device: Device = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
 ) -> None:
-    """Reproduce the paper's tables and figures.
+    """Reproduce the paper's tables and figures, and check its statements.
+
+    "all" ends with one table over all numbered statements of the paper, and writes it to paper.csv.
 
     Stop it at any moment and run it again: finished runs are kept in results.sqlite and not computed twice.
 
@@ -53,6 +56,7 @@ def reproduce(
     """
     if what not in CHOICES:
         raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+    from mixtune.paper.statements import table_of
     from mixtune.report import write_csv
     from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure
 
@@ -61,7 +65,8 @@ def reproduce(
     if any(each.name in FIGURES for each in chosen):
         require_matplotlib()
     console = Console(stderr=as_json, highlight=False, soft_wrap=True)
-    documents = {}
+    documents: dict[str, Any] = {}
+    checks: dict[str, Check] = {}
     try:
         for each in chosen:
             summary = _study(console, each, runs=runs, seed=seed, out=out, **how)
@@ -74,6 +79,7 @@ def reproduce(
                     console.print(ON_DEVICE)
             console.print(f"Wrote {escape(', '.join(str(path) for path in written))}\n")
             documents[each.name] = summary.as_json()
+            checks |= summary.checks()
     except KeyboardInterrupt:
         Console(stderr=True, highlight=False, soft_wrap=True).print(f"Stopped. {escape(_kept(out))}")
         raise typer.Exit(130) from None
@@ -82,6 +88,14 @@ def reproduce(
             raise
         fields = {"problem": error.fields["problem"], "kept": _kept(out)}
         raise MixtuneError("{problem}. {kept}", code=error.code, **fields) from error
+    if what == "all":
+        documents["paper"] = verdicts = table_of(checks)
+        if not as_json:
+            shown = ("statement", "about", "verdict", "result")
+            _show_table(
+                console, "Every statement of the paper", [{name: row[name] for name in shown} for row in verdicts]
+            )
+        console.print(f"Wrote {escape(str(write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:
         typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
 
@@ -118,8 +132,13 @@ def _study(console: Console, each: Experiment[Any], *, runs: int | None, seed: i
 
 
 def _show(console: Console, name: str, summary: Summary) -> None:
-    rows = summary.headline()
-    table = Table(title=name, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    _show_table(console, name, summary.headline())
+    for note in summary.notes():
+        console.print(escape(note))
+
+
+def _show_table(console: Console, title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, value in rows[0].items():
         words = column.split("_")
         justify: Literal["left", "right"] = "left" if isinstance(value, str) else "right"
@@ -128,5 +147,3 @@ def _show(console: Console, name: str, summary: Summary) -> None:
         cells = (f"{value:.4g}" if isinstance(value, float) else value for value in row.values())
         table.add_row(*("" if cell is None else escape(str(cell)) for cell in cells))
     console.print(table, soft_wrap=False)
-    for note in summary.notes():
-        console.print(escape(note))

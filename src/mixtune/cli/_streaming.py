@@ -31,9 +31,9 @@ def execute_on_cluster(
 
 
 def read_streamed(
-    files: Sequence[Path], options: Mapping[str, Any], *, seed: int, sample_rows: int, **how: Any
+    files: Sequence[Path], options: Mapping[str, Any], *, seed: int, sample_rows: int, every: bool = False, **how: Any
 ) -> TrainingTables:
-    """Read training tables in one pass: all focal rows, and some of every other domain.
+    """Read training tables in one pass: all focal rows, and some of every other domain; or some of ``every`` domain.
 
     Parameters
     ----------
@@ -63,19 +63,22 @@ def read_streamed(
     stream = open_stream(paths, ignore=options["ignore"], **reading)
     columns, focal = stream.columns, options["focal"]
     assert columns is not None
-    if focal is None:
+    if focal is None and not every:
         if options["domain"] is not None or paths[0].is_dir():
             raise ParameterError("say which domain to predict for, with --focal NAME")
         focal = str(stream.chunks[0].name)
     drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
-    drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=(focal,))
+    drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=() if every else (focal,))
     read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
     encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])
     inputs = [X for X, _ in drawn.values()]
     constant = [constant_notes(name, [X[:, place] for X in inputs]) for place, name in enumerate(columns)]
+    which = "every domain" if every else "every domain but the focal one"
     note = (
-        f"read as a stream: at most {sample_rows:,} rows of every domain but the focal one were drawn at "
+        f"read as a stream: at most {sample_rows:,} rows of {which} were drawn at "
         f"random, {sum(map(len, inputs)):,} rows in all; --sample-rows changes that"
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
-    return TrainingTables(Domains(members, focal=focal), encoder, (note, *chain.from_iterable(constant)))
+    return TrainingTables(
+        Domains(members, focal=members[0].name if every else focal), encoder, (note, *chain.from_iterable(constant))
+    )

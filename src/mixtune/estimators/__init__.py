@@ -3,12 +3,14 @@
 from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
+    OWN_ROWS,
     Compared,
     DomainColumnRegressor,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    compare_every,
     compare_held_out,
     compare_nested,
     rivals,
@@ -29,9 +31,11 @@ from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._multi_classifier import MultiDomainClassifier
 from mixtune.estimators._multi_domain import MultiDomainRegressor
+from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
 from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
+from mixtune.estimators._views import rows_of_fit
 from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
@@ -40,9 +44,10 @@ __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainClassifier", 
 __all__ += ["RegretOptimalClassifier"]
 __all__ += ["RegretOptimalClassifierCV"]
 __all__ += ["RegretOptimalRegressor", "RegretOptimalRegressorCV", "Removal", "RidgePath", "SavedInfo", "Sources"]
-__all__ += ["DomainColumnRegressor"]
+__all__ += ["DomainColumnRegressor", "SourcesPipeline", "rows_of_fit"]
 __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested", "load", "pooled_twin", "read_info"]
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
 __all__ += ["inputs_of", "row_contributions"]
+__all__ += ["OWN_ROWS", "compare_every"]

@@ -26,6 +26,8 @@ from mixtune.estimators._inputs import (
     as_sources,
     check_new,
     check_transformed,
+    encoded_sources,
+    map_after_encoding,
     read_focal,
     read_sources,
     trim,
@@ -61,7 +63,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("coef_", "intercept_", "heads_", "head_intercepts_", "domain_names_", "n_features_in_", "feature_names_in_"),
-        *("_scaling", "_uncertainty"),
+        *("_scaling", "_uncertainty", "text_encoded_"),
     )
 
     coef_: Floats
@@ -97,7 +99,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         given = as_sources(sources)
         focal = self._read_focal(X, y, sample_weight, reset=True)
         check_transformed(given, focal)
-        self._learn(focal, given)
+        self._learn(focal, encoded_sources(self, given))
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -253,7 +255,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         return fits.prepare(rows, self._make_features(), standardise=self.standardise, fit_intercept=self.fit_intercept)
 
     def _make_features(self, device: str | None = None) -> fits.Features:
-        return fits.Features(self.feature_map, column_names(self), device or self.device)
+        return fits.Features(map_after_encoding(self, self.feature_map), column_names(self), device or self.device)
 
     def _features(self, X: Any) -> Floats:
         check_is_fitted(self, "coef_")

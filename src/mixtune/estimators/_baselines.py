@@ -10,6 +10,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,8 @@ from mixtune.estimators._saving import savable
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
 MINE, FOCAL_ONLY = "ours", "focal only"
+#: One ridge regression for each domain, and those for all rows with and without a column for each domain.
+OWN_ROWS, POOLED = "own rows alone", {"pooled": False, "pooled, with the domain": True}
 #: With fewer focal rows, the training part of a fold is too small to choose settings on.
 LEAST_ROWS = 5
 
@@ -351,7 +354,9 @@ def compare_nested(
         cuts = KFold(min(folds, focal.n_rows), shuffle=True, random_state=seed + repeat)
         for train, test in cuts.split(focal.X):
             for name, method in methods.items():
-                _measure(records[name], method, focal, train, test, sources, classes)
+                _measure(
+                    records[name], partial(_predicted, method, focal, sources, train, test), focal.y, test, classes
+                )
                 if progress is not None:
                     progress(name)
     return _judge(records, classes)
@@ -385,18 +390,102 @@ def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) ->
         fitted = hasattr(model, "coef_")
         model = model if fitted else clone(model).fit(focal.X, focal.y, sources=sources)
         seconds = 0.0 if fitted else time.perf_counter() - begin
-        records[name] = _Record([[loss] for loss in _losses(model, test.X, test.y, False).tolist()], [seconds])
+        records[name] = _Record([[loss] for loss in _losses(model.predict(test.X), test.y, False).tolist()], [seconds])
     return _judge(records, False)
 
 
-def _measure(
-    record: _Record, method: Any, focal: Domain, train: Any, test: Any, sources: Sources, classes: bool
-) -> None:
+def _predicted(method: Any, focal: Domain, sources: Sources, train: Integers, test: Integers) -> Any:
+    return clone(method).fit(focal.X[train], focal.y[train], sources=sources).predict(focal.X[test])
+
+
+def compare_every(
+    domains: Domains,
+    ours: Any,
+    *,
+    classes: bool = False,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Compared, ...]:
+    """Compare a model for every domain with simpler ones, by cross-validation over the rows of all domains.
+
+    The others are ridge regressions: one for each domain, one for all rows pooled, and one for all rows pooled with a
+    column of zeros and ones for each domain. Ratios are relative to the first of these.
+
+    Parameters
+    ----------
+    domains
+        The data; which domain is focal does not matter.
+    ours
+        The estimator to judge, unfitted: a MultiDomainRegressor or MultiDomainClassifier.
+    classes, folds, repeats, seed, progress
+        As for :func:`compare_nested`.
+
+    Examples
+    --------
+    >>> from mixtune.data import make_domains
+    >>> from mixtune.estimators import MultiDomainRegressor
+    >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
+    >>> found = compare_every(domains, MultiDomainRegressor(feature_map=None), folds=2)
+    >>> [each.method for each in found]
+    ['ours', 'own rows alone', 'pooled', 'pooled, with the domain']
+    """
+    members = list(domains)
+    X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
+    domain = np.repeat(np.arange(len(members)), [each.n_rows for each in members])
+    if folds < 2 or repeats < 1:
+        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
+    if len(y) < LEAST_ROWS:
+        raise DataError(f"there are {counted((len(y), 'row'))} in all; a comparison needs at least {LEAST_ROWS}")
+    ridge: Any = LocalRegressor(ridge="loo")
+    if classes:
+        from mixtune.estimators._classifier import ScoreClassifier
+
+        ridge = ScoreClassifier(ridge)
+    ways: dict[str, Callable[..., Any]] = {MINE: partial(_by_label, ours), OWN_ROWS: partial(_one_each, ridge)}
+    ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in POOLED.items()}
+    records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
+    for repeat in range(repeats):
+        for train, test in KFold(min(folds, len(y)), shuffle=True, random_state=seed + repeat).split(X):
+            for name, way in ways.items():
+                given = X[train], y[train], domain[train], X[test], domain[test]
+                _measure(records[name], partial(way, *given), y, test, classes)
+                if progress is not None:
+                    progress(name)
+    return _judge(records, classes, OWN_ROWS)
+
+
+def _by_label(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers) -> Any:
+    return clone(model).fit(X, y, domain=domain).predict(new, domain=theirs)
+
+
+def _one_each(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers) -> Any:
+    """A model for each domain; where its rows are too few or of one class, their commonest value or mean."""
+    found = np.empty(len(new))
+    for place in np.unique(theirs):
+        own, wanted = y[domain == place], theirs == place
+        if len(own) > 2 and len(np.unique(own)) > 1:
+            found[wanted] = clone(model).fit(X[domain == place], own).predict(new[wanted])
+        else:
+            known = own if len(own) else y
+            labels, counts = np.unique(known, return_counts=True)
+            found[wanted] = labels[np.argmax(counts)] if hasattr(model, "regressor") else known.mean()
+    return found
+
+
+def _pooled(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, *, marked: bool) -> Any:
+    if marked:
+        X, new = (np.hstack([part, own[:, None] == np.unique(domain)]) for part, own in ((X, domain), (new, theirs)))
+    return clone(model).fit(X, y).predict(new)
+
+
+def _measure(record: _Record, predict: Callable[[], Any], y: Floats, test: Integers, classes: bool) -> None:
+    """Record the losses on the rows ``test`` of what ``predict`` fits and predicts, and how long that took."""
     begin = time.perf_counter()
     # A method that fails on a fold is recorded as failed, and the others go on.
     try:
-        model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
-        losses = _losses(model, focal.X[test], focal.y[test], classes)
+        losses = _losses(predict(), y[test], classes)
     except (ArithmeticError, ValueError) as error:
         record.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
         return
@@ -405,15 +494,15 @@ def _measure(
         record.losses[row].append(loss)
 
 
-def _losses(model: Any, X: Floats, y: Floats, classes: bool) -> Floats:
-    predicted = np.asarray(model.predict(X), dtype=np.float64)
+def _losses(predicted: Any, y: Floats, classes: bool) -> Floats:
+    predicted = np.asarray(predicted, dtype=np.float64)
     if not np.isfinite(predicted).all():
         raise ValueError(f"{int((~np.isfinite(predicted)).sum())} of {len(y)} predictions are not finite")
     return (predicted != y).astype(np.float64) if classes else (predicted - y) ** 2
 
 
-def _judge(records: Mapping[str, _Record], classes: bool) -> tuple[Compared, ...]:
-    base = records.get(FOCAL_ONLY)
+def _judge(records: Mapping[str, _Record], classes: bool, against: str = FOCAL_ONLY) -> tuple[Compared, ...]:
+    base = records.get(against)
     yardstick = None if base is None or base.failures else _means(base)
     return tuple(_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())
 

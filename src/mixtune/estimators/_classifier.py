@@ -22,10 +22,20 @@ from mixtune.estimators._classes import (
     softmax_scores,
 )
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
-from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, sampled, trim
+from mixtune.estimators._inputs import (
+    Sources,
+    TakesSources,
+    as_sources,
+    check_new,
+    read_focal,
+    sampled,
+    text_encoded,
+    trim,
+)
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
+from mixtune.estimators._views import Shown
 from mixtune.moments import Rows
 
 #: Focal rows that one validation task counts as in calibration.
@@ -35,7 +45,7 @@ SHARED_ATTRIBUTES = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
         *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
-        *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_"),
+        *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_", "stopped_at_"),
     }
 )
 
@@ -47,7 +57,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places"),
+        *("classes_", "regressor_", "sharpness_", "n_features_in_", "feature_names_in_", "_places", "text_encoded_"),
     )
 
     device: str = "cpu"
@@ -222,7 +232,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         X, rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)
         check_classification_targets(rows.y)
         # A frame is passed on as it is, so that the regressor knows the names of the columns.
-        return (rows.X if column_names(self) is None else X), rows
+        return (X if text_encoded(self) or column_names(self) is not None else rows.X), rows
 
     def _focal_signs(self, focal: Rows) -> Floats:
         places = np.zeros(len(focal.y), dtype=np.int64)
@@ -263,7 +273,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
 
 
 @savable
-class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
+class RegretOptimalClassifier(FixedSettings, Shown, LinearTransferClassifier):
     """Regret-optimal least-squares classification; parameters are those of :class:`RegretOptimalRegressor`.
 
     Attributes
@@ -289,7 +299,7 @@ class RegretOptimalClassifier(FixedSettings, LinearTransferClassifier):
 
 
 @savable
-class RegretOptimalClassifierCV(TunedSettings, LinearTransferClassifier):
+class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
     """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes

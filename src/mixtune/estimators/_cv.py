@@ -18,6 +18,7 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note
 from mixtune._registry import storable
+from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import (
     LinearTransferRegressor,
@@ -48,10 +49,11 @@ from mixtune.estimators._fits import (
     sample_note,
     samples_of,
 )
-from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
+from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -150,6 +152,11 @@ class RidgePath:
     loo_errors: Floats
     chosen: int
 
+    def to_frame(self) -> Any:
+        """One row for each ridge, as a pandas frame."""
+        places = np.arange(len(self.ridges))
+        return frame_of({"ridge": self.ridges, "loo_error": self.loo_errors, "chosen": places == self.chosen})
+
 
 @storable
 @dataclass(frozen=True)
@@ -200,7 +207,7 @@ class TunedRegressorSettings(TunedSettings):
 
 
 @savable
-class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
+class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
     """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
@@ -360,7 +367,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
                 )
             rows[focal] = rows[focal].joined(added)
-        for name, new in read_sources(as_sources(sources), rows[focal], column_names(self), focal).items():
+        for name, new in read_sources(
+            encoded_sources(self, as_sources(sources)), rows[focal], column_names(self), focal
+        ).items():
             rows[name] = rows[name].joined(new) if name in rows else new
         return self._refit(rows)
 
@@ -514,7 +523,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
 
     def _make_features(self, device: str | None = None) -> Features:
-        return Features(self.feature_map_, column_names(self), device or self.device)
+        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:

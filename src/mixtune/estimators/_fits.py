@@ -53,12 +53,14 @@ from mixtune.moments import (
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
-from mixtune.regret import RegretProblem, RegretSolution, joint_subset_head, solve
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, Sample, compare, posterior_covariance
+from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
+from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
 AUTO = "auto"
+#: Of ``stop``: the step with the least leave-one-out error; of at most so many steps, each of which is looked at.
+BEST, MOST_STOPS = "best", 10**6
 #: Leave-one-out residuals below this fraction of the targets' standard deviation are rounding and count as zero.
 ROUNDING = 1e-12
 #: Ridge of the local heads, on standardised features.
@@ -588,6 +590,39 @@ def regret_optimal(state: State, heads: Heads, weights: DomainWeights, **held: A
     return solution, _solution_fit(solution, center, ridge, float(weights.values[0]))
 
 
+def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: int | str | None) -> tuple[int, Solved]:
+    """The step at which to stop, and the fit there; by default the last step, :data:`BEST` by leave-one-out.
+
+    From a start at the reference, the model after t steps is ``(1 - s) start + s end`` with ``s = s(t)``, intercepts
+    included. That holds without any focal row as well, so its left-out residuals are such means of those of the start
+    and of the end.
+    """
+    if stop is None:
+        return solution.steps, solved(state, fit, head)
+    first = solution.coef_at(0)
+    start = _fit(first, fit.center.intercept(first), fit.system, fit.center, math.inf, fit.share)
+    ends = [leave_one_out(state.focal, each, head) for each in (start, fit)]
+    held = solution.problem
+    shares = Schedule(held.transfer, held.stability, held.horizon).end_share(np.arange(held.horizon + 1.0))
+    step = solution.steps if stop == BEST else int(stop)
+    before, after = (each.residuals for each in ends)
+    known = np.isfinite(before) & np.isfinite(after)
+    if stop == BEST and np.all(known):
+        products = [
+            np.average(np.mean(x, axis=1), weights=ends[0].sample_weight) for x in (before**2, before * after, after**2)
+        ]
+        errors = (1 - shares) ** 2 * products[0] + 2 * shares * (1 - shares) * products[1] + shares**2 * products[2]
+        step = int(np.argmin(errors))
+    share = shares[step]
+    with np.errstate(invalid="ignore"):
+        residuals = np.where(known, (1 - share) * before + share * after, np.inf)
+    predictions = np.where(known, state.focal.targets - residuals, ends[1].predictions)
+    left_out = LeaveOneOut(predictions, residuals, ends[1].spreads, ends[1].sample_weight)
+    coef = np.reshape(solution.coef_at(step), fit.coef.shape)
+    found = like_targets(state.focal, coef, np.reshape(fit.center.intercept(coef), -1))
+    return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit)))
+
+
 def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
     """Ridge regression on the rows of the chosen domains pooled."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
@@ -709,9 +744,12 @@ def posterior_of(choices: Sequence[MapAverage]) -> Posterior | None:
     """
     if len(choices) > 1:
         return None
-    average = choices[0]
-    choice, block = average.largest, average.blocks[average.top]
-    prior, task = choice.prior, choice.task
+    return prior_posterior(choices[0], choices[0].largest.prior)
+
+
+def prior_posterior(average: MapAverage, prior: Prior) -> Posterior:
+    """The same for any prior of the map with the largest share."""
+    choice, block, task = average.largest, average.blocks[average.top], average.largest.task
     posterior = posterior_covariance(prior, task)
     if prior.free_intercept or not task.intercept:
         center: Floats = task.center.features if task.intercept else np.zeros(len(posterior))

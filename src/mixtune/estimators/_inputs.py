@@ -13,6 +13,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,9 +53,10 @@ MAPPED_BYTES = 2**26
 #: What scikit-learn's wrappers transform of the focal rows, and what to do about the sources.
 WRAPPERS = {"Pipeline": "X", "TransformedTargetRegressor": "y"}
 REMEDIES = {
-    "X": "pass the fitted steps as feature_map=SklearnFeatures(steps), which sees both (leave a scaler out: mixtune "
-    "standardises), or sources=Sources(...).transformed(X=steps.transform)",
-    "y": "pass sources=Sources(...).transformed(y=...) with the same function",
+    "X": "use mixtune.SourcesPipeline(steps), whose steps see both (leave a scaler out: mixtune standardises), or pass "
+    "sources=Sources(...).transformed(X=steps.transform)",
+    "y": "use mixtune.SourcesPipeline(steps, target_transformer=...), or pass sources=Sources(...).transformed(y=...) "
+    "with the same function",
 }
 #: Columns differ if their means are more than FAR spreads apart or, where the focal rows are standardised, if their
 #: spreads differ by more than the factor WIDER. Targets differ if their spreads do by more than OTHER_UNITS.
@@ -579,15 +581,45 @@ def read_focal(
 ) -> tuple[Any, Rows]:
     """The focal inputs in memory, as they came, and the same rows as numbers; targets may be ``labels``."""
     y, sample_weight = computed(y, sample_weight)
-    X = check_frame(X)
+    if reset:
+        vars(model).pop("text_encoded_", None)
+        if takes_text(model, X):
+            vars(model)["text_encoded_"] = True
+    checked = check_frame(encoded(model, X))
     if not labels:
         _check_numbers(y, "y")
     with _within_bounds("X" if labels else "X or y"):
         rows, y = validate_data(
-            model, X, y, reset=reset, dtype=np.float64, multi_output=not labels, y_numeric=not labels
+            model, checked, y, reset=reset, dtype=np.float64, multi_output=not labels, y_numeric=not labels
         )
         y = y if labels else np.asarray(y, dtype=np.float64)
-    return X, Rows(rows, y, check_weight(sample_weight, len(rows)))
+    return X if text_encoded(model) else checked, Rows(rows, y, check_weight(sample_weight, len(rows)))
+
+
+def takes_text(model: Any, X: Any) -> bool:
+    """Whether the feature map was fitted to frames, and this is a frame that holds more than numbers."""
+    named = getattr(getattr(model, "feature_map", None), "input_names", None)
+    return named is not None and is_table(X) and _may_hold_others(X)
+
+
+def text_encoded(model: Any) -> bool:
+    """Whether the feature map of a fitted model gets frames as they come; models of older files do not say so."""
+    return bool(getattr(model, "text_encoded_", False))
+
+
+def encoded(model: Any, X: Any) -> Any:
+    """The features of a frame with text; everything else as it is, since its map comes later."""
+    return model.feature_map.transform(X) if text_encoded(model) else X
+
+
+def encoded_sources(model: Any, sources: Sources | None) -> Sources | None:
+    """The same for the sources, after the focal rows were read."""
+    return sources if sources is None or not text_encoded(model) else sources.transformed(X=partial(encoded, model))
+
+
+def map_after_encoding(model: Any, feature_map: Any) -> Any:
+    """The map that is still to be applied to rows that were read."""
+    return None if text_encoded(model) else feature_map
 
 
 def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
@@ -612,7 +644,7 @@ def check_frame(X: Any, *, most: int = MOST_FOCAL) -> Any:
 def check_new(model: BaseEstimator, X: Any) -> Floats:
     """Validated rows to predict; they must have the columns that the model was fitted to."""
     with _within_bounds("X"):
-        return validate_data(model, check_frame(X, most=sys.maxsize), reset=False, dtype=np.float64)
+        return validate_data(model, check_frame(encoded(model, X), most=sys.maxsize), reset=False, dtype=np.float64)
 
 
 @contextmanager

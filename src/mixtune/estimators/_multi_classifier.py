@@ -79,6 +79,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("classes_", "class_counts_", "regressors_", "sharpness_", "right_", "n_features_in_", "feature_names_in_"),
+        "text_encoded_",
     )
 
     classes_: Array
@@ -92,13 +93,14 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
     def _known(self) -> MultiDomainRegressor:
         return self.regressors_[0]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Fit a model for every domain.
 
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and labels (n,)
-            Rows of all domains with their classes.
+            Rows of all domains with their classes. Or X alone: :class:`StreamedSources`, as for
+            :class:`MultiDomainRegressor`.
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
@@ -207,7 +209,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, domain: Any, classes: Any) -> Self:
         self._check_parameters()
-        rows = self._read(X, y, sample_weight, domain, reset=True)
+        inputs, y, domain = self._drawn(X, y, domain)
+        rows = self._read(inputs, y, sample_weight, domain, reset=True)
         found = [part.y for part in rows.values()]
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
@@ -215,7 +218,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
                 f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
                 "all domains together"
             )
-        self._learn(rows)
+        self._fit_rows(X, rows)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:

@@ -37,9 +37,10 @@ from mixtune.estimators._fits import (
     posterior_of,
     prepare,
     principal_basis,
+    prior_posterior,
     samples_of,
 )
-from mixtune.estimators._inputs import check_new, read_focal
+from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
 from mixtune.estimators._saving import Savable, savable
@@ -59,6 +60,7 @@ from mixtune.selection import (
     sample_sources,
     transfer_gain,
 )
+from mixtune.streaming import StreamedSources
 
 #: The domain of all rows where no labels are given.
 ONLY = "all rows"
@@ -66,6 +68,10 @@ UNSEEN = ("population", "error")
 #: Rows that the left-out residuals of all domains count as, beside a domain's own, when intervals are made. Without it,
 #: intervals of domains with few rows are a matter of luck, and below nine rows there are none of 90%.
 SHARED_ROWS = 20.0
+#: The prior that all domains share, at twice the covariance that was learned, which few domains pull towards zero.
+ALIKE = ("alike", {"scale": 2.0})
+#: Standard deviations on both sides of a 95% interval.
+TWO_SIDED = 1.96
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15
 #: Sources with a smaller weight are not named in the summary, and how many are.
@@ -91,6 +97,8 @@ class DomainFits:
         Their size in units of the spread of a prediction, with what leave-one-out overlooks.
     posteriors : list of Posterior
         How the spread varies with the inputs.
+    spreads : array (N, p + 1)
+        Standard deviations of coefficients and of the level, over that of the noise.
     compared : list of tuples of Comparison
         With the domain's own rows alone, and with all rows pooled.
     gains : list of TransferGain
@@ -107,6 +115,7 @@ class DomainFits:
     residuals: list[Floats]
     scores: list[Floats]
     posteriors: list[Posterior]
+    spreads: Floats
     compared: list[tuple[Comparison, ...]]
     gains: list[TransferGain]
     n_tasks: Integers
@@ -152,6 +161,7 @@ def every_fit(
         [each.left_out for each in found],
         [each.scores for each in found],
         [each.posterior for each in found],
+        np.stack([each.spread for each in found]),
         compared,
         gains,
         np.array([len(each.task_gains) for each in found]),
@@ -176,6 +186,7 @@ class _DomainFit:
     alone: Floats
     scores: Floats
     posterior: Posterior
+    spread: Floats
     weights: Floats
     plain: int
     size: float
@@ -191,11 +202,28 @@ def _domain_fit(average: MapAverage, index: int, places: Integers, count: int) -
         average.focal_left_out,
         np.abs(average.left_out) * average.inflation / np.sqrt(average.spreads),
         posterior,
+        _coefficient_spread(average, posterior),
         _borrowed(average, index, places, count),
         average.plain,
         average.size,
         average.play_gains,
     )
+
+
+def _coefficient_spread(average: MapAverage, posterior: Posterior) -> Floats:
+    """Standard deviations (p + 1,) of coefficients and of the level, over that of the noise; zero for several maps.
+
+    They come from the prior of all domains alike, with the covariance that was learned between them. That of the
+    largest share may be narrow about a few domains, and the average over candidates is less sure than each of them.
+    """
+    if len(average.choices) > 1:
+        return np.zeros(average.width + 1)
+    choice = average.largest
+    if ALIKE in choice.labels:
+        prior = choice.pool.prior(choice.task, choice.allowed, choice.labels.index(ALIKE))
+        posterior = prior_posterior(average, prior)
+    level = posterior.spread(np.zeros((1, average.width))) - 1.0
+    return np.sqrt(np.append(np.sum(posterior.factor**2, axis=1), np.maximum(level, 0.0)))
 
 
 def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> Floats:
@@ -286,7 +314,7 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
     if is_auto(settings.feature_map):
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
-    features = Features(None if maps is not None else settings.feature_map, columns)
+    features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
     options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
     blocks: Sequence[FeatureBlock]
@@ -370,6 +398,24 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
 
+    def _drawn(self, X: Any, y: Any, domain: Any) -> tuple[Any, Any, Any]:
+        """Inputs, targets and labels of a stream, some rows of each domain; other rows as they came."""
+        if not isinstance(X, StreamedSources):
+            return X, y, domain
+        if y is not None or domain is not None or self.domain is not None:
+            raise ParameterError("StreamedSources name their targets and domains themselves; pass nothing beside them")
+        found = X.samples()
+        rows, targets = (np.concatenate([part[k] for part in found.values()]) for k in (0, 1))
+        labels = np.repeat(list(found), [len(part[1]) for part in found.values()])
+        named = None if X.columns is None or X.target is None else pa.table(dict(zip(X.columns, rows.T)))
+        return rows if named is None else named, targets, labels
+
+    def _fit_rows(self, X: Any, rows: dict[str, Rows]) -> None:
+        self._learn(rows)
+        if isinstance(X, StreamedSources):
+            told = f"models were learned on at most {X.sample_rows:,} rows of each domain, drawn at random"
+            self._known.notes_ = (*self._known.notes_, told)
+
     def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
         if labels is None:
@@ -421,7 +467,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         if is_auto(self.feature_map):
             folds = np.where(places < 0, -1, known._folds[places])
             return features_by_fold(known._made_map, rows, folds), places
-        features = Features(self.feature_map, column_names(self))(rows)
+        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
         return (features if known._low is None else np.clip(features, known._low, known._high)), places
 
 
@@ -487,7 +533,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
         *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
-        *("_compared", "_gains"),
+        *("_compared", "_gains", "_spreads", "text_encoded_"),
     )
 
     domains_: tuple[str, ...]
@@ -509,29 +555,35 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     _posteriors: tuple[Posterior, ...]
     _scores: tuple[Floats, ...]
     _population_scores: Floats
+    #: Not in files of earlier versions.
+    _spreads: Floats | None = None
     _compared: tuple[tuple[Comparison, ...], ...]
     _gains: tuple[TransferGain, ...]
     #: Left-out residuals and all else of the fit; not in files.
     _fits: DomainFits | None
+    #: Which column of the targets the fit is about; a classifier has several.
+    _output: int
 
     @property
     def _known(self) -> MultiDomainRegressor:
         return self
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Fit a model for every domain.
 
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,)
-            Rows of all domains.
+            Rows of all domains. Or X alone: :class:`StreamedSources`, of which ``sample_rows`` rows of each domain are
+            drawn at random (files larger than memory, and Dask collections).
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
             The domain of each row, a text or number; not where the parameter ``domain`` names a column of ``X``.
         """
         self._check_parameters()
-        self._learn(self._read(X, y, sample_weight, domain, reset=True))
+        inputs, y, domain = self._drawn(X, y, domain)
+        self._fit_rows(X, self._read(inputs, y, sample_weight, domain, reset=True))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
@@ -607,20 +659,66 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         """Coefficients of every domain and feature, in the units of the features.
 
         ``own`` is the ridge fit to the domain's own rows, ``population`` the model of domains that were not seen, and
-        ``estimate`` this model.
+        ``estimate`` this model. Where one feature map was used, ``low`` and ``high`` are a 95% interval of the
+        estimate; of an average over several maps there is none.
         """
         check_is_fitted(self, "coef_")
         count, width = self.coef_.shape
         features = [f"feature {k}" for k in range(width)]
         if (names := column_names(self)) is not None and self.feature_map_ is None:
             features = list(names)
-        return {
+        columns: dict[str, Any] = {
             "domain": np.repeat(self.domains_, width).tolist(),
             "feature": features * count,
             "own": self.own_coef_.ravel(),
             "population": np.tile(self.population_coef_, count),
             "estimate": self.coef_.ravel(),
         }
+        if self._spreads is not None:
+            spread = self._spreads[:, :-1] / self._scaling.scale
+            half = TWO_SIDED * (np.sqrt(self._noise())[:, None] * spread).ravel()
+            columns |= {"low": columns["estimate"] - half, "high": columns["estimate"] + half}
+        return columns
+
+    def level_columns(self) -> dict[str, Any]:
+        """The prediction of every domain at the average inputs of all rows, as :meth:`coefficient_columns`."""
+        check_is_fitted(self, "coef_")
+        shift = self._scaling.shift
+        middle = self.intercept_ + self.coef_ @ shift
+        own, population = self.own_intercept_ + self.own_coef_ @ shift, self.population_coef_ @ shift
+        columns: dict[str, Any] = {"domain": list(self.domains_), "own": own}
+        columns |= {"population": np.full(len(own), population + self.population_intercept_), "estimate": middle}
+        if self._spreads is not None:
+            half = TWO_SIDED * np.sqrt(self._noise()) * self._spreads[:, -1]
+            columns |= {"low": middle - half, "high": middle + half}
+        return columns
+
+    @property
+    def compared_(self) -> tuple[tuple[Comparison, ...], ...]:
+        """For each domain: leave-one-out errors of its own rows alone, of all rows pooled, and of this model."""
+        return self._compared
+
+    def left_out_columns(self, name: str) -> dict[str, Floats] | None:
+        """Targets of a domain's rows, predictions of fits without each row, and half the widths of 90% intervals.
+
+        None for a model from a file, which holds no rows. Rows that cannot be left out are missing.
+        """
+        check_is_fitted(self, "coef_")
+        if self._fits is None:
+            return None
+        place = self.domains_.index(name)
+        residuals, scores = self._fits.residuals[place], self._scores[place]
+        known = np.isfinite(residuals) & np.isfinite(scores)
+        actual, left = self._kept_rows()[name].targets[known, self._output], residuals[known]
+        # Residuals are scores times the spread, and intervals a quantile of the scores times the same.
+        spread = np.divide(np.abs(left), scores[known], out=np.zeros(len(left)), where=scores[known] > 0)
+        return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
+
+    def _noise(self) -> Floats:
+        """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
+        squares = [each[np.isfinite(each)] ** 2 for each in self._scores]
+        common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
+        return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
@@ -662,8 +760,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._posteriors, self._scores = tuple(found.posteriors), tuple(found.scores)
         self._population_scores = np.abs(np.concatenate(found.without))
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
+        self._spreads = found.spreads if np.any(found.spreads) else None
         self.notes_ = learned.notes
-        self._inputs, self._fits = learned.rows, found
+        self._inputs, self._fits, self._output = learned.rows, found, output
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.domains_)
@@ -671,6 +770,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
             check_array(name, getattr(self, name), (count, width))
         for name in ("intercept_", "own_intercept_"):
             check_array(name, getattr(self, name), (count,))
+        if self._spreads is not None:
+            check_array("_spreads", self._spreads, (count, width + 1), least=0.0)
         check_array("population_coef_", self.population_coef_, (width,))
         check_array("population_intercept_", np.asarray(self.population_intercept_), ())
 
@@ -691,10 +792,14 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         if place < 0:
             quantile = _quantile(self._population_scores, np.ones(len(self._population_scores)), coverage)
             return np.full(len(features), quantile)
+        spread = self._posteriors[place].spread(self._scaling.features(features))
+        return self._score_quantile(place, coverage) * np.sqrt(spread)
+
+    def _score_quantile(self, place: int, coverage: float) -> float:
+        """The quantile of the left-out scores of a domain, with those of all domains as a few more rows."""
         own, every = self._scores[place], np.concatenate(self._scores)
         weight = np.concatenate([np.ones(len(own)), np.full(len(every), SHARED_ROWS / len(every))])
-        quantile = _quantile(np.concatenate([own, every]), weight, coverage)
-        return quantile * np.sqrt(self._posteriors[place].spread(self._scaling.features(features)))
+        return _quantile(np.concatenate([own, every]), weight, coverage)
 
 
 def summary_of(models: Sequence[MultiDomainRegressor]) -> dict[str, Any]:

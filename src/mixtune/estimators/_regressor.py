@@ -21,8 +21,9 @@ from mixtune.estimators._base import (
     check_source,
     transport_distances,
 )
-from mixtune.estimators._inputs import as_sources, check_focal_name
+from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
 from mixtune.estimators._saving import savable
+from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, transfer_gain
@@ -48,10 +49,11 @@ class FixedSettings(Settings):
     transfer: float = 1.0
     stability: float = 1.0
     horizon: int = 10
+    stop: int | str | None = None
 
 
 @savable
-class RegretOptimalRegressor(FixedSettings, MomentRegressor):
+class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     """Linear model on features, tuned for one focal dataset with the help of others, in closed form.
 
     Every domain has a local ridge model and a weight. The regret-optimal algorithm moves the local models to fit the
@@ -75,6 +77,10 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         lambda, beta >= 0: the penalties on the distance from the start and on the size of the steps.
     horizon : int
         T, the number of steps.
+    stop : int or "best", optional
+        The step whose model is kept, 0 to ``horizon``; by default the last one. "best" takes the step with the least
+        leave-one-out error on the focal rows. The reported error is then that least one, which is a little too small.
+        Ignored without sources.
     standardise : bool
         Divide features by their standard deviation over all rows of sources and focal domain.
     fit_intercept : bool
@@ -103,6 +109,8 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         Trajectory, energy and regret, on standardised and centred features.
     effective_ridge_ : float
         The single ridge to which transfer, stability and horizon are equivalent.
+    stopped_at_ : int or None
+        The step whose model ``coef_`` is; None without sources.
     bound_gain_ : float or None
         T-Gain of the paper's bound if distances are known; negative means that the bound improves.
     compared_ : tuple of Comparison
@@ -130,7 +138,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
-        *("weights_", "distances_", "effective_ridge_", "bound_gain_", "_state", "_held"),
+        *("weights_", "distances_", "effective_ridge_", "stopped_at_", "bound_gain_", "_state", "_held"),
     )
 
     weights_: DomainWeights
@@ -138,6 +146,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     heads_: Floats
     head_intercepts_: Floats
     effective_ridge_: float
+    stopped_at_: int | None = None  # models of older files have none
     bound_gain_: float | None
     _state: fits.State
     _solution: RegretSolution | None
@@ -196,7 +205,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         Rows are not kept by a fit, so they are passed again; ``rule`` sets how to compare them.
         """
         check_is_fitted(self, "coef_")
-        prepared = self._prepare(self._read_focal(X, y, sample_weight), as_sources(sources))
+        prepared = self._prepare(self._read_focal(X, y, sample_weight), encoded_sources(self, as_sources(sources)))
         return transport_distances(prepared, standardise=self.standardise, rule=rule)
 
     def partial_fit(self, X: Any = None, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
@@ -227,7 +236,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             moments[name] = moments[name] + augmented(added)
         like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
         origin = Origin(scaling.shift, scaling.target_shift)
-        new = fits.moments_of(as_sources(sources), like, origin, self._make_features())
+        new = fits.moments_of(encoded_sources(self, as_sources(sources)), like, origin, self._make_features())
         check_focal_name(new, name)
         for name, part in new.items():
             part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
@@ -278,6 +287,10 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         for name in ("ridge", "transfer", "stability"):
             check_nonnegative(name, getattr(self, name))
         check_whole("horizon", self.horizon)
+        if self.stop not in (None, fits.BEST) and check_whole("stop", self.stop) > self.horizon:
+            raise ParameterError(f"stop must be a step from 0 to horizon, {self.horizon}, or 'best'; got {self.stop!r}")
+        if self.stop == fits.BEST and self.horizon > fits.MOST_STOPS:
+            raise ParameterError(f"stop='best' needs a horizon of at most {fits.MOST_STOPS:,}; got {self.horizon:,}")
         if self.sharing is not None:
             check_nonnegative("sharing", self.sharing)
 
@@ -291,13 +304,15 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
         heads = fits.local_heads(state, ridge, self.device)
         head = fits.focal_fit(state, heads, ridge)
         weights = self._weigh(state, heads, head, rows)
+        step = None
         if len(state.names) == 1:
             solution, fit = fits.ridge_alone(state, ridge)
+            found = fits.solved(state, fit)
         else:
             held = {name: getattr(self, name) for name in ("transfer", "stability", "horizon")}
             solution, fit = fits.regret_optimal(state, heads, weights, **held)
+            step, found = fits.stopped(state, solution, fit, head, self.stop)
         distances = weights if isinstance(weights, TransportWeights) else None
-        found = fits.solved(state, fit, head if len(state.names) > 1 else None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
@@ -305,6 +320,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
             "_state": state,
             "_held": fits.Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
+            "stopped_at_": step,
             "bound_gain_": None if distances is None else t_gain(distances),
         }
         return dataclasses.replace(found, attributes=attributes, heads=heads)

@@ -16,10 +16,11 @@ from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_tra
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._inputs import FocalSplit, Sources
 from mixtune.estimators._saving import load, read_info
+from mixtune.estimators._views import Shown
 
 
 @dataclass(frozen=True, eq=False)
-class TableModel:
+class TableModel(Shown):
     """A fitted model that predicts from tables with the columns it was trained on.
 
     Parameters

@@ -254,6 +254,10 @@ class RandomFeatures:
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore, (field_values(self), self.weights, self.bias)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # For skops, which takes this and no __reduce__: converted copies are made again where they are needed.
+        return {**vars(self), "_layers": {}}
+
 
 def _restore(options: dict[str, Any], *layer: Any) -> RandomFeatures:
     """The map with these options, and with stored weights and biases where the seed gives others."""

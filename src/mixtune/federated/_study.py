@@ -25,6 +25,7 @@ from mixtune._messages import quoted
 from mixtune.data import (
     UTF8,
     CsvFormat,
+    DateColumn,
     LevelColumn,
     NumberColumn,
     TableEncoder,
@@ -230,7 +231,7 @@ class Study:
         encoder = replace(read.encoder, domain=None, focal=None, unused=())
         first = read.domains.focal_domain
         shift, scale = np.zeros(len(encoder.names)), np.ones(len(encoder.names))
-        numbers = {column.name for column in encoder.columns if isinstance(column, NumberColumn)}
+        numbers = {name for each in encoder.columns if not isinstance(each, LevelColumn) for name in each.outputs}
         for place, column in enumerate(encoder.names):
             values = np.asarray(first.X)[:, place]
             if column in numbers and set(np.unique(values)) - {0.0, 1.0}:
@@ -379,11 +380,8 @@ class Study:
             own: dict[str, Any] = {"kind": column.kind, "name": column.name}
             if isinstance(column, LevelColumn):
                 own["levels"] = list(column.levels)
-            elif not isinstance(column, NumberColumn):
-                raise DataError(
-                    f'column "{column.name}" holds dates, which a study does not encode; write numbers, such as '
-                    "days since a fixed day"
-                )
+            elif isinstance(column, DateColumn):
+                own |= _known({"parts": list(column.parts), "origin": column.origin, "dates": column.dates})
             own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
             columns.append(own)
             start = stop
@@ -411,7 +409,7 @@ class Study:
             if odd := sorted(set(values) - known - set(kinds)):
                 raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
             columns = values["columns"]
-            spec = [{"median": None, "indicator": False, **column} for column in columns]
+            spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
             described = {"version": 1, "columns": spec, "target": {"name": values["target"]["name"], "classes": None}}
             described |= {"impute": False, "domain": None, "focal": None, "unused": []}
             encoder = TableEncoder.from_dict(described)

@@ -13,6 +13,7 @@ from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_on
 from mixtune.moments._moments import Moments, check_alike
 from mixtune.moments._ridge_paths import (
     RANK_TOLERANCE,
+    Batch,
     Paths,
     Regression,
     Sample,
@@ -22,6 +23,7 @@ from mixtune.moments._ridge_paths import (
     lower_root,
     roots_of,
     spectrum_of,
+    turned,
 )
 from mixtune.moments._rows import Rows
 from mixtune.moments._standardise import (
@@ -40,7 +42,7 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
 __all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
 __all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
 __all__ += [
@@ -55,7 +57,7 @@ __all__ += [
     "own_center",
 ]
 __all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "roots_of", "rounding_of", "spectrum_of"]
-__all__ += ["weighted_system"]
+__all__ += ["turned", "weighted_system"]
 
 if not TYPE_CHECKING:
 

@@ -186,9 +186,10 @@ class Regression:
     def ridge_path(self, ridges: Floats) -> Paths:
         """Plain ridge regression at every ridge."""
         values, vectors = self.spectrum
-        filters = 1.0 / (values + np.asarray(ridges)[:, None])
-        heads = (filters * (vectors.T @ self.cross)) @ vectors.T
-        return self.finish(heads, self.unit * (filters @ ((self.rows.X @ vectors) ** 2).T))
+        filters = 1.0 / (values[..., None, :] + np.asarray(ridges)[..., None])
+        pull = turned(vectors) @ self.cross[..., None]
+        heads = (filters * turned(pull)) @ turned(vectors)
+        return self.finish(heads, self.unit[..., None, :] * (filters @ turned((self.rows.X @ vectors) ** 2)))
 
     def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
         """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
@@ -212,17 +213,18 @@ class Regression:
             errors = np.where(freedom > SATURATED * count, squares * count / freedom**2, np.inf)
         return errors, squares, freedom
 
-    def prior_paths(self, means: Floats, roots: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+    def prior_paths(self, means: Floats, roots: Floats, noise: Floats | float, scales: Floats) -> tuple[Floats, Floats]:
         """Coefficients (K Q, p) and leverages (K Q, n) for priors N(means[k], q L_k L_k'), through p x p matrices."""
-        values, vectors = np.linalg.eigh(np.swapaxes(roots, 1, 2) @ self.gram @ roots)
+        gram = self.gram[..., None, :, :]
+        values, vectors = np.linalg.eigh(turned(roots) @ gram @ roots)
         basis = roots @ vectors
-        pull = np.einsum("kji,kj->ki", basis, self.cross - means @ self.gram)
-        filters = scales[:, None] / (scales[:, None] * np.maximum(values, 0.0)[:, None] + noise)
-        heads = means[:, None] + np.einsum("kji,kqi->kqj", basis, filters * pull[:, None])
-        squares = (self.rows.X @ basis) ** 2
-        leverages = self.unit * (filters @ np.swapaxes(squares, 1, 2))
-        count = len(means) * len(scales)
-        return heads.reshape(count, self.width), leverages.reshape(count, len(self.unit))
+        pull = turned(basis) @ (self.cross[..., None, :] - (means[..., None, :] @ gram)[..., 0, :])[..., None]
+        spreads = scales[:, None] * np.maximum(values, 0.0)[..., None, :] + np.asarray(noise)[..., None, None, None]
+        filters = scales[:, None] / spreads
+        heads = means[..., None, :] + (filters * turned(pull)) @ turned(basis)
+        leverages = self.unit[..., None, None, :] * (filters @ turned((self.rows.X[..., None, :, :] @ basis) ** 2))
+        shape = (*heads.shape[:-3], -1)
+        return heads.reshape(*shape, heads.shape[-1]), leverages.reshape(*shape, leverages.shape[-1])
 
     def dual_path(self, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """The same for one prior N(mean, q S), through r x r matrices: duals (Q, r) and leverages (Q, n).
@@ -254,10 +256,11 @@ class Regression:
 
     def finish(self, heads: Floats, leverages: Floats) -> Paths:
         """Residuals of left-out rows, and the intercept where it is free."""
-        residuals = self.rows.y - heads @ self.rows.X.T
-        if self.center is not None:
-            heads = np.column_stack([heads, self.center.targets - heads @ self.center.features])
-            leverages = leverages + self.unit / self.center.total
+        residuals = self.rows.y[..., None, :] - heads @ turned(self.rows.X)
+        if (center := self.center) is not None:
+            levels = np.asarray(center.targets)[..., None] - (heads @ center.features[..., None])[..., 0]
+            heads = np.concatenate([heads, levels[..., None]], axis=-1)
+            leverages = leverages + (self.unit / np.asarray(center.total)[..., None])[..., None, :]
         return Paths(heads, left_out_residuals(residuals, leverages), leverages)
 
 
@@ -326,6 +329,18 @@ class Sample:
         return Regression(self.moments.system, rows, self.total, count=self._count)
 
     @property
+    def squares(self) -> Floats:
+        """Mean squares (p,) of the features."""
+        rows = self.moments.rows
+        sums = np.diagonal(self.moments.gram) if rows is None else np.sum(rows[0] ** 2, axis=0)
+        return sums[:-1] / self.total
+
+    @property
+    def products(self) -> Floats:
+        """Mean products (p, p) of the features."""
+        return self.moments.gram[:-1, :-1] / self.total
+
+    @property
     def _count(self) -> float:
         """How many rows there are, those of weight above 1 counting as so many."""
         return max(self.total, float(self.moments.count))
@@ -357,6 +372,134 @@ class Sample:
         """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""
         X = self.known.X
         return X @ head[:-1] + head[-1] if self.intercept else X @ head
+
+
+class Batch:
+    """Tasks of equally many rows each, with T of them along a leading axis of all that :class:`Sample` has.
+
+    Small tasks spend their time between calls; T of them in one call take little longer than one.
+
+    Examples
+    --------
+    >>> batch = Batch([Rows(np.array([[0.0], [2.0]]), np.ones(2)), Rows(np.array([[1.0], [7.0]]), np.zeros(2))])
+    >>> batch.center.features.tolist(), batch.free.gram.ravel().tolist()
+    ([[1.0], [4.0]], [2.0, 18.0])
+    """
+
+    def __init__(self, rows: Sequence[Rows], *, intercept: bool = True) -> None:
+        self.parts, self.intercept = tuple(rows), intercept
+        self.X, self.y, self.weight = (np.stack(arrays) for arrays in zip(*((r.X, r.y, r.weight) for r in rows)))
+        self.total: Floats = self.weight.sum(axis=1)
+
+    @cached_property
+    def samples(self) -> list[Sample]:
+        """The same tasks one by one."""
+        return [Sample.of(rows, intercept=self.intercept) for rows in self.parts]
+
+    @cached_property
+    def center(self) -> Center:
+        """Weighted means of features (T, p) and targets (T,)."""
+        features, targets = (self.weight[:, None] @ self.X)[:, 0], np.sum(self.weight * self.y, axis=1)
+        return Center(features / self.total[:, None], targets / self.total, self.total)  # type: ignore[arg-type]
+
+    @cached_property
+    def free(self) -> BatchRegression:
+        """Regressions with intercepts that no prior knows of: each about its means."""
+        if not self.intercept:
+            return BatchRegression(self.X, self.y, self.weight, None)
+        center = self.center
+        return BatchRegression(self.X - center.features[:, None], self.y - center.targets[:, None], self.weight, center)
+
+    @cached_property
+    def full(self) -> BatchRegression:
+        """Regressions with the constant as a feature like any other; as :attr:`free` where there is none."""
+        if not self.intercept:
+            return self.free
+        X = np.concatenate([self.X, np.ones((*self.y.shape, 1))], axis=2)
+        return BatchRegression(X, self.y, self.weight, None)
+
+    @property
+    def squares(self) -> Floats:
+        """Mean squares (T, p) of the features."""
+        return (self.weight[:, None] @ self.X**2)[:, 0] / self.total[:, None]
+
+    @property
+    def products(self) -> Floats:
+        """Mean products (T, p, p) of the features."""
+        return turned(self.X) @ (self.weight[..., None] * self.X) / self.total[:, None, None]
+
+
+class BatchRegression(Regression):
+    """Least-squares problems of one shape, T of them along the first axis."""
+
+    def __init__(self, X: Floats, y: Floats, weight: Floats, center: Center | None) -> None:
+        total: Any = weight.sum(axis=1)
+        super().__init__(None, Rows(X, y, weight), total, center)
+        self._root = np.sqrt(weight)
+
+    @property
+    def wide(self) -> bool:
+        return bool(self.rows.X.shape[1] < self.rows.X.shape[2])
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.X.shape[2])
+
+    @cached_property
+    def _rooted(self) -> tuple[Floats, Floats]:
+        """Rows (T, n, p) and targets (T, n), each scaled by the root of its weight."""
+        return self.rows.X * self._root[..., None], self.rows.y * self._root
+
+    @cached_property
+    def gram(self) -> Floats:
+        rows, _ = self._rooted
+        return turned(rows) @ rows
+
+    @cached_property
+    def cross(self) -> Floats:
+        rows, targets = self._rooted
+        return (targets[:, None] @ rows)[:, 0]
+
+    @property
+    def square(self) -> Any:
+        return np.sum(self._rooted[1] ** 2, axis=1)
+
+    @property
+    def mean_eigenvalue(self) -> Any:
+        trace = np.sum(self._rooted[0] ** 2, axis=(1, 2))
+        before = 0.0 if self.center is None else self.total * np.sum(self.center.features**2, axis=1)
+        means = trace / np.maximum(np.minimum(self.total, self.width), 1)
+        return np.where(trace > RANK_TOLERANCE * before, means, 1.0)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """As of one problem, with zeros for directions that are left out."""
+        rows, _ = self._rooted
+        values, vectors = np.linalg.eigh(rows @ turned(rows) if self.wide else self.gram)
+        values = np.maximum(values, 0.0)
+        if not self.wide:
+            return values, vectors
+        kept = values > RANK_TOLERANCE * values[:, -1:]
+        inverse = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+        return values * kept, turned(rows) @ (vectors * inverse[:, None])
+
+    @cached_property
+    def compressed(self) -> tuple[Floats, Floats, Any]:
+        """As of one problem; directions that are left out are rows of zeros, which say nothing."""
+        if self.wide:
+            return *self._rooted, np.zeros(len(self.total))  # type: ignore[arg-type]
+        values, vectors = self.spectrum
+        kept = values > RANK_TOLERANCE * values[:, -1:]
+        root = np.sqrt(np.where(kept, values, 0.0))
+        pull = (self.cross[:, None] @ vectors)[:, 0]
+        targets = np.where(kept, pull / np.where(kept, root, 1.0), 0.0)
+        rest = np.maximum(self.square - np.sum(targets**2, axis=1), 0.0)
+        return root[..., None] * turned(vectors), targets, rest
+
+
+def turned(matrices: Floats) -> Floats:
+    """Transposes of matrices along the last two axes."""
+    return np.swapaxes(matrices, -1, -2)
 
 
 def _about(rows: Rows, center: Center) -> Rows:

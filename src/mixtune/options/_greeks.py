@@ -99,9 +99,9 @@ class Sensitivity:
         if hasattr(self.process, "__dataclass_fields__"):  # other markets cannot be moved
             found["delta"], found["gamma"] = map(list, zip(*self._by_asset()))
             found["vega"] = list(self._vega())
-        step, bump = METHOD.time_bump * self._first_date(), METHOD.rate_bump
-        found["theta"] = [self._slope(self._delayed(-step), self._delayed(step), 2 * step)]
-        found["rho"] = [self._slope(self._with_rates(bump), self._with_rates(-bump), 2 * bump)]
+        step = METHOD.time_bump * self._first_date()
+        found["theta"] = [self._slope(lambda by: self._delayed(-by), step, jumps=self._jumps)]
+        found["rho"] = [self._slope(self._with_rates, METHOD.rate_bump)]
         return {name: Greek(*np.array(each).T) for name, each in found.items() if each}
 
     def _by_asset(self) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
@@ -150,14 +150,21 @@ class Sensitivity:
 
         bump = METHOD.bump
         if level > 0:
-            yield self._slope(moved(1 + bump, 0.0), moved(1 - bump, 0.0), 2 * bump * level)
+            yield self._slope(lambda by: moved(1 + by / level, 0.0), bump * level, jumps=self._jumps)
         else:  # nothing to scale, and volatilities are not negative: differences to one side, to second order
             weights = {0.0: -1.5, bump: 2.0, 2 * bump: -0.5}
             yield self._combined([(weight / bump, moved(1.0, by), self._dates) for by, weight in weights.items()])
 
-    def _slope(self, up: Market, down: Market, width: float) -> tuple[float, float]:
-        """Of the price between two markets, stopping dates held."""
-        return self._combined([(1 / width, up, self._dates), (-1 / width, down, self._dates)])
+    def _slope(self, at: Callable[[float], Market], step: float, *, jumps: bool = False) -> tuple[float, float]:
+        """Of the price over markets that move, stopping dates held; with wide moves where paths jump."""
+        wide = METHOD.wide * step if jumps else step
+        terms = [(sign / (2 * wide), at(sign * wide), self._dates) for sign in (1, -1)]
+        return self._combined(terms, [(sign / (2 * step), at(sign * step)) for sign in (1, -1)])
+
+    @property
+    def _jumps(self) -> bool:
+        """Whether paths jump where the law of the variance changes: some draws choose between two values."""
+        return getattr(self.process, "scheme", None) == "inverse-gaussian"
 
     def _combined(self, terms: list[Term], known: list[tuple[float, Market]] | None = None) -> tuple[float, float]:
         """A weighted sum of prices; the same of European prices may be made of other markets, where that is better."""

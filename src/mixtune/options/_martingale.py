@@ -46,6 +46,8 @@ PAIRED_ASSETS, PAIRED_MOVES = 3, 6
 RIDGE = 1e-6
 #: Coefficients that are found by one regression at the most, and the rows that it needs for each.
 MOST_JOINT, JOINT_ROWS = 400, 5
+#: Models whose discounted prices, with dividends, are martingales.
+MARTINGALES = (BlackScholes, Heston, RoughHeston)
 #: Settings of a market that say nothing of single assets, although there may be several numbers.
 SHARED = {"spot", "kernel_range"}
 
@@ -173,7 +175,7 @@ def mean_growth(process: Process, grid: TimeGrid) -> Floats | None:
     >>> mean_growth(market, grid).round(4).tolist()
     [[1.0151], [1.0151]]
     """
-    if type(process) not in (BlackScholes, Heston, RoughHeston) or process.cash_dividends:
+    if type(process) not in MARTINGALES or process.cash_dividends:
         return None
     assert isinstance(process, BlackScholes | VarianceProcess)
     if getattr(process, "scheme", None) == "paper":
@@ -188,7 +190,7 @@ def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) ->
 
     Payoffs are convex: the mean of what a later date pays is at least the payoff of the mean prices. For calls without
     dividends at rates that are not negative, and for puts at rates that are not positive, that is at least the payoff
-    now.
+    now. Cash dividends make waiting with a put even better.
 
     Examples
     --------
@@ -196,7 +198,8 @@ def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) ->
     >>> never_exercised(market, Call(100), year), never_exercised(market, Put(100), year)
     (True, False)
     """
-    if type(payoff) not in PAYOFFS.values() or mean_growth(process, grid) is None:
+    known = type(process) in MARTINGALES and getattr(process, "scheme", None) != "paper"
+    if not known or type(payoff) not in PAYOFFS.values() or (process.cash_dividends and payoff.sign > 0):  # type: ignore[attr-defined]
         return False
     dividends, sign = np.asarray(process.dividend), payoff.sign  # type: ignore[attr-defined]
     return bool(np.all(sign * dividends <= 0) and np.all(sign * grid.rates >= 0))

@@ -86,6 +86,8 @@ INNER_FOLDS = 3
 STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
+#: Relative differences of prices below this are rounding.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -155,20 +157,20 @@ def upper_bound(
     outer_paths, inner_paths : int
         Paths of the bound itself, and one-interval continuations from each of their states (paired antithetically).
     held, european
-        A policy that holds to maturity, and what that is worth: what the same paths say of it is the control.
+        A policy with the same state map that holds to maturity, and what that is worth: what the same paths say of it
+        is the control.
     """
     process = process.for_grid(grid)
     outer_paths = check_whole("outer_paths", outer_paths, least=2)
     pairs = (check_whole("inner_paths", inner_paths, least=2) + 1) // 2
-    policies = [policy] if held is None else [policy, held]
     if not isinstance(policy.state, learn.OneDateMap):
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
-    how: dict[str, Any] = {"process": process, "grid": grid, "payoff": payoff, "with_hidden": with_hidden}
-    duals = [_Dual(policy=each, **how) for each in policies]
+    policies = (policy,) if held is None else (policy, held)
+    dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
 
-    def expected(state: State, date: int) -> list[Floats]:
+    def expected(state: State, date: int) -> Floats:
         """``E[V_t(X_t) | X_{t-1}]`` of each policy for every outer state, by antithetic pairs, in chunks of them."""
-        means: list[list[Floats]] = [[] for _ in duals]
+        means = []
         step = max(1, CHUNK_STATES // (2 * pairs))
         for begin in range(0, outer_paths, step):
             part = state.take(np.arange(begin, min(begin + step, outer_paths)))
@@ -176,80 +178,76 @@ def upper_bound(
             normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
             repeated = part.repeat(2 * pairs)
             after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
-            for dual, found in zip(duals, means):
-                found.append(dual.expected(part, repeated, after, normals, date))
-        return [np.concatenate(found) for found in means]
+            means.append(dual.expected(part, repeated, after, normals, date))
+        return np.concatenate(means, axis=1)
 
     state = process.start(outer_paths)
-    martingales = np.zeros((len(duals), outer_paths))
-    best = [dual.start(state) for dual in duals]
+    martingales, best = np.zeros((2, len(policies), outer_paths))
+    best[0] = 0.0 if policy.hold else dual.discounted(state, 0)
     for date in range(1, grid.n_dates + 1):
         before = expected(state, date)
         normals = rng.standard_normal((outer_paths, process.normals_per_interval))
         state = process.advance(state, normals=normals, **grid.interval(date - 1))
-        for k, dual in enumerate(duals):
-            martingales[k] += dual.value(state, date) - before[k]
-            best[k] = dual.best(best[k], state, martingales[k], date)
-    samples = best[0] if european is None else without_noise(best[0], best[-1] - european)
-    found = Estimate.of(samples)
+        martingales += dual.values(state, date) - before
+        now = dual.discounted(state, date) - martingales
+        # What is held pays at maturity only.
+        best = np.stack([now[k] if each.hold else np.maximum(best[k], now[k]) for k, each in enumerate(policies)])
+    found = Estimate.of(best[0] if european is None else without_noise(best[0], best[-1] - european))
     return UpperBound(found.value, found.standard_error, outer_paths, inner_paths)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Dual:
-    """The regressed value of one policy, of which the dual martingale is made."""
+    """Regressed values of policies with one state map, of which dual martingales are made."""
 
-    policy: learn.Policy
+    policies: tuple[learn.Policy, ...]
     process: Process
     grid: TimeGrid
     payoff: PayoffFunction
     with_hidden: bool
 
-    def start(self, state: State) -> Floats:
-        """The payoff today, or nothing where the option is held."""
-        return np.zeros(state.n_paths) if self.policy.hold else self._discounted(state, 0)
-
-    def best(self, best: Floats, state: State, martingale: Floats, date: int) -> Floats:
-        """The largest payoff so far less the martingale; that of maturity where the option is held."""
-        now = self._discounted(state, date) - martingale
-        return now if self.policy.hold else np.maximum(best, now)
-
-    def value(self, state: State, date: int) -> Floats:
-        """``V_t = max(h_t, continuation_t)``, or the continuation where the option is held."""
-        now = self._discounted(state, date)
+    def values(self, state: State, date: int) -> Floats:
+        """``V_t = max(h_t, continuation_t)`` of every policy (policies, paths); the continuation of what is held."""
+        now = self.discounted(state, date)
         if date == self.grid.n_dates:
-            return now
-        waiting = self.policy.waiting(self._features(state, date), state.prices, date)[:, 0]
-        return waiting if self.policy.hold else np.maximum(now, waiting)
+            return np.stack([now] * len(self.policies))
+        U = self._features(state, date, now)
+        waiting = [policy.waiting(U, state.prices, date)[:, 0] for policy in self.policies]
+        return np.stack([w if policy.hold else np.maximum(now, w) for w, policy in zip(waiting, self.policies)])
 
     def expected(self, part: State, repeated: State, after: State, normals: Floats, date: int) -> Floats:
-        """The mean value at ``date`` from every state of ``part``, of whose repetitions ``after`` has come.
+        """Mean values at ``date`` from every state of ``part``, of whose repetitions ``after`` has come.
 
         European values and fitted moves, whose means are known, are taken off first.
         """
-        left, shape = self.value(after, date) - self._known(after, date), (part.n_paths, -1)
-        policy = self.policy
-        if policy.martingale is not None:
-            U = policy.state.few(self._features(part, date - 1)) if date > 1 else np.ones((part.n_paths, 1))
+        first, shape = self.policies[0], (part.n_paths, -1)
+        left = self.values(after, date) - self._known(after, date)
+        if first.martingale is not None:
+            U = np.ones((part.n_paths, 1))
+            if date > 1:
+                U = first.state.few(self._features(part, date - 1, self.discounted(part, date - 1)))
             noise = np.moveaxis(self.process.noise(normals.T[None])[0], -1, 0)
-            growth = None if policy.growth is None else policy.growth[date - 1]
+            growth = None if first.growth is None else first.growth[date - 1]
             gains = relative_gains(repeated.prices, after.prices, growth)
-            phi = moves(noise, repeated.prices, policy.state.ranked, gains)
-            slope = U @ policy.martingale[date - 1]
-            left -= np.einsum("oik,ok->oi", phi.reshape(*shape, phi.shape[1]), slope).reshape(-1)
-        return left.reshape(shape).mean(axis=1) + self._known(part, date - 1)
+            phi = moves(noise, repeated.prices, first.state.ranked, gains)
+            phi = phi.reshape(*shape, phi.shape[1])
+            for row, policy in zip(left, self.policies):
+                assert policy.martingale is not None
+                row -= np.einsum("oik,ok->oi", phi, U @ policy.martingale[date - 1]).reshape(-1)
+        return left.reshape(len(left), *shape).mean(axis=2) + self._known(part, date - 1)
 
-    def _discounted(self, state: State, date: int) -> Floats:
+    def discounted(self, state: State, date: int) -> Floats:
         return np.asarray(self.payoff(state.prices)) * self.grid.discount[date]
 
-    def _features(self, state: State, date: int) -> Floats:
+    def _features(self, state: State, date: int, payoff: Floats) -> Floats:
         hidden = with_observed(self.payoff, state.prices, state.hidden if self.with_hidden else None)
-        inputs = learn.stack_inputs(state.prices, self._discounted(state, date), hidden)
-        assert isinstance(self.policy.state, learn.OneDateMap)
-        return self.policy.state.transform(inputs, date)
+        state_map = self.policies[0].state
+        assert isinstance(state_map, learn.OneDateMap)
+        return state_map.transform(learn.stack_inputs(state.prices, payoff, hidden), date)
 
     def _known(self, state: State, date: int) -> Floats | float:
-        return 0.0 if self.policy.base is None else self.policy.base(state.prices, date)
+        base = self.policies[0].base
+        return 0.0 if base is None else base(state.prices, date)
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,8 +390,8 @@ class PriceResult(Estimate):
 
     @property
     def below_european(self) -> bool:
-        """Whether holding to maturity did better on the same paths: noise, or a policy that needs more paths."""
-        return self.premium.value < 0
+        """Whether holding to maturity does better: noise, or a policy that needs more paths."""
+        return self.premium.value < -ROUNDING * self.european.value
 
     @property
     def exercise_time(self) -> float:
@@ -527,7 +525,7 @@ class PricingRun:
         outcome = self.outcome(policy, evaluation, earned, control)
         if settings.upper:
             with stage("upper bound"):
-                found["upper"] = self.upper_bound(training, earned, None if held is None else held.fetched())
+                found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
         if settings.greeks:
             with stage("greeks"):
                 found["greeks"] = self.greeks(policy, outcome.stop_now)
@@ -569,7 +567,7 @@ class PricingRun:
         """A policy that holds to maturity, where the price of that is known."""
         if self.european is None:
             return None
-        return policy if self.waits_for_sure else self.train(training, hold=True)
+        return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
 
     def held_control(self, held: learn.Policy | None, evaluation: PathData) -> Floats | None:
         """What evaluation paths earn if held to maturity, less its martingale and its price: the mean is zero."""
@@ -599,7 +597,14 @@ class PricingRun:
         hidden = self.settings.observe_hidden
         return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
 
-    def train(self, training: PathData, *, everywhere: bool = False, hold: bool | None = None) -> learn.Policy:
+    def train(
+        self,
+        training: PathData,
+        *,
+        state: learn.StateMap | None = None,
+        everywhere: bool = False,
+        hold: bool | None = None,
+    ) -> learn.Policy:
         """The exercise policy; with values that hold everywhere, not only where it may stop."""
         hold = self.hold if hold is None else hold
         settings, paper = self.settings, self.settings.paper
@@ -608,9 +613,10 @@ class PricingRun:
         growth = mean_growth(self.process, self.grid) if isinstance(self.process, VarianceProcess) else None
         rule: dict[str, Any] = {"in_the_money": inside, "only_positive": not paper, "hold": hold, "growth": growth}
         rule |= {"base": self.base(self.process, self.grid), "martingale": self.controlled}
-        variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
-        state = learn.state_map(settings, variables=variables, ranked=self.ranked)
-        return learn.train([training], [model], state=state.fitted([training]), **rule)
+        if state is None:
+            variables = training.n_assets + (0 if training.hidden is None else training.hidden.shape[-1])
+            state = learn.state_map(settings, variables=variables, ranked=self.ranked).fitted([training])
+        return learn.train([training], [model], state=state, **rule)
 
     def outcome(
         self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation, held: Floats | None
@@ -628,7 +634,9 @@ class PricingRun:
         european = self.european if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
         return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held)
 
-    def upper_bound(self, training: PathData, earned: learn.Evaluation, held: learn.Policy | None) -> UpperBound:
+    def upper_bound(
+        self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None
+    ) -> UpperBound:
         settings, rng = self.settings, np.random.default_rng(self.streams[2])
         if self.european is not None and self.waits_for_sure:
             now = 0.0 if self.hold else float(training.payoffs[0, 0])
@@ -646,7 +654,7 @@ class PricingRun:
             state = learn.RandomState(width=METHOD.width, seed=settings.seed).fitted([training])
             policy = learn.train([training], [learn.TunedLocal(0, "value")], state=state, in_the_money=False)
         else:
-            policy = self.train(training, everywhere=True)
+            policy = self.train(training, state=policy.state, everywhere=True)
             how |= {"european": self.european, "held": held}
         return upper_bound(policy, self.process, grid=self.grid, payoff=self.payoff, **how)
 
@@ -698,6 +706,7 @@ class PricingRun:
         grid, market = self.grid, {"process": repr(self.process), "payoff": repr(self.payoff)}
         dates = {"maturity": grid.maturity, "dates": grid.n_dates, "rates": np.unique(grid.rates).tolist()}
         chosen = {"width": getattr(policy.state, "width", None), "control": self.controlled}
+        chosen["european_control"] = self.european is not None
         return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
 
 

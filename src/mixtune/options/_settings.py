@@ -35,6 +35,9 @@ class MethodConstants:
         gamma, do not (Glasserman 2004, section 7.1).
     rate_bump, time_bump : float
         Of rates, and of the first date relative to its distance.
+    wide : float
+        Factor of the moves of volatility and time where paths jump with them ("inverse-gaussian"): the variance of a
+        difference falls with its width then.
     width, ranked_width : int
         The most random units by default; fewer do where assets are sorted by price.
     region_tail : float
@@ -54,6 +57,7 @@ class MethodConstants:
     second_bump: float = 0.1
     rate_bump: float = 1e-4
     time_bump: float = 0.01
+    wide: float = 10.0
     width: int = 100
     ranked_width: int = 50
     region_tail: float = 0.001

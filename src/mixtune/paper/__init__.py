@@ -8,10 +8,30 @@ from typing import Any
 
 from mixtune.errors import ParameterError
 from mixtune.paper._store import Outcome, ResultsStore
-from mixtune.paper._study import Executor, Experiment, Results, Summary, Table, check_together, run_study
+from mixtune.paper._study import (
+    Check,
+    Executor,
+    Experiment,
+    Findings,
+    Results,
+    Summary,
+    Table,
+    check_together,
+    run_study,
+)
 
-__all__ = ["EXPERIMENTS", "Executor", "Experiment", "Outcome", "Results", "ResultsStore", "Summary", "Table"]
-__all__ += ["check_together", "experiment", "run_study"]
+__all__ = [
+    "EXPERIMENTS",
+    "Check",
+    "Executor",
+    "Experiment",
+    "Findings",
+    "Outcome",
+    "Results",
+    "ResultsStore",
+    "Summary",
+]
+__all__ += ["Table", "check_together", "experiment", "run_study"]
 
 #: Name on the command line -> module here and the name of its Experiment, in the order of the paper.
 EXPERIMENTS = {
@@ -19,7 +39,14 @@ EXPERIMENTS = {
     "table2": ("american", "TABLE2"),
     "figure1": ("convergence", "FIGURE_1"),
     "figure2": ("convergence", "FIGURE_2"),
+    "open-settings": ("american", "OPEN_SETTINGS"),
+    "layers": ("convergence", "LAYERS"),
     "robustness": ("robustness", "ROBUSTNESS"),
+    "near-optimality": ("near_optimality", "NEAR_OPTIMALITY"),
+    "bound": ("bound", "BOUND"),
+    "early-stopping": ("early_stopping", "EARLY_STOPPING"),
+    "game": ("game", "GAME"),
+    "statements": ("statements", "STATEMENTS"),
 }
 
 

@@ -19,7 +19,7 @@ import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -57,6 +57,18 @@ RUNS_AT_ONCE = 20
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
+@dataclass(frozen=True)
+class Check:
+    """Whether a statement of the paper held in a study, and what was measured.
+
+    ``as_printed=False``: it holds with a correction, and the text as it is printed was seen to fail.
+    """
+
+    holds: bool
+    result: str
+    as_printed: bool = True
+
+
 class Summary(Protocol):
     """What a study says at its end; the command line prints it and writes it down without knowing more."""
 
@@ -71,6 +83,68 @@ class Summary(Protocol):
 
     def tables(self) -> dict[str, Table]:
         """Tables to write as CSV files, by file name without its ending."""
+
+    def checks(self) -> Mapping[str, Check]:
+        """By the name of a statement in :mod:`mixtune.paper.statements`, what this study says about it."""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One picture of a figure: its texts, and which axes are logarithmic."""
+
+    title: str
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """A summary that is put together by its study: rows for people, lines for a CSV file and a figure, checks.
+
+    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``.
+    """
+
+    experiment: str
+    seed: int
+    runs: int
+    rows: Table
+    sentences: Sequence[str]
+    found: Mapping[str, Check]
+    panels: Mapping[str, Panel] = field(default_factory=dict)
+    lines: Table = ()
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("experiment", "seed", "runs", "rows", "lines")
+        checks = {name: asdict(check) for name, check in self.found.items()}
+        return {name: getattr(self, name) for name in names} | {"checks": checks}
+
+    def headline(self) -> Table:
+        return self.rows
+
+    def notes(self) -> list[str]:
+        return list(self.sentences)
+
+    def tables(self) -> dict[str, Table]:
+        return {self.experiment: self.rows} | ({f"{self.experiment}_lines": self.lines} if self.lines else {})
+
+    def checks(self) -> Mapping[str, Check]:
+        return self.found
+
+
+def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Floats) -> list[dict[str, str | float]]:
+    """Median and quartiles of ``values`` (runs, len(x)) over the runs.
+
+    Examples
+    --------
+    >>> lines_of("loss", "RO", [1.0], np.array([[2.0], [4.0]]))
+    [{'panel': 'loss', 'method': 'RO', 'x': 1.0, 'median': 3.0, 'lower': 2.5, 'upper': 3.5}]
+    """
+    middle, lower, upper = np.quantile(values, (0.5, 0.25, 0.75), axis=0)
+    numbers = np.stack([np.asarray(x, dtype=float), middle, lower, upper])
+    names = ("x", "median", "lower", "upper")
+    return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
 
 
 @dataclass(frozen=True)
@@ -128,6 +202,10 @@ class Results:
     def methods(self) -> tuple[str, ...]:
         """In the order the runs gave them."""
         return tuple(self._rows)
+
+    def quantities(self, method: str) -> tuple[str, ...]:
+        """What the rows of a method hold."""
+        return tuple(self._rows[method][0])
 
     def values(self, method: str, quantity: str) -> Floats:
         """One number per run, shape (runs,)."""

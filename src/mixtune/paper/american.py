@@ -13,7 +13,7 @@ conventions: inputs standardised before the same random layer, and a payoff of z
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.resources import files
 from typing import Any
@@ -24,10 +24,11 @@ from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Experiment, Results, Table
+from mixtune.paper._study import Check, Experiment, Findings, Results, Table
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
-__all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "run_beyond", "run_table", "run_together"]
+__all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
+__all__ += ["OPEN_SETTINGS", "OpenSettings", "run_table", "run_together"]
 
 OTHER_MARKETS = [(r, v_vol, v) for r in (0.05, 0.5) for v_vol in (0.15, 0.2, 0.25) for v in (0.005, 0.015)]
 
@@ -121,7 +122,7 @@ def draw_run(settings: TableSettings, seed: int) -> RunData:
     def draw(*market: Any, name: str, paths: int) -> learn.PathData:
         return learn.simulate(*market, paths=paths, rng=_stream(seed, name), name=name, hidden=False)
 
-    return _drawn(settings, draw, _layer(settings, seed))
+    return _drawn(settings, draw, layer(settings, seed))
 
 
 def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None) -> RunData:
@@ -131,7 +132,7 @@ def draw_runs(settings: TableSettings, seeds: Sequence[int], device: str | None)
         rngs = [_stream(seed, name) for seed in seeds]
         return learn.simulate_runs(*market, paths=paths, rngs=rngs, name=name, device=device)
 
-    return _drawn(settings, draw, learn.RunStates(tuple(_layer(settings, seed) for seed in seeds)))
+    return _drawn(settings, draw, learn.RunStates(tuple(layer(settings, seed) for seed in seeds)))
 
 
 def _drawn(settings: TableSettings, draw: Callable[..., learn.PathData], state: learn.StateMap) -> RunData:
@@ -151,7 +152,8 @@ def _stream(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=tuple(name.encode())))
 
 
-def _layer(settings: TableSettings, seed: int, *, standardise: bool = False) -> learn.RandomState:
+def layer(settings: TableSettings, seed: int, *, standardise: bool = False) -> learn.RandomState:
+    """The random layer of a run, which all its methods share."""
     sequence = np.random.SeedSequence(seed, spawn_key=tuple(b"layer"))
     return learn.RandomState(width=settings.width, standardise=standardise, seed=int(sequence.generate_state(1)[0]))
 
@@ -166,7 +168,7 @@ def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
     # The same layer, fed with standardised inputs.
-    state = _layer(settings, seed, standardise=True).fitted(run.training)
+    state = layer(settings, seed, standardise=True).fitted(run.training)
     policies = [_paper_policy(settings, run, settings.models())]
     policies.append(learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False))
     return Outcome({name: row for policy in policies for name, row in _prices(policy, run)[0].items()})
@@ -184,6 +186,7 @@ def run_together(settings: TableSettings, seeds: Sequence[int], device: str | No
 
 
 def _paper_policy(settings: TableSettings, run: RunData, models: list[learn.ContinuationModel]) -> learn.Policy:
+    """The models trained on a run as the paper does it: all paths, and payoffs of zero may be exercised."""
     rule: dict[str, Any] = {"state": run.state, "in_the_money": False, "only_positive": False}
     policy = learn.train(run.training, models, **rule)
     for paths, data in run.more.items():
@@ -230,6 +233,52 @@ TABLE_1, TABLE_2 = _published("table1"), _published("table2")
 PAPER, BEYOND = "the paper's settings", "beyond the paper"
 
 
+#: Rows of the paper's Table 1 (a), which shows only the ends of the ranges of LO-2..7 and LO-8..13.
+SHORT_ROWS = ("LO-1", "MLO", "JO", "JSO-{1..7}", "RO (eta=100)", "LO-1 (700 paths)", "LO-1 (50000 paths)")
+#: By table, the claims of the text: who beats whom, and by how many percent.
+TEXT_CLAIMS = {
+    False: (("RO (eta=100)", "JSO-{1..7}", "about 3%"), ("RO (eta=100)", "LO-1", "9%")),
+    True: (("RO (eta=50)", "LO-1", "4%"), ("RO (eta=100)", "LO-1", "4%")),
+}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """By what part one method's prices exceed another's, run by run: mean, 95% interval, paired t-test."""
+
+    better: str
+    worse: str
+    paper: str
+    mean: float
+    half: float
+    p_value: float
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"{self.better} beats {self.worse} by {100 * self.mean:.1f}% +- {100 * self.half:.1f}% (95%, run by run; "
+            f"paired t-test p = {self.p_value:.1g}; paper: {self.paper})."
+        )
+
+
+def _claims(results: Results, rough: bool) -> tuple[Claim, ...]:
+    from scipy.stats import ttest_rel
+
+    found = []
+    for better, worse, paper in TEXT_CLAIMS[rough]:
+        if {better, worse} <= set(results.methods) and results.runs > 1:
+            first, second = (results.values(name, "price") for name in (better, worse))
+            ahead = (first - second) / second.mean()
+            half = 1.96 * float(ahead.std(ddof=1)) / float(np.sqrt(results.runs))
+            p_value = float(ttest_rel(first, second).pvalue) if half > 0 else 1.0
+            found.append(Claim(better, worse, paper, float(ahead.mean()), half, p_value))
+    return tuple(found)
+
+
 @dataclass(frozen=True, eq=False)
 class TableSummary:
     """Relative performances next to the published ones; beyond the paper, methods without hand-set numbers."""
@@ -238,6 +287,7 @@ class TableSummary:
     runs: int
     lines: list[dict[str, Any]]
     lead: str | None = None
+    claims: tuple[Claim, ...] = ()
 
     def as_json(self) -> list[dict[str, Any]]:
         return self.lines
@@ -254,8 +304,24 @@ class TableSummary:
             f"{agreeing} of {len(judged)} published rows agree over {self.runs} runs: the intervals overlap, or the "
             "means differ by at most 0.015.",
             "Rows without published figures are ours: the authors' Wasserstein weights, and LO-1 with its ridge tuned.",
+            *(claim.sentence for claim in self.claims),
         ]
         return found if self.lead is None else [*found, self.lead]
+
+    def checks(self) -> dict[str, Check]:
+        first = self.title == "table1"
+        tables = {"Table 1 (a)": SHORT_ROWS, "Table 2": tuple(TABLE_1)} if first else {"Table 1 (b)": tuple(TABLE_2)}
+        found = {}
+        for name, methods in tables.items():
+            lines = [line for line in self.lines if line["method"] in methods and line["agrees"] is not None]
+            odd = [line["method"] for line in lines if not line["agrees"]]
+            told = f"{len(lines) - len(odd)} of {len(lines)} rows agree over {self.runs} runs"
+            if lines:
+                found[name] = Check(not odd, told + (f"; not {', '.join(odd)}" if odd else ""))
+        if self.claims:
+            told = " ".join(claim.sentence for claim in self.claims)
+            found[f"Experiment {1 if first else 2}"] = Check(all(claim.low > 0 for claim in self.claims), told)
+        return found
 
     def tables(self) -> dict[str, Table]:
         blocks = {self.title: PAPER, f"{self.title}_beyond": BEYOND}
@@ -299,7 +365,7 @@ def summarise_table(settings: TableSettings, results: Results) -> TableSummary:
         lines.append({**ours, "ci_high": high, **paper, "agrees": agrees})
     shown = beyond and set(beyond) <= set(results.methods) and results.runs > 1
     lead = _lead(results, beyond, base) if shown else None
-    return TableSummary(results.experiment, results.runs, lines, lead)
+    return TableSummary(results.experiment, results.runs, lines, lead, _claims(results, settings.rough))
 
 
 def _lead(results: Results, beyond: list[str], base: float) -> str:
@@ -318,3 +384,67 @@ TABLE1_SETTINGS = TableSettings(rough=False, sharing=(10.0, 100.0, 500.0), more_
 TABLE1 = Experiment("table1", TABLE1_SETTINGS, run_beyond, summarise_table, runs=100, revision=2, together=run_together)
 TABLE2_SETTINGS = TableSettings(rough=True, sharing=(10.0, 50.0, 100.0))
 TABLE2 = Experiment("table2", TABLE2_SETTINGS, run_table, summarise_table, runs=100)
+
+
+# --- what the text leaves open ----------------------------------------------------------------------------------------
+
+LOCAL, JOINT, SHARED, DISTANCES, OTHER = "LO-1", "JSO-{1..7}", "RO (eta=100)", "RO (W1, 3, 0)", "RO (W1, 2, 1)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSettings:
+    """Experiment 1 in variants, all on the same paths: what the paper's text leaves open.
+
+    * The activation of the random layer: the text says ReLU, the published figures were made with leaky ReLU.
+    * lambda and beta of the rows with Wasserstein weights: the text gives 2 and 1 for all methods, the authors' runs
+      with these weights had 3 and 0. With T = 1 only their sum matters.
+    * The weights of the RO rows: Algorithm 1 compares distributions, the published rows compare predictions.
+    """
+
+    table: TableSettings = field(default_factory=lambda: replace(TABLE1_SETTINGS, more_paths=()))
+    temperature: float = 0.01
+    sharing: float = 100.0
+
+    def models(self) -> list[learn.ContinuationModel]:
+        ridge, t = self.table.ridge, self.table
+        distances = WassersteinWeights(
+            self.temperature, t.wasserstein_threshold, rescale=False, floor=False, screen=True
+        )
+        return [
+            learn.Local(0, ridge, LOCAL),
+            learn.Joint(ridge, tuple(range(7)), JOINT),
+            learn.Transfer(PredictiveWeights(self.sharing), ridge, t.transfer, t.stability, 1, SHARED),
+            learn.Transfer(distances, ridge, 3.0, 0.0, 1, DISTANCES, t.wasserstein_rows),
+            learn.Transfer(distances, ridge, t.transfer, t.stability, 1, OTHER, t.wasserstein_rows),
+        ]
+
+
+def _run_variants(settings: OpenSettings, seed: int) -> Outcome:
+    run = draw_run(settings.table, seed)
+    rows: dict[str, Any] = {}
+    for activation in ("leaky_relu", "relu"):
+        state = replace(layer(settings.table, seed), activation=activation).fitted(run.training)
+        found = _prices(_paper_policy(settings.table, replace(run, state=state), settings.models()), run)[0]
+        rows |= {f"{name}, {activation}": row for name, row in found.items()}
+    return Outcome(rows)
+
+
+def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
+    base = float(results.values(f"{LOCAL}, leaky_relu", "price").mean())
+    pairs = [
+        (f"ReLU instead of leaky ReLU: {name}", f"{name}, relu", f"{name}, leaky_relu")
+        for name in (LOCAL, JOINT, SHARED, DISTANCES)
+    ]
+    pairs.append(("lambda, beta = 2, 1 instead of 3, 0", f"{OTHER}, leaky_relu", f"{DISTANCES}, leaky_relu"))
+    pairs.append(("distances instead of predictions", f"{DISTANCES}, leaky_relu", f"{SHARED}, leaky_relu"))
+    rows: list[dict[str, Any]] = []
+    for change, new, old in pairs:
+        after, before = (results.values(name, "price") / base for name in (new, old))
+        half = 1.96 * float((after - before).std(ddof=1)) / float(np.sqrt(results.runs)) if results.runs > 1 else None
+        row = {"change": change, "rp_before": float(before.mean()), "rp_after": float(after.mean())}
+        rows.append({**row, "difference": float((after - before).mean()), "half_of_95_interval": half})
+    sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
+    return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
+
+
+OPEN_SETTINGS = Experiment("open-settings", OpenSettings(), _run_variants, _summarise_variants, runs=20)

@@ -19,14 +19,23 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats, Integers
-from mixtune.features import RandomFeatures
+from mixtune.features import Concatenate, FeatureMap, RandomFeatures
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Experiment, Results, Table
+from mixtune.paper._study import Check, Experiment, Results, Table
 from mixtune.regret import DescentPath, RegretProblem, RegretSolution, descend, solve
 from mixtune.weights import PredictiveWeights
 
-__all__ = ["FIGURE_1", "FIGURE_2", "ConvergenceSettings", "ConvergenceSummary", "NetworkData", "Series"]
+__all__ = [
+    "FIGURE_1",
+    "FIGURE_2",
+    "LAYERS",
+    "ConvergenceSettings",
+    "ConvergenceSummary",
+    "LayeredData",
+    "NetworkData",
+    "Series",
+]
 
 #: The learning rate at which the paper saw descent explode.
 NEXT_RATE = 8e-5
@@ -56,16 +65,43 @@ class NetworkData:
 
     def draw(self, seed: int) -> list[tuple[Floats, Floats]]:
         """Features (n, width + 1) and targets (n,) of each dataset."""
-        phi = RandomFeatures(n_inputs=self.n_inputs, width=self.width, activation="relu", seed=seed)
+        phi, outputs = self.feature_map(seed), getattr(self, "n_outputs", 1)
         rows = []
         for index in range(self.n_domains):
             rng = np.random.default_rng([seed, 1 + index])
-            inner, outer = _xavier(rng, self.n_inputs, self.target_units), _xavier(rng, self.target_units, 1)
-            biases = [rng.uniform(-self.target_bias, self.target_bias, size) for size in (self.target_units, 1)]
+            inner, outer = _xavier(rng, self.n_inputs, self.target_units), _xavier(rng, self.target_units, outputs)
+            biases = [rng.uniform(-self.target_bias, self.target_bias, size) for size in (self.target_units, outputs)]
             X = rng.standard_normal((self.n_rows, self.n_inputs))
             targets = np.maximum(X @ inner + biases[0], 0.0) @ outer + biases[1]
-            rows.append((phi.transform(X), targets[:, 0]))
+            rows.append((phi.transform(X), targets[:, 0] if outputs == 1 else targets))
         return rows
+
+    def feature_map(self, seed: int) -> FeatureMap:
+        """phi, the same for all datasets of a run."""
+        return RandomFeatures(n_inputs=self.n_inputs, width=self.width, activation="relu", seed=seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayeredData(NetworkData):
+    """The same with several outputs, and features of two frozen layers side by side: the paper's remark on (3).
+
+    Each dataset's network has ``n_outputs`` outputs. The features are ``width`` random ReLU features and ``width``
+    random tanh features of the same inputs, and a constant for each.
+
+    Examples
+    --------
+    >>> rows = LayeredData(width=20).draw(seed=0)
+    >>> rows[0][0].shape, rows[0][1].shape
+    ((100, 42), (100, 3))
+    """
+
+    n_outputs: int = 3
+    width: int = 250
+
+    def feature_map(self, seed: int) -> FeatureMap:
+        sizes: dict[str, Any] = {"n_inputs": self.n_inputs, "width": self.width}
+        layers = [RandomFeatures(**sizes, activation=name, seed=seed + k) for k, name in enumerate(("relu", "tanh"))]
+        return Concatenate(layers)
 
 
 def _xavier(rng: np.random.Generator, fan_in: int, fan_out: int) -> Floats:
@@ -151,6 +187,26 @@ def _run(settings: ConvergenceSettings, seed: int) -> Outcome:
     return Outcome(rows, curves)
 
 
+#: Of the study of layers, the row with the error against one output at a time.
+OUTPUTS = "one output at a time"
+
+
+def _run_layers(settings: ConvergenceSettings, seed: int) -> Outcome:
+    """A run with several outputs, beside the same problems solved by Algorithm 2's twin for one output at a time."""
+    outcome = _run(settings, seed)
+    errors = []
+    for _, problem, _ in _problems(settings, seed):
+        whole = solve(problem)
+        alone = []
+        for k in range(problem.heads.shape[-1]):
+            moments = [Moments(m.count, m.gram, m.cross[:, k], m.square[k]) for m in problem.moments]
+            alone.append(solve(problem.replaced(moments=moments, heads=problem.heads[..., k])))
+        heads = np.stack([each.heads for each in alone], axis=-1)
+        errors.append(float(np.max(np.abs(whole.heads - heads)) / np.max(np.abs(heads))))
+        errors.append(abs(whole.loss - sum(each.loss for each in alone)) / whole.loss_at(0))
+    return Outcome({**outcome.rows, OUTPUTS: {"error": max(errors)}}, outcome.curves)
+
+
 @dataclass(frozen=True, eq=False)
 class ConvergenceSummary:
     """Curves over runs, and how close the learning rate came to the stability limits."""
@@ -161,6 +217,7 @@ class ConvergenceSummary:
     settings: ConvergenceSettings
     series: tuple[Series, ...]
     stability_limits: Floats
+    outputs_error: float | None = None
 
     @property
     def diverged(self) -> int:
@@ -202,6 +259,41 @@ class ConvergenceSummary:
                 rows.append({"method": s.method, "transfer": s.transfer, "iteration": int(t), "runs": s.runs} | numbers)
         return {self.experiment: rows}
 
+    def checks(self) -> dict[str, Check]:
+        series = {(s.method, s.transfer): s for s in self.series}
+        if self.outputs_error is not None:
+            told = f"loss and heads differ by at most {self.outputs_error:.1g} from those of one output at a time"
+            return {"Equation (3), layers": Check(self.outputs_error < 1e-8, told)}
+        if ("GD", 0.0) in series:
+            return {"Figure 1": self._against_descent(series["RO", 0.0], series["GD", 0.0])}
+        few, many = (
+            series["RO", transfer] for transfer in (min(self.settings.transfers), max(self.settings.transfers))
+        )
+        # The first step after which a tenth of the way to the final loss is done, as a part of the horizon.
+        left = [
+            float(np.argmax(s.loss_mean <= 0.9 * s.loss_mean[0] + 0.1 * s.loss_mean[-1])) / self.settings.horizon
+            for s in (few, many)
+        ]
+        told = (
+            f"a tenth of the way is done after {left[0]:.1%} of the steps at lambda = {few.transfer:g}, after "
+            f"{left[1]:.1%} at {many.transfer:g}; final loss {few.loss_mean[-1]:.3g} and {many.loss_mean[-1]:.3g}"
+        )
+        holds = left[0] < left[1] and left[1] > 0.95 and few.loss_mean[-1] < many.loss_mean[-1]
+        return {"Figure 2": Check(bool(holds), told)}
+
+    def _against_descent(self, optimal: Series, descent: Series) -> Check:
+        """The text: descent is slower in a hundred times the steps, its regret is nearly 0, and 8e-5 is unstable."""
+        if not descent.runs:
+            return Check(False, "gradient descent diverged in all runs")
+        ends = descent.loss_mean[-1], optimal.loss_mean[-1], descent.energy_mean[-1] / descent.loss_mean[-1] - 1
+        unstable = int(np.sum(self.stability_limits < NEXT_RATE))
+        told = (
+            f"final loss {ends[0]:.3g} of GD and {ends[1]:.3g} of RO; energy of GD {ends[2]:.1%} above its loss; "
+            f"{NEXT_RATE:g} is unstable in {unstable} of {self.runs} runs, {self.settings.learning_rate:g} in "
+            f"{self.diverged}"
+        )
+        return Check(bool(ends[0] > ends[1] and ends[2] < 0.05 and unstable > 0), told)
+
 
 def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSummary:
     series, limits = [], np.zeros(0)
@@ -217,7 +309,8 @@ def _summarise(settings: ConvergenceSettings, results: Results) -> ConvergenceSu
                 loss, energy = loss[stable], energy[stable]
             moments = (*_mean_and_std(loss), *_mean_and_std(energy))
             series.append(Series(name, transfer, settings.iterations(name), *moments, runs=len(loss)))
-    return ConvergenceSummary(results.experiment, results.seed, results.runs, settings, tuple(series), limits)
+    apart = float(results.values(OUTPUTS, "error").max()) if OUTPUTS in results.methods else None
+    return ConvergenceSummary(results.experiment, results.seed, results.runs, settings, tuple(series), limits, apart)
 
 
 def _mean_and_std(curves: Floats) -> tuple[Floats, Floats]:
@@ -232,4 +325,6 @@ def _end(curve: Floats, index: int) -> float | None:
 
 
 FIGURE_1 = Experiment("figure1", ConvergenceSettings(), _run, _summarise, runs=10)
+LAYERS_SETTINGS = ConvergenceSettings(transfers=(1e-4, 2.0), descent_steps=0, data=LayeredData())
 FIGURE_2 = replace(FIGURE_1, name="figure2", settings=ConvergenceSettings(transfers=(1e-4, 2.0), descent_steps=0))
+LAYERS = replace(FIGURE_1, name="layers", settings=LAYERS_SETTINGS, run=_run_layers)

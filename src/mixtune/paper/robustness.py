@@ -20,12 +20,12 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Experiment, Results, Table
+from mixtune.paper._study import Check, Experiment, Results, Table
 from mixtune.paper.convergence import NetworkData
 from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
 from mixtune.weights import PredictiveWeights
 
-__all__ = ["ROBUSTNESS", "Band", "RobustnessSettings", "RobustnessSummary", "accelerated_gap"]
+__all__ = ["ROBUSTNESS", "Band", "RobustnessSettings", "RobustnessSummary", "accelerated_gap", "algorithm_3"]
 
 MEAN_HEADS, LOCAL_HEADS = "Algorithm 3, mean heads", "Algorithm 3, local heads"
 
@@ -51,6 +51,12 @@ class RobustnessSettings:
         return np.array(self.steps) * (1 - 1 / self.data.n_domains)
 
 
+def algorithm_3(moments: Sequence[Moments], heads: Floats, **costs: Any) -> RegretSolution:
+    """What Algorithm 3 computes, in closed form: weights 1/N, heads held to their mean, started where they are."""
+    equal = np.full(len(moments), 1 / len(moments))
+    return solve(RegretProblem(moments=moments, weights=equal, heads=heads, reference=heads.mean(axis=0), **costs))
+
+
 def accelerated_gap(
     moments: Sequence[Moments], heads: Floats, *, weights: Floats, transfer: float, stability: float, horizon: int
 ) -> float:
@@ -70,9 +76,8 @@ def accelerated_gap(
     True
     """
     costs: dict[str, Any] = {"transfer": transfer, "stability": stability, "horizon": horizon}
-    equal = np.full(len(moments), 1 / len(moments))
-    symmetric = RegretProblem(moments=moments, weights=equal, heads=heads, reference=heads.mean(axis=0), **costs)
-    iterates = symmetric.as_matrices(solve(symmetric).heads_at(np.arange(horizon + 1)))
+    symmetric = algorithm_3(moments, heads, **costs)
+    iterates = symmetric.problem.as_matrices(symmetric.heads_at(np.arange(horizon + 1)))
     problem = RegretProblem(moments=moments, weights=weights, heads=heads, **costs)
     heuristic = RegretSolution(problem, StoredPath(problem, iterates), "accelerated", None)
     return heuristic.energy - solve(problem).energy
@@ -162,6 +167,19 @@ class RobustnessSummary:
                     numbers = {"x": float(x), "mean": float(mean), "lowest": float(low), "highest": float(high)}
                     rows.append({"against": panel, "method": method, **numbers})
         return {self.experiment: rows}
+
+    def checks(self) -> dict[str, Check]:
+        """A bound C x^a fails where the measured exponent is below a: small changes would do more than it allows."""
+        by_epsilon, by_share = (
+            float(self.slopes[name]["worst case"].min()) for name in ("epsilon_slope", "share_slope")
+        )
+        gap = float(self.slopes["gap_slope"][MEAN_HEADS].min())
+        attack = f"least exponents {by_epsilon:.2f} in epsilon (bound: 1), {by_share:.2f} in q (bound: 0.5)"
+        walk = f"least exponent {gap:.2f} in max|1/N - w| (bound: 1)"
+        return {
+            "Theorem 4": Check(by_epsilon > 0.95 and by_share > 0.45, f"{attack}; C = {self.constant:.3g}"),
+            "Theorem 6 (i)": Check(gap > 0.95, walk),
+        }
 
 
 def _summarise(settings: RobustnessSettings, results: Results) -> RobustnessSummary:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OWN, FOCAL_ONLY = "ours", "focal only"
 #: Of the intervals on the page.
 COVERAGE = 0.9
+#: The paper's bound holds with probability 1 - delta.
+DELTA = 0.05
 #: So many outputs get charts of their own; of more, only the first.
 MOST_OUTPUTS = 3
 
@@ -81,6 +83,52 @@ class MethodFact:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+
+
+@dataclass(frozen=True)
+class BoundFact:
+    """Theorem 1 of the paper at the model's weights, without its entropy term, which only loosens it (equation (35)).
+
+    Numbers are in units of the Lipschitz constant of the loss, with the theorem's unknown constant set to 1.
+
+    Attributes
+    ----------
+    power : float
+        ``sum_i w_i (W1_i + n_i^(-1/(d+D)))``: distances and sampling errors.
+    confidence : float
+        ``sqrt(ln(2N/delta)/(2 min_i n_i))``.
+    alone : float
+        The power of the focal rows alone; T-Gain is ``power - alone``.
+    delta : float
+    """
+
+    power: float
+    confidence: float
+    alone: float
+    delta: float
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        return self.power + self.confidence
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What it says, and what it takes for granted."""
+        empty = " That is 1 or more, which says nothing." if self.total >= 1 else ""
+        return (
+            f"If the assumptions below hold, then with probability {1 - self.delta:.0%} the mean loss on new focal "
+            f"rows differs from the weighted mean loss on the rows of the fit by at most {self.total:.3g}: "
+            f"{self.power:.3g} for distances and sampling, {self.confidence:.3g} for confidence.{empty}",
+            f"T-Gain, what the weights change in the first part against the focal rows alone, is "
+            f"{self.power - self.alone:+.3g}; a negative value favours transfer.",
+            "Units: rows are divided by their diameter, and (x, y) -> loss(f(x), y) has Lipschitz constant 1; multiply "
+            "by its own. Squared errors have one only where targets are bounded.",
+            "The constant C of the theorem is not known; 1 is used. So the numbers compare weightings and promise "
+            "nothing about errors.",
+            "Assumed: the rows of each domain are independent draws from one law, all in a bounded set, with three or "
+            "more columns in all. True distances are replaced by those of the samples, which sampling makes too large.",
+        )
 
 
 @dataclass(frozen=True)
@@ -188,6 +236,7 @@ class Facts:
     parameters: dict[str, str]
     maps: tuple[MapFact, ...] = ()
     carried: str = ""
+    bound: BoundFact | None = None
     target: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
@@ -248,6 +297,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
         maps=maps,
         carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
+        bound=_bound(getattr(inner, "weights_", None), distances),
     )
 
 
@@ -393,6 +443,20 @@ def _carried(inner: Any, *, classes: bool) -> str:
     """What the shares of the maps are shares of: estimators tell those of their first output."""
     outputs = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
     return "the prediction" if outputs == 1 else f"the first of {outputs} {'class scores' if classes else 'outputs'}"
+
+
+def _bound(weights: Any, distances: Any) -> BoundFact | None:
+    """Theorem 1 at the model's weights; None where its distances are not known, or it does not apply."""
+    from mixtune.regret import generalisation_bound, t_gain
+
+    if distances is None or weights is None or distances.names != weights.names or distances.dimension < 3:
+        return None
+    used = replace(distances, values=weights.values)
+    try:
+        found = generalisation_bound(used, delta=DELTA, loss_lipschitz=1.0, model_lipschitz=1.0)
+    except ParameterError:  # distances that are only bounds
+        return None
+    return BoundFact(found.power, found.pac, found.power - t_gain(used), DELTA)
 
 
 def _ridge(path: Any) -> RidgeFact | None:

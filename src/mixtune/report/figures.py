@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mixtune.options import ExerciseRegion, PriceGrid
-    from mixtune.paper import Table
+    from mixtune.paper import Findings, Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
     from mixtune.paper.robustness import RobustnessSummary
 
@@ -253,6 +253,39 @@ def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
     axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
 
 
+# --- other studies ----------------------------------------------------------------------------------------------
+
+
+#: So many places on an axis are labelled one by one.
+FEW_PLACES = 6
+
+
+def _findings(summary: Findings) -> Figure:
+    """The panels of a study, each with its lines: the median over runs, with a band between the quartiles."""
+    from matplotlib.ticker import NullLocator
+
+    figure, panels = _panels(len(summary.panels), size=(4.5 * len(summary.panels), 4.2))
+    colours = (BLUE, ORANGE, GREEN, PURPLE, GREY, "black")
+    for axes, (name, panel) in zip(panels, summary.panels.items()):
+        methods: dict[str, list[list[Any]]] = {}
+        for line in summary.lines:
+            if line["panel"] == name:
+                methods.setdefault(str(line["method"]), []).append([line[k] for k in ("x", "median", "lower", "upper")])
+        places = sorted({point[0] for points in methods.values() for point in points})
+        for colour, marker, (method, points) in zip(colours, "os^vDX", methods.items()):
+            x, median, low, high = np.array(points).T
+            axes.plot(x, median, marker=marker, markersize=3, color=colour, label=method)
+            axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+        axes.set(xscale="log" if panel.log_x else "linear", yscale="log" if panel.log_y else "linear")
+        if len(places) <= FEW_PLACES:
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.legend(loc="best")
+    figure.suptitle(f"{summary.experiment} (median and quartiles over {summary.runs} runs)", fontsize=11)
+    return figure
+
+
 # --- exercise regions -------------------------------------------------------------------------------------------
 
 #: Panels of a two-asset figure: dates spread over the life of the option.
@@ -317,4 +350,6 @@ FIGURES: Mapping[str, Callable[[Any], Figure]] = {
     "figure1": _figure_1,
     "figure2": _figure_2,
     "robustness": _robustness,
+    "layers": _figure_2,
+    **dict.fromkeys(("near-optimality", "bound", "early-stopping", "game"), _findings),
 }

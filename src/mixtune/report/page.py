@@ -210,7 +210,16 @@ def _datasets(facts: Facts) -> Html:
         "focal dataset's own is tested on rows that it was fitted without."
     )
     table = _table(heads, rows, "Datasets and their weights", summary=summary, always=1)
-    return _section("datasets", "Which datasets count, and why", text, table, element("p", _distances(facts, known)))
+    told = element("p", _distances(facts, known))
+    return _section("datasets", "Which datasets count, and why", text, table, told, _bound(facts))
+
+
+def _bound(facts: Facts) -> Html:
+    """The paper's bound and its assumptions, folded away."""
+    if facts.bound is None:
+        return Html()
+    items = [element("li", line) for line in facts.bound.lines]
+    return element("details", element("summary", "What the paper's bound (Theorem 1) says"), element("ul", *items))
 
 
 def _why(domain: DomainFact, facts: Facts) -> str:
@@ -465,3 +474,7 @@ def _table(
         body.append(element("tr", name, *numbers))
     parts = element("thead", element("tr", *top)), element("tbody", *body)
     return element("table", element("caption", caption, class_="unseen"), *parts)
+
+
+# Parts of the page that the page about all domains shares.
+bar, pair, row_name, section, settings_section, table = _bar, _pair, _name, _section, _settings, _table

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 
 from mixtune._array import EPSILON, Floats, Integers, in_threads
-from mixtune.moments import Paths, Rows, Sample
+from mixtune.moments import Batch, Paths, Rows, Sample
 from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
@@ -32,6 +32,7 @@ from mixtune.selection._model_averaging import (
     guarded,
     mix,
     negligible_error,
+    negligible_part,
     nested_left_out,
     prior_weights,
     relative_errors,
@@ -82,6 +83,23 @@ class Pool:
     def fits(self, task: Sample, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
         """What all families make of a task; ``memos``, one of each family, serve one task."""
         return [family.fits(task, allowed, memo) for family, memo in zip(self.families, memos or repeat(None))]
+
+    def batch_size(self, sources: int, rows: int) -> int:
+        """How many validation tasks of so many rows are done in one call: one, unless priors are learned."""
+        if not any(isinstance(family, LearnedFamily) for family in self.families):
+            return 1
+        return max(SETTINGS.batch_entries // (self.columns * (sources * self.columns + 8 * rows)), 1)
+
+    def batch_paths(self, tasks: Batch, allowed: Floats) -> Paths:
+        """The paths of all families for tasks of equally many rows; ``allowed`` (T, N) has the sources of each."""
+        found = []
+        for family in self.families:
+            if isinstance(family, FocalFamily | LearnedFamily):
+                found.append(family.fits(tasks, allowed).paths)
+            else:
+                each = [family.fits(task, own).paths for task, own in zip(tasks.samples, allowed)]
+                found.append(Paths(*(np.stack(parts) for parts in zip(*each))))
+        return Paths(*(np.concatenate(parts, axis=1) for parts in zip(*found)))
 
     def release(self) -> None:
         """Let go of what is large and can be made again."""
@@ -163,6 +181,10 @@ class Choice(Validated):
         memos: list[Memo] = [{} for _ in self.pool.families]
         self.pool.fits(self.task, self.allowed, memos)
         return memos
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is only remembered is made again where it is needed, and skops could not write its keys.
+        return {name: value for name, value in vars(self).items() if name != "_memos"}
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
         """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
@@ -297,7 +319,7 @@ def choose(
     here = validation_tasks(pool, sources, plan) if tasks is None else []
     jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *here]
     fits, *done = in_threads(lambda job: job(), jobs, width=focal.columns)
-    known = validated_weights(pool, done if tasks is None else tasks)
+    known = validated_weights(pool, [*chain.from_iterable(done)] if tasks is None else tasks)
     found = choice_of(pool, given, judged, allowed, fits, known, size)
     pool.release()
     return found
@@ -445,35 +467,84 @@ def _drawn(
 
 def validation_tasks(
     pool: Pool, sources: Sequence[Sample], plan: Plan, known: Floats | None = None
-) -> list[Callable[[], ValidationTask]]:
-    """Validation tasks to be done; ``known`` (N,) says which sources may inform them, all by default."""
+) -> list[Callable[[], list[ValidationTask]]]:
+    """Jobs that do the validation tasks in order, some of them each.
 
-    def validate(k: int, order: Integers) -> ValidationTask:
-        allowed = np.ones(len(sources)) if known is None else known.copy()
-        allowed[k] = 0.0
-        task = sources[k].part(order[: plan.rows])
-        negligible = negligible_error(task)
-        judged = task
-        if plan.spare and task.columns > SETTINGS.wide_columns and not task.free.wide:
-            # Residuals of left-out rows say how wide intervals are; some rows say that as well.
-            own = pool.families[0].fits(task, allowed).paths.left_out
-            judged = task.judged(slice(SETTINGS.left_out_rows))
-        heads, left_out, _ = joined_paths(pool.fits(judged, allowed))
-        if judged is task:
-            own = left_out[: len(SETTINGS.focal_ridges)]
-        limit = robust_limit(left_out, judged.known.weight, negligible)
-        alone = focal_only_best(pool.labels, robust_errors(own, task.known.weight, negligible, limit))
-        if not plan.spare:
-            limit = SETTINGS.largest_residual
-            clipped = np.clip(left_out, -limit, limit)
-            rows = task.known
-            return ValidationTask(k, clipped, rows.weight, left_out, alone, negligible, rows.weight, rows.y)
-        test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
-        fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if task.intercept else 0.0)
-        weight = judged.known.weight
-        return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, weight, test.y)
+    ``known`` (N,) says which sources may inform them, all by default.
+    """
+    most = pool.batch_size(len(sources), plan.rows)
+    runs: list[list[tuple[int, Integers]]] = []
+    for k, order in plan.tasks:
+        last = runs[-1] if runs else []
+        alike = last and len(last[0][1][: plan.rows]) == len(order[: plan.rows])
+        if alike and len(last) < most:
+            last.append((k, order))
+        else:
+            runs.append([(k, order)])
+    allowed = np.ones(len(sources)) if known is None else known
+    return [partial(_validate, pool, sources, plan, allowed, run) for run in runs]
 
-    return [partial(validate, k, order) for k, order in plan.tasks]
+
+def _validate(
+    pool: Pool, sources: Sequence[Sample], plan: Plan, known: Floats, run: Sequence[tuple[int, Integers]]
+) -> list[ValidationTask]:
+    """Validation tasks of equally many rows, in one call for each family that can do so."""
+    allowed = np.tile(known, (len(run), 1))
+    allowed[np.arange(len(run)), [k for k, _ in run]] = 0.0
+    parts = [sources[k].known.part(order[: plan.rows]) for k, order in run]
+    if len(run) == 1:
+        task = Sample.of(parts[0], intercept=sources[0].intercept)
+        return [_validated(pool, sources, plan, run[0], *_one_task(pool, plan, task, allowed[0]))]
+    batch = Batch(parts, intercept=sources[0].intercept)
+    heads, left_out, _ = pool.batch_paths(batch, allowed)
+    smallest = [negligible_part(variance) for variance in (batch.free.square / batch.total).tolist()]
+    own = left_out[:, : len(SETTINGS.focal_ridges)]
+    rows = zip(run, heads, left_out, own, parts, parts, smallest)
+    return [_validated(pool, sources, plan, *each) for each in rows]
+
+
+def _one_task(
+    pool: Pool, plan: Plan, task: Sample, allowed: Floats
+) -> tuple[Floats, Floats, Floats, Rows, Rows, float]:
+    """What :func:`_validated` needs, of a task that may have many columns."""
+    judged = task
+    if plan.spare and task.columns > SETTINGS.wide_columns and not task.free.wide:
+        # Residuals of left-out rows say how wide intervals are; some rows say that as well.
+        own = pool.families[0].fits(task, allowed).paths.left_out
+        judged = task.judged(slice(SETTINGS.left_out_rows))
+    heads, left_out, _ = joined_paths(pool.fits(judged, allowed))
+    if judged is task:
+        own = left_out[: len(SETTINGS.focal_ridges)]
+    return heads, left_out, own, task.known, judged.known, negligible_error(task)
+
+
+def _validated(
+    pool: Pool,
+    sources: Sequence[Sample],
+    plan: Plan,
+    place: tuple[int, Integers],
+    heads: Floats,
+    left_out: Floats,
+    own: Floats,
+    rows: Rows,
+    judged: Rows,
+    negligible: float,
+) -> ValidationTask:
+    """A validation task from its fits.
+
+    ``left_out`` are residuals of the ``judged`` ones among its ``rows``, ``own`` those of all rows, by the fits to its
+    rows alone.
+    """
+    k, order = place
+    limit = robust_limit(left_out, judged.weight, negligible)
+    alone = focal_only_best(pool.labels, robust_errors(own, rows.weight, negligible, limit))
+    if not plan.spare:
+        most = SETTINGS.largest_residual
+        clipped = np.clip(left_out, -most, most)
+        return ValidationTask(k, clipped, rows.weight, left_out, alone, negligible, rows.weight, rows.y)
+    test = sources[k].known.part(order[plan.rows : plan.rows + SETTINGS.test_rows])
+    fitted = heads[:, : test.X.shape[1]] @ test.X.T + (heads[:, -1:] if sources[k].intercept else 0.0)
+    return ValidationTask(k, test.y - fitted, test.weight, left_out, alone, negligible, judged.weight, test.y)
 
 
 def joined_paths(fits: Sequence[Fits]) -> Paths:

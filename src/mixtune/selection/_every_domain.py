@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -96,7 +97,8 @@ class _Shared:
         for group in groups.groups:
             plan = group.plan if first else group.plan.first(SETTINGS.map_tasks)
             jobs = validation_tasks(pool, sources, plan, group.allowed)
-            weights.append(validated_weights(pool, in_threads(lambda job: job(), jobs, width=pool.columns)))
+            done = in_threads(lambda job: job(), jobs, width=pool.columns)
+            weights.append(validated_weights(pool, [*chain.from_iterable(done)]))
         return cls(pool, samples, places, size, weights, groups.of_domain)
 
     def choice(self, index: int, judged: Integers | None) -> Choice:

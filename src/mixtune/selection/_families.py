@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.moments import RANK_TOLERANCE, Paths, Regression, Sample, roots_of
+from mixtune.moments import RANK_TOLERANCE, Batch, Paths, Regression, Sample, roots_of, turned
 from mixtune.selection._settings import SETTINGS
 
 Label = tuple[str, dict[str, Any]]
@@ -80,9 +80,9 @@ class FocalFamily:
     def labels(self) -> list[Label]:
         return [("focal only", {"relative ridge": float(ridge)}) for ridge in SETTINGS.focal_ridges]
 
-    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+    def fits(self, task: Sample | Batch, allowed: Floats, memo: Memo | None = None) -> Fits:
         ridges = self._ridges(task)
-        unweighted = np.zeros((len(ridges), self.n_sources))
+        unweighted = np.zeros((*ridges.shape, self.n_sources))
         return recalled(memo, "fits", lambda: Fits(task.free.ridge_path(ridges), unweighted, ridges))
 
     def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
@@ -90,8 +90,8 @@ class FocalFamily:
         width = task.free.width
         return Prior(np.zeros(width), np.eye(width), 1.0, 1.0 / self._ridges(task)[index], True)
 
-    def _ridges(self, task: Sample) -> Floats:
-        return SETTINGS.focal_ridges * task.free.mean_eigenvalue
+    def _ridges(self, task: Sample | Batch) -> Floats:
+        return SETTINGS.focal_ridges * np.asarray(task.free.mean_eigenvalue)[..., None]
 
 
 def recalled(memo: Memo | None, key: Any, make: Callable[[], Any]) -> Any:
@@ -103,14 +103,16 @@ def recalled(memo: Memo | None, key: Any, make: Callable[[], Any]) -> Any:
     return memo[key]
 
 
-def evidence(task: Regression, means: Floats, covariances: Floats, noise: float) -> Floats:
+def evidence(task: Regression, means: Floats, covariances: Floats, noise: Floats | float) -> Floats:
     """Log marginal likelihood of a task's targets under heads N(means[k], covariances[k]), up to a constant."""
     design, targets, rest = task.compressed
-    count = len(targets)
-    roots = np.linalg.cholesky(design @ covariances @ design.T + noise * np.eye(count))
-    left = np.linalg.solve(roots, (targets - means @ design.T)[..., None])[..., 0]
-    spreads = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
-    return -spreads - 0.5 * (np.sum(left**2, axis=1) + rest / noise + (task.total - count) * np.log(noise))
+    count, variance = targets.shape[-1], np.asarray(noise)[..., None]
+    rows = design[..., None, :, :]
+    roots = np.linalg.cholesky(rows @ covariances @ turned(rows) + variance[..., None, None] * np.eye(count))
+    left = np.linalg.solve(roots, (targets[..., None, :] - means @ turned(design))[..., None])[..., 0]
+    spreads = np.log(np.diagonal(roots, axis1=-2, axis2=-1)).sum(axis=-1)
+    rest = np.asarray(rest)[..., None] / variance + (np.asarray(task.total)[..., None] - count) * np.log(variance)
+    return -spreads - 0.5 * (np.sum(left**2, axis=-1) + rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,37 +144,38 @@ class Inputs:
             np.array([sample.total for sample in samples]),
         )
 
-    def distances(self, sample: Sample) -> Distances:
+    def distances(self, sample: Sample | Batch) -> Distances:
         """Distances of a domain's features to those of all sources."""
-        root = _root(sample, full=self.roots.ndim == 3)
-        squares = np.sum((self.means - sample.center.features) ** 2, axis=1)
-        rows = 1.0 / self.totals + 1.0 / sample.total
+        root = _root(sample, full=self.roots.ndim == 3)[..., None, :]
+        total = np.asarray(sample.total)[..., None]
+        squares = np.sum((self.means - sample.center.features[..., None, :]) ** 2, axis=-1)
+        rows = 1.0 / self.totals + 1.0 / total
         # What is common to both domains, where nothing differs: the covariance of their rows together.
-        share = sample.total / (sample.total + self.totals)
-        if root.ndim == 1:
-            variances = (share * root[:, None] ** 2).T + ((1 - share) * self.roots.T**2).T
+        share = (total / (total + self.totals))[..., None]
+        if self.roots.ndim == 2:
+            variances = share * root**2 + (1 - share) * self.roots**2
             # A sample mean varies by variance/n, a sample standard deviation by half of that.
-            chance = 1.5 * variances.sum(axis=1) * rows
-            return Distances(np.sqrt(squares + np.sum((self.roots - root) ** 2, axis=1)), np.sqrt(chance))
+            chance = 1.5 * variances.sum(axis=-1) * rows
+            return Distances(np.sqrt(squares + np.sum((self.roots - root) ** 2, axis=-1)), np.sqrt(chance))
         # tr (S_1^{1/2} S_2 S_1^{1/2})^{1/2} is the sum of the singular values of L_1' L_2.
-        common = np.linalg.svd(self.roots.swapaxes(1, 2) @ root, compute_uv=False).sum(axis=1)
-        traces = np.sum(self.roots**2, axis=(1, 2)), np.sum(root**2)
+        root = np.swapaxes(root, -2, -3)
+        common = np.linalg.svd(turned(self.roots) @ root, compute_uv=False).sum(axis=-1)
+        traces = np.sum(self.roots**2, axis=(-2, -1)), np.sum(root**2, axis=(-2, -1))
         values = np.sqrt(np.maximum(squares + traces[0] + traces[1] - 2 * common, 0.0))
-        pooled = share[:, None, None] * (root @ root.T)
-        pooled = pooled + (1 - share)[:, None, None] * (self.roots @ self.roots.swapaxes(1, 2))
+        pooled = share[..., None] * (root @ turned(root))
+        pooled = pooled + (1 - share)[..., None] * (self.roots @ turned(self.roots))
         return Distances(values, np.sqrt(_chance(np.asarray(np.linalg.eigvalsh(pooled), np.float64)) * rows))
 
 
-def _root(sample: Sample, *, full: bool) -> Floats:
+def _root(sample: Sample | Batch, *, full: bool) -> Floats:
     """The root of the covariance (p, p) of a sample's features, or their standard deviations (p,)."""
-    center, moments = sample.center.features, sample.moments
-    squares = np.diagonal(moments.gram) if moments.rows is None else np.sum(moments.rows[0] ** 2, axis=0)
-    second = squares[:-1] / sample.total
+    center, squares = sample.center.features, sample.squares
     # Columns that do not vary beyond rounding (all of them, in a domain of one row) have no spread at all.
-    varies = second - center**2 > RANK_TOLERANCE * second
+    varies = squares - center**2 > RANK_TOLERANCE * squares
     if full:
-        return roots_of((moments.gram[:-1, :-1] / sample.total - np.outer(center, center)) * np.outer(varies, varies))
-    return np.sqrt(np.where(varies, second - center**2, 0.0))
+        covariance = sample.products - center[..., :, None] * center[..., None, :]
+        return roots_of(covariance * (varies[..., :, None] & varies[..., None, :]))
+    return np.sqrt(np.where(varies, squares - center**2, 0.0))
 
 
 def _chance(values: Floats) -> Floats:
@@ -182,10 +185,10 @@ def _chance(values: Floats) -> Floats:
     a distance of ``sum_ij D_ij^2/(2 (a_i + a_j))`` in its eigenbasis, and D_ij has variance a_i a_j (1 + [i = j]).
     """
     values = np.maximum(values, 0.0)
-    pairs = values[:, :, None] * values[:, None]
-    sums = values[:, :, None] + values[:, None]
-    bures = 0.5 * np.sum(pairs / np.where(sums > 0, sums, 1.0), axis=(1, 2)) + 0.25 * values.sum(axis=1)
-    return values.sum(axis=1) + bures
+    pairs = values[..., :, None] * values[..., None, :]
+    sums = values[..., :, None] + values[..., None, :]
+    bures = 0.5 * np.sum(pairs / np.where(sums > 0, sums, 1.0), axis=(-2, -1)) + 0.25 * values.sum(axis=-1)
+    return values.sum(axis=-1) + bures
 
 
 def similar(found: Distances, allowed: Floats) -> Floats:
@@ -199,7 +202,8 @@ def similar(found: Distances, allowed: Floats) -> Floats:
     array([0., 1., 1., 0.])
     """
     usable = allowed > 0
-    nearest = int(np.argmin(np.where(usable, found.values, np.inf)))
-    fewer = np.maximum(found.chance / found.chance[nearest], 1.0) if found.chance[nearest] > 0 else 1.0
-    reach = SETTINGS.similar_reach * np.maximum(found.values[nearest] * fewer, found.chance)
+    nearest = np.argmin(np.where(usable, found.values, np.inf), axis=-1)[..., None]
+    least, chance = (np.take_along_axis(part, nearest, axis=-1) for part in (found.values, found.chance))
+    fewer = np.where(chance > 0, np.maximum(found.chance / np.where(chance > 0, chance, 1.0), 1.0), 1.0)
+    reach = SETTINGS.similar_reach * np.maximum(least * fewer, found.chance)
     return (usable & (found.values <= reach)).astype(np.float64)

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mixtune._array import Floats
-from mixtune.moments import Regression, Sample, roots_of
+from mixtune._array import Floats, Integers
+from mixtune.moments import Batch, Regression, Sample, roots_of, turned
 from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, evidence, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
@@ -100,12 +100,13 @@ class Hierarchy:
     def local(self, weights: Floats, spread: float) -> tuple[Floats, Floats]:
         """Mean and covariance seen by weights on the sources; pseudo-domains of covariance ``spread`` S are added."""
         pseudo = SETTINGS.pseudo_domains
-        effective = 1.0 / np.sum(weights**2)
+        effective = 1.0 / np.sum(weights**2, axis=-1)
         mean = weights @ self.heads
-        apart = self.heads - mean
-        sums = np.einsum("n,nij->ij", weights, self.uncertainties) + (weights[:, None] * apart).T @ apart
-        sums = effective * sums + pseudo * spread * self.covariance
-        return mean, self.shrinkage(sums, effective + pseudo) * (1 + 1 / effective)
+        apart = self.heads - mean[..., None, :]
+        sums = np.tensordot(weights, self.uncertainties, 1) + turned(weights[..., None] * apart) @ apart
+        grown = np.asarray(effective)[..., None, None]
+        sums = grown * sums + pseudo * spread * self.covariance
+        return mean, self.shrinkage(sums, effective + pseudo) * (1 + 1 / grown)
 
 
 def learn_hierarchy(
@@ -184,19 +185,20 @@ def find_groups(sums: StackedMoments, prior: Hierarchy) -> Groups:
     return Groups(shares, means, covariances, member)
 
 
-def task_noise(task: Regression, prior: Hierarchy) -> float:
+def task_noise(task: Regression, prior: Hierarchy) -> Floats:
     """A task's noise variance: its evidence over a grid, held together by how much noise varies between domains."""
     steps = np.linspace(-3.0, 3.0, 13)
     noises = prior.noise * np.exp(steps)
     # The evidence, for all noises from one eigendecomposition.
     design, targets, rest = task.compressed
-    values, vectors = np.linalg.eigh(design @ prior.covariance @ design.T)
-    left = vectors.T @ (targets - design @ prior.mean)
-    spreads = noises[:, None] + np.maximum(values, 0.0)
-    score = -0.5 * (np.log(spreads) + left**2 / spreads).sum(axis=1)
-    score -= 0.5 * (rest / noises + (task.total - len(targets)) * np.log(noises) + steps**2 / prior.noise_spread)
-    share = np.exp(score - score.max())
-    return float(prior.noise * np.exp(share @ steps / share.sum()))
+    values, vectors = np.linalg.eigh(design @ prior.covariance @ turned(design))
+    left = turned(vectors) @ (targets - design @ prior.mean)[..., None]
+    spreads = noises[:, None] + np.maximum(values, 0.0)[..., None, :]
+    score = -0.5 * (np.log(spreads) + turned(left**2) / spreads).sum(axis=-1)
+    left_over, spare = np.asarray(rest)[..., None], np.asarray(task.total)[..., None] - targets.shape[-1]
+    score -= 0.5 * (left_over / noises + spare * np.log(noises) + steps**2 / prior.noise_spread)
+    share = np.exp(score - score.max(axis=-1, keepdims=True))
+    return prior.noise * np.exp(share @ steps / share.sum(axis=-1))
 
 
 def _squares(sums: StackedMoments, heads: Floats) -> Floats:
@@ -229,10 +231,11 @@ class Descriptions:
         between = np.maximum(means.var(axis=0) - chance, SETTINGS.least_between * within)
         return cls(means.mean(axis=0), np.where(between > 0, between, 1.0), within)
 
-    def __call__(self, sample: Sample) -> Floats:
+    def __call__(self, sample: Sample | Batch) -> Floats:
         """``(1, c)`` of a domain: (p + 1,)."""
-        reliability = self.between / (self.between + self.within / sample.total)
-        return np.concatenate([[1.0], (sample.center.features - self.center) / np.sqrt(self.between) * reliability])
+        reliability = self.between / (self.between + self.within / np.asarray(sample.total)[..., None])
+        described = (sample.center.features - self.center) / np.sqrt(self.between) * reliability
+        return np.concatenate([np.ones((*described.shape[:-1], 1)), described], axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,22 +266,23 @@ class Context:
         hierarchy = learn_hierarchy(sums, shrinkage, centers=regression)
         return cls(descriptions, regression.design, regression.ridges, hierarchy)
 
-    def prior(self, sample: Sample, allowed: Floats) -> tuple[Floats, Floats, Floats]:
+    def prior(self, sample: Sample | Batch, allowed: Floats) -> tuple[Floats, Floats, Floats]:
         """Weights on the sources (N,), mean (d,) and covariance (d, d) for a domain, from the allowed sources.
 
         A prediction of the regression is a weighted sum of the sources' heads, with weights for each coefficient; what
         is given are their averages, none below zero.
         """
         described = self.descriptions(sample)
-        used = self.design * allowed[:, None]
-        system = used.T @ self.design + _penalties(self.ridges, len(described) - 1)
-        solved = np.linalg.solve(system, np.tile(described[:, None], (len(system), 1, 1)))[..., 0]
-        weights = solved @ used.T
-        mean = np.einsum("rn,nr->r", weights, self.hierarchy.heads)
+        used = self.design * allowed[..., None]
+        system = (turned(used) @ self.design)[..., None, :, :] + _penalties(self.ridges, described.shape[-1] - 1)
+        solved = np.linalg.solve(system, described[..., None, :, None])[..., 0]
+        weights = solved @ turned(used)
+        mean = np.einsum("...rn,nr->...r", weights, self.hierarchy.heads)
         # As a new observation's variance in any regression: 1 + leverage.
-        grown = np.sqrt(1.0 + np.maximum(solved @ described, 0.0))
-        share = np.maximum(weights.mean(axis=0), 0.0)
-        return share / share.sum(), mean, self.hierarchy.covariance * np.outer(grown, grown)
+        grown = np.sqrt(1.0 + np.maximum((solved @ described[..., None])[..., 0], 0.0))
+        share = np.maximum(weights.mean(axis=-2), 0.0)
+        share /= share.sum(axis=-1, keepdims=True)
+        return share, mean, self.hierarchy.covariance * (grown[..., :, None] * grown[..., None, :])
 
 
 class _Regression:
@@ -339,23 +343,25 @@ class LearnedFamily:
             kinds.append(("groups", {}))
         return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SETTINGS.learned_scales]
 
-    def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
+    def fits(self, task: Sample | Batch, allowed: Floats, memo: Memo | None = None) -> Fits:
         noise, weights, means, covariances = self._priors(task, allowed, memo)
-        scales = SETTINGS.learned_scales
+        scales, variance = SETTINGS.learned_scales, np.asarray(noise)[..., None]
         heads, leverages = task.full.prior_paths(means, roots_of(covariances), noise, scales)
-        ridges = noise / (scales * _mean_variance(covariances, task.intercept)[:, None]).ravel()
-        weights = np.repeat(weights, len(scales), axis=0)
+        spreads = _mean_variance(covariances, task.intercept)[..., None] * scales
+        ridges = variance / spreads.reshape(*spreads.shape[:-2], -1)
+        weights = np.repeat(weights, len(scales), axis=-2)
         if self.groups is not None:
             groups = self.groups
             share, member, group = self._grouped(task, allowed, noise, memo)
             both = recalled(
                 memo, "groups", lambda: task.full.prior_paths(groups.means, roots_of(groups.covariances), noise, scales)
             )
-            mixed = [np.tensordot(share, part.reshape(2, len(scales), -1), 1) for part in both]
-            heads, leverages = np.vstack([heads, mixed[0]]), np.vstack([leverages, mixed[1]])
-            weights = np.vstack([weights, np.tile(member, (len(scales), 1))])
-            variance = _mean_variance(groups.covariances, task.intercept)[group]
-            ridges = np.concatenate([ridges, noise / (scales * variance)])
+            mixed = [_mixed(share, part, len(scales)) for part in both]
+            heads, leverages = (np.concatenate(pair, axis=-2) for pair in zip((heads, leverages), mixed))
+            member = np.repeat(member[..., None, :], len(scales), axis=-2)
+            weights = np.concatenate([weights, member], axis=-2)
+            likelier = _mean_variance(groups.covariances, task.intercept)[group]
+            ridges = np.concatenate([ridges, variance / (likelier[..., None] * scales)], axis=-1)
         return Fits(task.full.finish(heads, leverages), weights, ridges)
 
     def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
@@ -363,52 +369,62 @@ class LearnedFamily:
         kind, place = divmod(index, len(SETTINGS.learned_scales))
         scale = float(SETTINGS.learned_scales[place])
         if kind < len(means):
-            return Prior(means[kind], covariances[kind], noise, scale, False)
+            return Prior(means[kind], covariances[kind], float(noise), scale, False)
         assert self.groups is not None
-        group = self._grouped(task, allowed, noise, memo)[2]
-        return Prior(self.groups.means[group], self.groups.covariances[group], noise, scale, False)
+        group = int(self._grouped(task, allowed, noise, memo)[2])
+        return Prior(self.groups.means[group], self.groups.covariances[group], float(noise), scale, False)
 
-    def _priors(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> tuple[float, Floats, Floats, Floats]:
+    def _priors(
+        self, task: Sample | Batch, allowed: Floats, memo: Memo | None = None
+    ) -> tuple[Floats, Floats, Floats, Floats]:
         full, sparse = self.full, self.sparse
         noise = recalled(memo, "noise", lambda: task_noise(task.full, full))
-        equal = allowed / allowed.sum()
-        found = [(equal, equal @ sparse.heads, sparse.covariance * (1 + 1 / allowed.sum()))]
+        count = allowed.sum(axis=-1, keepdims=True)
+        equal = allowed / count
+        found = [(equal, equal @ sparse.heads, sparse.covariance * (1 + 1 / count[..., None]))]
         near = _softmax(recalled(memo, "near", lambda: _source_evidence(task, full, noise)), allowed)
         found.append((near, *full.local(near, SETTINGS.nearest_spread)))
         like = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
-        like /= like.sum()
+        like /= like.sum(axis=-1, keepdims=True)
         found.append((like, *sparse.local(like, SETTINGS.similar_spread)))
         if self.context is not None:
             found.append(self.context.prior(task, allowed))
-        weights, means, covariances = (np.stack(part) for part in zip(*found))
-        return noise, weights, means, covariances
+        weights, means, covariances = zip(*found)
+        return noise, np.stack(weights, axis=-2), np.stack(means, axis=-2), np.stack(covariances, axis=-3)
 
     def _grouped(
-        self, task: Sample, allowed: Floats, noise: float, memo: Memo | None = None
-    ) -> tuple[Floats, Floats, int]:
+        self, task: Sample | Batch, allowed: Floats, noise: Floats, memo: Memo | None = None
+    ) -> tuple[Floats, Floats, Integers]:
         """Shares of the two groups, the weights on sources they amount to, and the likelier group."""
         groups = self.groups
         assert groups is not None
         likely = recalled(memo, "group", lambda: evidence(task.full, groups.means, groups.covariances, noise))
         share = _softmax(likely + np.log(groups.shares), np.ones(2))
-        member = groups.memberships * allowed
-        member = share @ (member / np.maximum(member.sum(axis=1, keepdims=True), 1e-300))
-        return share, member / max(member.sum(), 1e-300), int(np.argmax(share))
+        member = groups.memberships * allowed[..., None, :]
+        member /= np.maximum(member.sum(axis=-1, keepdims=True), 1e-300)
+        member = (share[..., None, :] @ member)[..., 0, :]
+        return share, member / np.maximum(member.sum(axis=-1, keepdims=True), 1e-300), np.argmax(share, axis=-1)
 
 
-def _source_evidence(task: Sample, prior: Hierarchy, noise: float) -> Floats:
+def _source_evidence(task: Sample | Batch, prior: Hierarchy, noise: Floats) -> Floats:
     """Log marginal likelihood of the task's targets under each source's own head, with some spread about it."""
     return evidence(task.full, prior.heads, prior.uncertainties + SETTINGS.nearest_spread * prior.covariance, noise)
 
 
+def _mixed(share: Floats, paths: Floats, points: int) -> Floats:
+    """The average (Q, m) of the paths (2 Q, m) of two groups."""
+    both = paths.reshape(*paths.shape[:-2], 2, -1)
+    return (share[..., None, :] @ both).reshape(*paths.shape[:-2], points, paths.shape[-1])
+
+
 def _softmax(score: Floats, allowed: Floats) -> Floats:
     score = np.where(allowed > 0, score, -np.inf)
-    share = np.exp(score - score.max())
-    return share / share.sum()
+    share = np.exp(score - score.max(axis=-1, keepdims=True))
+    return share / share.sum(axis=-1, keepdims=True)
 
 
 def _mean_variance(covariances: Floats, intercept: bool) -> Floats:
-    variances = np.diagonal(covariances, axis1=1, axis2=2)[:, : -1 if intercept else None]
-    if variances.shape[1] == 0:
-        return np.ones(len(covariances))
-    return np.maximum(variances.mean(axis=1), 1e-300)
+    variances = np.diagonal(covariances, axis1=-2, axis2=-1)[..., : -1 if intercept else None]
+    if variances.shape[-1] == 0:
+        return np.ones(variances.shape[:-1])
+    return np.maximum(variances.mean(axis=-1), 1e-300)

@@ -256,7 +256,11 @@ def prior_weights(names: Sequence[str]) -> Floats:
 
 def negligible_error(sample: Sample) -> float:
     """Mean squared errors below this count as equal: a small part of the variance of the targets."""
-    variance = sample.free.square / sample.total
+    return negligible_part(sample.free.square / sample.total)
+
+
+def negligible_part(variance: float) -> float:
+    """The same, from the variance of the targets."""
     return SETTINGS.negligible_error * (variance if variance > SETTINGS.negligible_error**2 else 1.0)
 
 

@@ -131,7 +131,7 @@ class SummedFamily:
 
     def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
         learned, scale = self.learned, float(SETTINGS.learned_scales[index])
-        return Prior(learned.mean, learned.covariance, task_noise(task.full, learned), scale, False)
+        return Prior(learned.mean, learned.covariance, float(task_noise(task.full, learned)), scale, False)
 
 
 def summed_pool(total: Sample, terms: SourceTerms | None) -> Pool:

@@ -61,6 +61,13 @@ class DomainWeights:
         """Weights by domain name."""
         return dict(zip(self.names, self.values.tolist()))
 
+    def to_frame(self) -> Any:
+        """One row for each domain, as a pandas frame."""
+        from mixtune.data import frame_of  # tables are read with Arrow, which weights do not need
+
+        scores = {} if self.scores is None else {"score": self.scores}
+        return frame_of({"domain": self.names, "weight": self.values, **scores})
+
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
