@@ -599,7 +599,7 @@ def _symmetric(X: Floats) -> tuple[Floats, Floats]:
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
-    used = np.any(mixes > SETTINGS.smallest_share, axis=0)
+    used = np.any(mixes > SETTINGS.rounding_share, axis=0)
     used[top] = True
     for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
         block = focal.judged(slice(start, start + SETTINGS.judged_rows))
