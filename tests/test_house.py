@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 149
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 24_454
+CODE_LINES = 24_509
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},
