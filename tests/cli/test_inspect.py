@@ -19,6 +19,8 @@ def test_a_model_of_fit(tmp_path):
         "92 in 3 domains",
         '2 levels: "blue", "red"',
         "Which domains",
+        "Which columns drive the prediction",
+        "predict the mean",
     ):
         assert words in done.out
     assert str(tmp_path) not in done.out  # where the training file lay stays private
@@ -26,6 +28,8 @@ def test_a_model_of_fit(tmp_path):
     facts = as_json("inspect", model)
     for name in ("domains", "comparison", "transfer_gain", "loo_rmse", "effective_ridge", "notes"):
         assert facts[name] == fitted[name], name
+    assert facts["metadata"]["effects"] == fitted["effects"]
+    assert {each["column"] for each in fitted["effects"]} == {"size", "colour"}
     assert facts["created_with"]["mixtune"]
     assert facts["not_loaded"] is None
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.report.facts import FOCAL_ONLY
+from mixtune.report.wording import METHOD_NAMES
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
     from mixtune.estimators import Compared
+
+YARDSTICK = METHOD_NAMES[FOCAL_ONLY]
 
 
 def compare(
@@ -41,14 +44,16 @@ def compare(
     separator: reading.Separator = None,
     decimal: reading.Decimal = None,
 ) -> None:
-    """Compare mixtune with simpler methods, on focal rows that no fit has seen.
+    """Compare mixtune with other methods, on focal rows that no fit has seen.
 
-    focal only: a ridge on the focal rows; joint: a ridge on all rows pooled;
-    mean of locals: the mean of one ridge per domain. These are linear in the
+    own rows alone: a ridge on the focal rows; pooled: a ridge on all rows; mean
+    of local models: the mean of one ridge per domain. These are linear in the
     columns, or use the random features of --random-features; mixtune also uses
-    splines and other maps made from the rows, unless --linear is given. All
-    choose their settings inside the training folds (nested cross-validation);
-    sources take part in every fit and are not tested on.
+    splines and other maps made from the rows, unless --linear is given. Boosted
+    trees: gradient boosting on all rows, with the domain as a category. Predict
+    the mean: of the focal targets. All choose their settings inside the training
+    folds (nested cross-validation); sources take part in every fit and are not
+    tested on. The folds do not depend on the order of the rows.
 
     Exit code 0: done; 1: a method failed; 2: the command or the data cannot
     be used.
@@ -60,8 +65,9 @@ def compare(
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
     from mixtune.data import read_training
-    from mixtune.estimators import compare_nested, new_model, rivals
+    from mixtune.estimators import MINE, compare_nested, new_model, rivals
     from mixtune.report import write_csv
+    from mixtune.report.verdict import compared_sentence
 
     options = reading.options_given(locals())
     reading.check_features(linear=linear, random_width=random_width)
@@ -75,62 +81,88 @@ def compare(
     same_features = linear or random_width is not None
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
     cuts = min(folds, read.domains.focal_domain.n_rows)
-    with outputs.progress_bar(len(methods) * cuts * repeats) as step:
+    with outputs.progress_bar(len(methods) * cuts * repeats + 1) as step:
         step("Comparing")
         results = compare_nested(
             read.domains, methods, classes=classes, **settings, progress=lambda _: step("Comparing")
         )
+        mine = next(each for each in results if each.method == MINE)
+        told, why = _cannot(mine), ""
+        if not told:
+            change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]
+            told = compared_sentence(*change, read.domains.focal_domain.n_rows)
+            why = _why(read, model, change, curved=not same_features)
+    rows = [_flat(each) for each in results]
     if out is not None:
         with outputs.writing(out):
-            write_csv(out, [asdict(each) for each in results])
+            write_csv(out, rows)
     if as_json:
-        about = {"target": read.encoder.target.name, "focal": read.domains.focal, **settings}
+        about = {"target": read.encoder.target.name, "focal": read.domains.focal, **settings, "verdict": told}
         error = "share of wrong classes" if classes else "rmse"
-        found = {"error": error, "methods": [asdict(each) for each in results], "notes": read.notes}
+        found = {"fit_differs": why or None, "error": error, "methods": rows, "notes": read.notes}
         outputs.print_json({**about, **found, "written": out})
     else:
         how = f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else "")
-        _show(read, results, how, out, same_features=same_features)
+        _show(read, results, how, out, (told, why), same_features=same_features)
     if any(each.failures for each in results):
         raise typer.Exit(1)
 
 
+def _flat(result: Compared) -> dict[str, Any]:
+    """One row of a table: the measures that apply stand beside the other numbers."""
+    row = asdict(result)
+    measures = row.pop("measures") or {}
+    return row | {name: value for name, value in measures.items() if name != "rmse"}
+
+
+def _cannot(mine: Compared) -> str:
+    """Why there is no ratio to tell of, or nothing."""
+    if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
+        return f"mixtune cannot be compared with {YARDSTICK}: one of them failed, or makes no error at all."
+    if mine.ratio_low == mine.ratio_high:
+        return f"No difference: mixtune and {YARDSTICK} make the same errors on every unseen row."
+    return ""
+
+
+def _why(read: TrainingTables, model: Any, change: tuple[float, float, float], *, curved: bool) -> str:
+    """What ``mixtune fit`` would say of the same rows, if it is something else, and why."""
+    from mixtune.estimators import training_rows
+    from mixtune.report import model_facts
+    from mixtune.report.verdict import why_different
+
+    X, y, sources = training_rows(read)
+    rows = {each.name: each.n_rows for each in read.domains}
+    facts = model_facts(model.fit(X, y, sources=sources), rows)
+    return why_different(facts, *change, curved=curved, classes=read.encoder.target.classes is not None)
+
+
 def _show(
-    read: TrainingTables, results: tuple[Compared, ...], cuts: str, out: Path | None, *, same_features: bool
+    read: TrainingTables,
+    results: tuple[Compared, ...],
+    cuts: str,
+    out: Path | None,
+    told: tuple[str, str],
+    *,
+    same_features: bool,
 ) -> None:
     console, classes, focal = outputs.output(), read.encoder.target.classes is not None, read.domains.focal_domain
-    console.print(f"[bold]{outputs.safe(_verdict(results, same_features=same_features))}[/]\n")
-    title = f'Error on {focal.n_rows:,} unseen rows of "{focal.name}"'
-    table = outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {FOCAL_ONLY}", results)
-    console.print(table, "", sep="\n")
-    wrong = "Wrong: share of wrong classes. " if classes else ""
-    others = "" if same_features else "The other methods are linear in the columns (--linear: mixtune as well). "
+    console.print(f"[bold]{outputs.safe(told[0])}[/]\n")
+    if told[1]:
+        console.print(f"{outputs.safe(told[1])}\n")
+    title = f'Errors on {focal.n_rows:,} unseen rows of "{focal.name}"'
+    console.print(outputs.comparison_table(title, "/ own rows", results), "", sep="\n")
+    others = "" if same_features else "The three ridge fits are linear in the columns (--linear: mixtune as well). "
+    error = "share of wrong classes" if classes else "RMSE"
     console.print(
-        f"Nested cross-validation over the focal rows, {cuts}. {others}{wrong}/ {FOCAL_ONLY}: error relative to the "
-        "focal-only fit; below 1 is better. Intervals take the rows as independent.\n"
+        f"Nested cross-validation over the focal rows, {cuts}. {others}/ own rows: {error} relative to that of "
+        f"{YARDSTICK}, with a 95% interval; below 1 is better. Intervals take the rows as independent.\n"
     )
     outputs.show_lines(console, "Notes", read.notes)
-    failed = [f"{each.method} failed in {each.failures} fits: {each.failure}" for each in results if each.failures]
+    failed = [
+        f"{METHOD_NAMES.get(each.method, each.method)} failed in {each.failures} fits: {each.failure}"
+        for each in results
+        if each.failures
+    ]
     outputs.show_lines(console, "Failures", failed)
     if out is not None:
         console.print(f"Wrote {outputs.safe(out)}", soft_wrap=True)
-
-
-def _verdict(results: tuple[Compared, ...], *, same_features: bool) -> str:
-    """What mixtune does to the error; transfer gets the credit only where all methods have the same features."""
-    from mixtune.estimators import MINE
-
-    name, subject = ("transfer", "Transfer") if same_features else ("mixtune", "mixtune")
-    mine = next(each for each in results if each.method == MINE)
-    if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
-        return f"mixtune cannot be compared with {FOCAL_ONLY}: one of them failed, or makes no error at all."
-    if mine.ratio_low == mine.ratio_high:
-        return f"No difference: mixtune and {FOCAL_ONLY} make the same errors on every unseen row."
-    change = f"{100 * abs(1 - mine.ratio):.0f}%"
-    interval = f"(95% interval of the ratio {mine.ratio_low:.3g} to {mine.ratio_high:.3g})"
-    if mine.ratio_high < 1:
-        return f"{subject} helps: it cuts the error on unseen rows by {change} {interval}."
-    if mine.ratio_low > 1:
-        return f"{subject} harms: it raises the error on unseen rows by {change} {interval}."
-    side = "lower" if mine.ratio <= 1 else "higher"
-    return f"No clear difference: with {name} the error on unseen rows is {change} {side} {interval}."

@@ -4,7 +4,9 @@ from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
     Compared,
+    DomainColumnClassifier,
     DomainColumnRegressor,
+    FocalMean,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
@@ -18,15 +20,17 @@ from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal,
 from mixtune.estimators._effects import (
     ColumnEffect,
     ColumnEffects,
+    Inputs,
     RowContributions,
     Scores,
     column_effects,
     effect_curves,
-    inputs_of,
     row_contributions,
+    user_columns,
 )
 from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._measures import BOOSTING, MEAN, LeftOutRows, Measures, left_out_rows
 from mixtune.estimators._multi_domain import MultiDomainRegressor
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import SavedInfo, load, read_info, savable
@@ -43,4 +47,5 @@ __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
-__all__ += ["inputs_of", "row_contributions"]
+__all__ += ["Inputs", "row_contributions", "user_columns"]
+__all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
