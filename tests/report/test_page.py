@@ -24,7 +24,8 @@ from mixtune.estimators import (
 )
 from mixtune.features import RandomFeatures
 from mixtune.report import give_verdict, page_html, read_facts, report_html, write_report
-from mixtune.report.verdict import HELP_MARGIN
+from mixtune.report.facts import Gain
+from mixtune.report.verdict import HELP_MARGIN, compared_sentence, why_different
 from mixtune.report.wording import clean, escape
 from mixtune.selection import TransferGain
 
@@ -238,6 +239,22 @@ def surely(removal, change):
     return replace(removal, change=change, change_low=change - 1e-4, change_high=change + 1e-4)
 
 
+def test_a_comparison_that_differs_from_the_fit_says_why(model, rows):
+    facts = replace(read_facts(model, **rows, explain=False), gain=Gain(0.2, 0.1, 0.3))
+    options = {"curved": True, "classes": False}
+    assert why_different(facts, 0.15, 0.05, 0.25, **options) == ""
+    told = why_different(facts, -0.2, -0.3, -0.1, **options)
+    assert told.startswith("mixtune fit says: Transfer clearly helps")
+    for reason in ("lacks those of one fold", "in the focal role", "may bend"):
+        assert reason in told
+    assert "class scores" not in told
+    assert why_different(facts, 0.0, -0.3, 0.3, **options)
+    unsure = replace(facts, gain=Gain(0.01, -0.2, 0.2))
+    assert why_different(unsure, -0.01, -0.3, 0.3, **options) == ""
+    assert compared_sentence(0.0, -0.1, 0.1, 9).startswith("9 focal rows cannot tell whether mixtune is better")
+    assert compared_sentence(-0.2, -0.3, -0.1, 9).startswith("mixtune is clearly worse than own rows alone")
+
+
 def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, rows):
     effects = model.removal_effects()
     model._removals = tuple(replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects)
@@ -376,7 +393,7 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200)), rows)
-    assert page.tags.count("details") == 2
+    assert page.tags.count("details") == 2 + 1 + 5  # two long tables, the details of the choice, the worst misses
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
 

@@ -24,6 +24,7 @@ from mixtune._version import __version__
 from mixtune.report import _charts as charts
 from mixtune.report.facts import (
     COVERAGE,
+    FOCAL_ONLY,
     MOST_OUTPUTS,
     OWN,
     CandidateFact,
@@ -455,7 +456,8 @@ def _path(facts: Facts) -> Html:
         return Html()
     text = f"The effective ridge is {number(facts.effective_ridge)}."
     if len(facts.candidates) > 1:
-        text = f'Several fits are averaged (below); these charts show the one with the largest share, "{family}". '
+        text = "Several fits are averaged (below); these charts show the one with the largest share, "
+        text += f'"{_family(family)}". '
         text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
     return _section("path", "How the fit was chosen", text, _pair(*figures))
 
@@ -557,12 +559,19 @@ def _average(facts: Facts) -> Html:
         share, colour = math.fsum(parts), f"c{k % 5}"
         bands.append(element("i", class_=colour, style=f"width:{100 * share:.2f}%"))
         meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        words = element("span", element("b", name), f" {percent(share)}", element("span", meaning, class_="why"))
+        words = element(
+            "span", element("b", _family(name)), f" {percent(share)}", element("span", meaning, class_="why")
+        )
         legend.append(element("li", element("i", class_=colour), words))
     shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
     listed = element("ul", *legend, class_="legend")
     table = _candidate_table(facts.candidates)
     return _section("average", "What was averaged", text, *_map_parts(facts), shown, listed, table)
+
+
+def _family(name: str) -> str:
+    """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
+    return METHOD_NAMES[FOCAL_ONLY] if name == FOCAL_ONLY else name
 
 
 def _map_parts(facts: Facts) -> list[Html]:
@@ -593,7 +602,7 @@ def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
     rows: list[list[str]] = []
     for c, share, error, validation in zip(top, shares, errors, column([c.validation_error for c in top])):
         settings = ", ".join(f"{name} {plain_value(value)}" for name, value in c.settings.items())
-        name, bar = _name(c.family, below=settings), _bar(share, c.share / most)
+        name, bar = _name(_family(c.family), below=settings), _bar(share, c.share / most)
         rows.append([name, bar, number(c.effective_ridge), error, validation])
     heads = ["candidate", "share", "effective ridge", "left-out error"]
     heads += ["validation error ÷ best"] if any(c.validation_error is not None for c in top) else []

@@ -117,7 +117,7 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
         reasons.append(f'there "{METHOD_NAMES[FOCAL_ONLY]}" may bend, here it is linear in the columns')
     if classes:
         reasons.append("there the error is that of class scores, here the share of wrong classes")
-    return f"mixtune fit says: {give_verdict(facts).sentence} The two differ because {'; '.join(reasons)}."
+    return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
 
 
 def _against_pooling(facts: Facts) -> str:
