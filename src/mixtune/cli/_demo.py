@@ -69,10 +69,11 @@ def demo(
                 if draw == 0 and kind == "clean":
                     model, own, domains = models["ours"], train.focal_domain, train
         step("Writing the report")
-        facts = read_facts(model, X=own.X, y=own.y, sources=domains, target="log price")
+        facts = read_facts(model, X=own.X, y=own.y, sources=domains, target="log price", columns=own.columns)
         verdict = give_verdict(facts).sentence
         title = f"{rows} diamonds of grade {domains.focal} with the help of {len(domains.sources)} other grades"
-        outputs.write_file(report, page_html(facts, title=title, settings={"seed": seed, "rows": rows}).encode())
+        about = {"title": title, "settings": {"seed": seed, "rows": rows}, **outputs.made_now([])}
+        outputs.write_file(report, page_html(facts, **about).encode())
     seconds = time.perf_counter() - begin
     means = {kind: _means(found) for kind, found in errors.items()}
     if as_json:

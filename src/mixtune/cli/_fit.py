@@ -117,7 +117,9 @@ def fit(
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
-        model, facts = _fit(read, linear=linear, random_width=random_width, seed=seed, device=device)
+        explain = out is not None or report is not None
+        how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
+        model, facts = _fit(read, explain=explain, **how)
         verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
@@ -126,7 +128,8 @@ def fit(
             step("Writing the report")
             shown = {name: value for name, value in options.items() if value not in (None, (), False)}
             title = f"{read.encoder.target.name} of {read.domains.focal}"
-            outputs.write_file(report, page_html(facts, title=title, settings={**shown, **settings}).encode())
+            about: dict[str, Any] = {"title": title, "settings": {**shown, **settings}, **outputs.made_now(files)}
+            outputs.write_file(report, page_html(facts, **about).encode())
     written = {"model": out, "report": report}
     if as_json:
         seconds = time.perf_counter() - begin
@@ -135,10 +138,10 @@ def fit(
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
+def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
-    ``how`` are the options of :func:`mixtune.estimators.new_model`.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`; with ``explain`` there are effects of columns, too.
     """
     from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
@@ -146,7 +149,9 @@ def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
     target = read.encoder.target
     X, y, sources = training_rows(read)
     model = new_model(read.domains, classes=target.classes is not None, **how)
-    facts = read_facts(model.fit(X, y, sources=sources), X=X, y=y, sources=sources, target=target.name)
+    model.fit(X, y, sources=sources)
+    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, "explain": explain}
+    facts = read_facts(model, X=X, y=y, sources=sources, **about)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}
     own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
@@ -184,7 +189,8 @@ def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str,
     about = {"target": target.name, "classes": target.classes, "focal": read.domains.focal}
     said = {"verdict": verdict.sentence, "evidence": verdict.evidence[0]}
     right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
-    return {**about, "columns": read.encoder.names, **said, **right, **outputs.facts_document(facts)}
+    found = {**outputs.facts_document(facts), **outputs.effects_document(facts)}
+    return {**about, "columns": read.encoder.names, **said, **right, **found}
 
 
 def _metadata(
@@ -200,4 +206,6 @@ def _metadata(
         "settings": settings,
         "verdict": verdict.sentence,
         "notes": facts.notes,
+        "ranges": outputs.training_ranges(read),
+        **outputs.effects_document(facts),
     }

@@ -302,6 +302,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
         *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
+        "_rival_residuals",
     )
 
     weights_: DomainWeights
@@ -327,6 +328,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _inputs: dict[str, Rows] | None
     _low: Floats | None
     _high: Floats | None
+    #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
+    _rival_residuals: Floats
 
     @property
     def solution_(self) -> RegretSolution:
@@ -768,9 +771,11 @@ def _comparisons(
         joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
         least = least * np.exp(logs)
     found = compared_of(joined, weight, least)
+    rows = len(focal_rows.y)
+    known = [part.reshape(-1, rows).T for name, part in joined.items() if name != "ours"]
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     gain = transfer_gain(found["focal only"], gains, focal_rows.total)
-    return {"compared_": tuple(found.values()), "transfer_gain_": gain}
+    return {"compared_": tuple(found.values()), "transfer_gain_": gain, "_rival_residuals": np.stack(known)}
 
 
 def removals_of(

@@ -142,6 +142,15 @@ class Inputs:
     places: tuple[int, ...]
     levels: tuple[str, ...] = ()
 
+    def codes(self, X: Floats) -> Integers:
+        """The place of each row's level."""
+        marked = X[:, self.places]
+        return (marked[:, 0] > 0.5).astype(np.int64) if len(self.places) == 1 else np.argmax(marked, axis=1)
+
+    def counts(self, X: Floats) -> Integers:
+        """How many rows have each level."""
+        return np.bincount(self.codes(X), minlength=len(self.levels))
+
     def at_level(self, level: int) -> Floats:
         """Its inputs at one of its levels: of two levels there is one input, which marks the second."""
         if len(self.places) == 1:
@@ -170,7 +179,7 @@ def inputs_of(names: Sequence[str], encoder: Any = None) -> tuple[Inputs, ...]:
     return tuple(found)
 
 
-def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnEffects:
+def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnEffects:
     """Which columns drive the prediction: average effects over the focal rows, with 95% intervals.
 
     Parameters
@@ -179,8 +188,9 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
         A fitted estimator of this package, or a :class:`TableModel`.
     X : rows, optional
         The focal rows; of a TableModel, a table. By default those of the fit, which a model from a file does not hold.
-    encoder : TableEncoder, optional
-        How tables became the inputs, so that the levels of a category are taken together. A TableModel has its own.
+    columns : TableEncoder or sequence of str, optional
+        How tables became the inputs, so that the levels of a category are taken together, or the names of the inputs. A
+        TableModel has its own.
 
     Returns
     -------
@@ -209,7 +219,7 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
     True
     """
     scores = Scores.of(model)
-    inputs, rows = _read(model, scores, X, encoder)
+    inputs, rows = _read(model, scores, X, columns)
     rows = rows[_even(len(rows), MOST_ROWS)]
     contrasts, constant = [], []
     for column in inputs:
@@ -223,16 +233,16 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
 
 
 def effect_curves(
-    model: Any, X: Any = None, *, columns: Sequence[str], encoder: Any = None
+    model: Any, X: Any = None, *, names: Sequence[str], columns: Any = None
 ) -> dict[str, tuple[ColumnEffect, ...]]:
     """The effect of going from the middle of a column to each of several values, for columns of numbers.
 
     Parameters
     ----------
-    model, X, encoder
+    model, X, columns
         As for :func:`column_effects`.
-    columns
-        Which columns; categories and columns of fewer than three values are left out.
+    names
+        Of which columns; categories and columns of fewer than three values are left out.
 
     Returns
     -------
@@ -240,24 +250,28 @@ def effect_curves(
         For each column effects with the same ``start``, in the order of their ``end``; of the first output.
     """
     scores = Scores.of(model)
-    inputs, rows = _read(model, scores, X, encoder)
+    inputs, rows = _read(model, scores, X, columns)
     rows = rows[_even(len(rows), MOST_ROWS)]
-    curves: dict[str, tuple[ColumnEffect, ...]] = {}
+    made: list[Contrast] = []
     for column in inputs:
         values = rows[:, column.places[0]]
-        if column.name not in columns or column.levels or len(np.unique(values)) < 3:
-            continue
-        first, last = (float(value) for value in np.quantile(values, CURVE_ENDS))
-        ends, middle = np.linspace(first, last, CURVE_POINTS).tolist(), float(np.median(values))
-        made = [Contrast(column, middle, end, np.array([middle]), np.array([end])) for end in ends]
-        most = 0 if scores.why_no_intervals else len(made)
-        found = _effects(scores, rows, made, intervals=most, outputs=1)
-        curves[column.name] = tuple(sorted(found, key=lambda each: each.end))
-    return curves
+        if column.name in names and not column.levels and len(np.unique(values)) > 2:
+            first, last = (float(value) for value in np.quantile(values, CURVE_ENDS))
+            ends, middle = np.linspace(first, last, CURVE_POINTS).tolist(), float(np.median(values))
+            made += [Contrast(column, middle, end, np.array([middle]), np.array([end])) for end in ends]
+    most = 0 if scores.why_no_intervals else len(made)
+    curves: dict[str, list[ColumnEffect]] = {name: [] for name in names}
+    for each in _effects(scores, rows, made, intervals=most, outputs=1):
+        curves[each.column].append(each)
+    return {name: tuple(sorted(curve, key=_end)) for name, curve in curves.items() if curve}
+
+
+def _end(effect: ColumnEffect) -> float:
+    return float(effect.end)
 
 
 def row_contributions(
-    model: Any, rows: Any, X: Any = None, *, output: int | None = None, encoder: Any = None, seed: int = 0
+    model: Any, rows: Any, X: Any = None, *, output: int | None = None, columns: Any = None, seed: int = 0
 ) -> RowContributions:
     """What each column adds to the predictions of chosen rows, measured against the focal rows.
 
@@ -267,7 +281,7 @@ def row_contributions(
         A fitted estimator of this package, or a :class:`TableModel`.
     rows
         The rows to explain; of a TableModel, a table.
-    X, encoder
+    X, columns
         As for :func:`column_effects`.
     output : int, optional
         Which output, or the probability of which class; by default the first output, and the last class.
@@ -288,8 +302,8 @@ def row_contributions(
     array([[3. , 0.5]])
     """
     scores = Scores.of(model)
-    inputs, background = _read(model, scores, X, encoder)
-    chosen = _read(model, scores, rows, encoder)[1]
+    inputs, background = _read(model, scores, X, columns)
+    chosen = _read(model, scores, rows, columns)[1]
     background = background[_even(len(background), BACKGROUND)]
     place = scores.default_output if output is None else output
     generator = np.random.default_rng(seed)
@@ -306,6 +320,8 @@ class Scores:
     inner: Any
     sharpness: float | None
     outputs: tuple[str, ...]
+    #: The same, with the first of two classes.
+    all_outputs: tuple[str, ...]
 
     @classmethod
     def of(cls, model: Any) -> Scores:
@@ -320,8 +336,9 @@ class Scores:
         count = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
         if inner is not fitted:
             names = tuple(map(str, fitted.classes_.tolist()))
-            return cls(inner, float(fitted.sharpness_), names[1:] if len(names) == 2 else names)
-        return cls(inner, None, ("",) if count == 1 else tuple(f"output {k + 1}" for k in range(count)))
+            return cls(inner, float(fitted.sharpness_), names[1:] if len(names) == 2 else names, names)
+        names = ("",) if count == 1 else tuple(f"output {k + 1}" for k in range(count))
+        return cls(inner, None, names, names)
 
     @property
     def default_output(self) -> int:
@@ -391,7 +408,21 @@ class Contrast:
         return pair
 
 
-def _read(model: Any, scores: Scores, X: Any, encoder: Any) -> tuple[tuple[Inputs, ...], Floats]:
+def user_columns(model: Any, columns: Any = None) -> tuple[Inputs, ...]:
+    """The columns of the user, of a fitted model; ``columns`` as for :func:`column_effects`."""
+    inner, known = Scores.of(model).inner, getattr(model, "encoder", None)
+    width = inner.n_features_in_
+    if isinstance(columns, Sequence):
+        names, encoder = tuple(map(str, columns)), None
+    else:
+        names = column_names(inner) or tuple(f"x{place}" for place in range(width))
+        encoder = known if columns is None else columns
+    if (made := len(names if encoder is None else encoder.names)) != width:
+        raise DataError(f"columns tells of {made} inputs, the model takes {width}; pass the columns of its fit")
+    return inputs_of(names, encoder)
+
+
+def _read(model: Any, scores: Scores, X: Any, columns: Any) -> tuple[tuple[Inputs, ...], Floats]:
     """The columns of the user, and rows of inputs: those that were passed, or the focal rows of the fit."""
     known = getattr(model, "encoder", None)
     if X is None:
@@ -400,14 +431,10 @@ def _read(model: Any, scores: Scores, X: Any, encoder: Any) -> tuple[tuple[Input
             raise ParameterError("the model does not hold its focal rows; pass them as X")
         found = next(iter(rows.values())).X
     else:
-        found = known.encode(X).X if known is not None else check_new(scores.inner, X)
-    encoder = known if encoder is None else encoder
-    names = column_names(scores.inner) or tuple(f"x{place}" for place in range(found.shape[1]))
-    if encoder is not None and len(encoder.names) != found.shape[1]:
-        raise DataError(
-            f"the encoder makes {len(encoder.names)} inputs, the model takes {found.shape[1]}; pass its own"
-        )
-    return inputs_of(names, encoder), np.asarray(found, dtype=np.float64)
+        # An array is in the order of the columns of the fit; a frame is arranged by their names.
+        named = column_names(scores.inner) is not None and isinstance(X, np.ndarray)
+        found = known.encode(X).X if known is not None else X if named else check_new(scores.inner, X)
+    return user_columns(model, columns), np.asarray(found, dtype=np.float64)
 
 
 def _even(count: int, most: int) -> Integers:
@@ -417,9 +444,7 @@ def _even(count: int, most: int) -> Integers:
 
 def _contrasts(column: Inputs, X: Floats) -> Iterable[Contrast]:
     if column.levels:
-        marked = X[:, column.places]
-        codes = (marked[:, 0] > 0.5).astype(int) if len(column.places) == 1 else np.argmax(marked, axis=1)
-        counts = np.bincount(codes, minlength=len(column.levels))
+        counts = column.counts(X)
         common = int(np.argmax(counts))
         for level in np.flatnonzero(counts).tolist():
             if level != common:

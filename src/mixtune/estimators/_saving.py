@@ -50,6 +50,7 @@ _ARRAYS = {
     "_uncertainty.left_out.residuals": "nd~",
     "_uncertainty.left_out.spreads": "n+",
     "_uncertainty.left_out.sample_weight": "n+",
+    "_rival_residuals": "mnd~",
     "_uncertainty.posterior.center": "p",
     "_uncertainty.posterior.factor": "pk",
     "_uncertainty.posterior.basis": "pj",
