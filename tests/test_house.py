@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 162
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 28_109
+CODE_LINES = 28_126
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},

@@ -91,8 +91,10 @@ def test_new_rows_without_the_column(folder):
 
 def test_classes_of_every_domain(folder):
     given = ("fit", folder / "data.csv", "--target", "colour", "--domain", "site", "--all", "--linear")
-    done = run(*given, "--out", folder / "classes.mixtune", columns="120")
+    done = run(*given, "--out", folder / "classes.mixtune", "--report", folder / "classes.html", columns="120")
     assert done.code == 0
+    assert "classified right" in (folder / "classes.html").read_text(encoding="utf-8")
+    assert "MultiDomainClassifier" in run("inspect", folder / "classes.mixtune", columns="120").out
     assert "right" in done.out
     assert "class scores" in done.out
     found = run("predict", folder / "classes.mixtune", folder / "new_classes.csv", "--proba")

@@ -218,8 +218,8 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
             raise DataError(
-                f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
-                "rows and sources together"
+                f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
+                "the focal rows and sources together"
             )
         regressor, signs, encoded = self._make_regressor(), self._focal_signs(focal), self._encoded(given, labels)
         self.regressor_ = regressor.fit(inputs, signs, focal.sample_weight, sources=encoded)
