@@ -57,48 +57,58 @@ def price_command(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
-    spot: Annotated[str, typer.Option(help="Price of every asset today, or one each: 90,100.")] = "100",
+    spot: Annotated[str, typer.Option(help="Price today, or one for each asset: 90,100.")] = "100",
     strike: Annotated[float, typer.Option(help="Strike of the option.")] = 100.0,
     rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
-    dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one each; {CURVE}.")] = "0",
+    dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
     cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
-    volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one each; {CURVE}.")] = "0.2",
+    volatility: Annotated[
+        str, typer.Option(help=f"Volatility (Black-Scholes), or one for each asset; {CURVE}.")
+    ] = "0.2",
     correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
-    strikes: Annotated[str | None, typer.Option(help="Several strikes, 90,100,110: a table.")] = None,
-    maturities: Annotated[str | None, typer.Option(help="Several of the dates, 0.5,1, with --strikes.")] = None,
+    strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
+    maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
     american: Annotated[
         bool, typer.Option("--american", help="Exercise at any time, extrapolated from 40 dates or from --dates.")
     ] = False,
     dates: Annotated[int, typer.Option(help="Number of exercise dates.")] = 10,
     v0: Annotated[str | None, typer.Option("--v0", help="Variance today, or one for each asset (Heston).")] = None,
-    v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one each (Heston).")] = None,
-    v_speed: Annotated[str | None, typer.Option(help="Mean-reversion speed, or one each (Heston).")] = None,
-    v_vol: Annotated[str | None, typer.Option(help="Volatility of variance, or one each (Heston).")] = None,
-    rho: Annotated[str | None, typer.Option(help="Correlation of price and variance, or one each (Heston).")] = None,
+    v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one for each asset (Heston).")] = None,
+    v_speed: Annotated[str | None, typer.Option(help="Mean-reversion speed, or one for each asset (Heston).")] = None,
+    v_vol: Annotated[str | None, typer.Option(help="Volatility of variance, or one for each asset (Heston).")] = None,
+    rho: Annotated[
+        str | None, typer.Option(help="Correlation of price and variance, or one for each asset (Heston).")
+    ] = None,
     hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
-    paths: Annotated[int, typer.Option(help="Evaluation paths, and as many to learn from.")] = 50_000,
-    training_paths: Annotated[int | None, typer.Option(help="Paths to learn from, if not as many.")] = None,
-    width: Annotated[int | None, typer.Option(help="Random units; chosen if left out.")] = None,
+    paths: Annotated[int, typer.Option(help="Number of evaluation paths, and of training paths.")] = 50_000,
+    training_paths: Annotated[
+        int | None, typer.Option(help="Number of training paths, if different from --paths.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Number of random units; chosen by default.")] = None,
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random draws.")] = 0,
     scheme: Annotated[str | None, typer.Option(help=SCHEME)] = None,
     substeps: Annotated[int | None, typer.Option(help="Simulation steps per date (Heston models).")] = None,
     bias_tolerance: Annotated[float, typer.Option(help="Accepted error of the time steps, 0.001 for 0.1%.")] = 0.001,
     antithetic: Annotated[bool, typer.Option("--antithetic", help="Evaluate on antithetic pairs of paths.")] = False,
     sobol: Annotated[bool, typer.Option("--sobol", help="Evaluate on Sobol points.")] = False,
-    all_paths: Annotated[bool, typer.Option("--all-paths", help="Regress also on paths out of the money.")] = False,
+    all_paths: Annotated[bool, typer.Option("--all-paths", help="Also regress on paths out of the money.")] = False,
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
     upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.")] = 1000,
     inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
-    plain: Annotated[bool, typer.Option("--plain", help="Take no control off the cash flows.")] = False,
-    greeks: Annotated[bool, typer.Option("--greeks", help="Also delta, gamma, vega, theta and rho.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Do not subtract control variates from the cash flows.")
+    ] = False,
+    greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta, gamma, vega, theta and rho.")] = False,
     device: Device = "cpu",
-    config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options given win.")] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options override it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Write the region (or all strikes) as .png or .svg.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the exercise region (or all strikes) to this .png or .svg file.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:

@@ -102,7 +102,9 @@ def linear_to_onnx(
         raise MissingExtraError("onnx", "onnx", "exporting to ONNX") from error
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= check_whole("opset", opset) <= newest:
-        raise ParameterError(f"opset={opset} is not between {OLDEST_OPSET} and {newest}, what this onnx knows")
+        raise ParameterError(
+            f"opset={opset} is not between {OLDEST_OPSET} and {newest}, the range of this version of onnx"
+        )
     W = np.asarray(coef, dtype=np.float64)
     b = np.broadcast_to(intercept, W.shape[1:])
     if classes is not None and W.ndim == 1:
@@ -115,7 +117,9 @@ def linear_to_onnx(
     rows, expected, tolerance = _trial(held)
     found = onnx.reference.ReferenceEvaluator(content).run(None, {input_name: rows})[0]
     if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
-        raise DataError("the exported graph does not give what NumPy gives, so it is not returned; scale the features")
+        raise DataError(
+            "the exported graph and NumPy give different results, so the graph is not returned; scale the features"
+        )
     return content
 
 
