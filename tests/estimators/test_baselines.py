@@ -73,7 +73,7 @@ def test_what_is_refused():
         ("s0", "each once"),
         ([], "each once"),
         (["s0", "s0"], "each once"),
-        (["s7"], "is not a domain"),
+        (["s7"], "not a domain"),
     ):
         with pytest.raises(ParameterError, match=words):
             JointSubsetRegressor(subset=subset).fit(X, y, sources=sources)

@@ -188,6 +188,8 @@ class ChoiceSettings:
     #: Mean squared errors below this part of the targets' variance count as equal. Without it, rounding decides between
     #: candidates that are exact.
     negligible_error: float = 1e-8
+    #: Candidates of a smaller share do not count for the rows beyond those that they are judged on.
+    rounding_share: float = 1e-12
     #: Most focal rows to judge candidates on at once: errors of 4,000 rows are known to 2%.
     judged_rows: int = 4000
 
