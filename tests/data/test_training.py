@@ -289,7 +289,7 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         (
             "site,x,y\n" + "s,1,1\n" * 20 + "s,1,1,1\n" * 8,
             {},
-            "8 rows of .* have a number of cells other than the 3 of the header",
+            "8 rows of .* do not have 3 cells, as the header has",
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_graph_that_forgets_the_range_is_not_handed_out(monkeypatch):
             return build(onnx, {name: held[name] for name in held if name != lost}, *rest)
 
         monkeypatch.setattr(_onnx, "_graph", forget)
-        with pytest.raises(DataError, match="the exported graph and NumPy give different results"):
+        with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
             linear_to_onnx(COEF, INTERCEPT, low=-300.0, high=500.0)
 
 
@@ -160,7 +160,7 @@ def test_a_graph_that_computes_something_else_is_not_handed_out(monkeypatch):
     monkeypatch.setattr(
         _onnx, "_graph", lambda onnx, held, *rest: build(onnx, {**held, "coef": held["coef"] * 1.001}, *rest)
     )
-    with pytest.raises(DataError, match="the exported graph and NumPy give different results"):
+    with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
         linear_to_onnx(COEF, INTERCEPT)
 
 

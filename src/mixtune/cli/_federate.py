@@ -26,17 +26,14 @@ federate.add_typer(study_app, name="study")
 StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
 StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
 KeyOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--key", help="The member's key; by default the only *.key file in the folder of the study."),
+    Path | None, typer.Option("--key", help="The member's key; by default the only *.key next to the study.")
 ]
 Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
 Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Requests and answers, .mxf.")]
 FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
 RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")]
 PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
-Method: TypeAlias = Annotated[
-    str, typer.Option(metavar="fixed|tuned", help="Fixed parameters, or the self-tuned choice.")
-]
+Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")]
 Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
 Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
 Confirm: TypeAlias = Annotated[
@@ -172,9 +169,7 @@ def answer(
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
     policy: PolicyFile = None,
-    ledger: Annotated[
-        Path | None, typer.Option(help="The record of what the member has released; by default KEY.ledger.")
-    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Record of past releases; by default KEY.ledger.")] = None,
     force: reading.Force = False,
 ) -> None:
     """Answer a request with sums of the member's rows, or refuse it with a reason.

@@ -62,9 +62,7 @@ def price_command(
     rate: Annotated[float, typer.Option(help="Interest rate per year, 0.05 for 5%.")] = 0.05,
     dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
     cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
-    volatility: Annotated[
-        str, typer.Option(help=f"Volatility (Black-Scholes), or one for each asset; {CURVE}.")
-    ] = "0.2",
+    volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one per asset; {CURVE}.")] = "0.2",
     correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
@@ -77,14 +75,10 @@ def price_command(
     v_mean: Annotated[str | None, typer.Option(help="Long-run variance, or one for each asset (Heston).")] = None,
     v_speed: Annotated[str | None, typer.Option(help="Mean-reversion speed, or one for each asset (Heston).")] = None,
     v_vol: Annotated[str | None, typer.Option(help="Volatility of variance, or one for each asset (Heston).")] = None,
-    rho: Annotated[
-        str | None, typer.Option(help="Correlation of price and variance, or one for each asset (Heston).")
-    ] = None,
+    rho: Annotated[str | None, typer.Option(help="Price-variance correlation, or one for each asset (Heston).")] = None,
     hurst: Annotated[float | None, typer.Option(help="Hurst parameter in (0, 1/2] (rough Heston).")] = None,
     paths: Annotated[int, typer.Option(help="Number of evaluation paths, and of training paths.")] = 50_000,
-    training_paths: Annotated[
-        int | None, typer.Option(help="Number of training paths, if different from --paths.")
-    ] = None,
+    training_paths: Annotated[int | None, typer.Option(help="Number of training paths, if not --paths.")] = None,
     width: Annotated[int | None, typer.Option(help="Number of random units; chosen by default.")] = None,
     method: Annotated[str, typer.Option(help="rlsm, lsm or recurrent.")] = "rlsm",
     preset: Annotated[str | None, typer.Option(help="'paper' for the paper's settings.")] = None,
@@ -98,17 +92,13 @@ def price_command(
     upper: Annotated[bool, typer.Option("--upper", help="Also compute a dual upper bound.")] = False,
     upper_paths: Annotated[int, typer.Option(help="Outer paths of the upper bound.")] = 1000,
     inner_paths: Annotated[int, typer.Option(help="Inner paths from each outer state.")] = 200,
-    plain: Annotated[
-        bool, typer.Option("--plain", help="Do not subtract control variates from the cash flows.")
-    ] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Do not use control variates.")] = False,
     greeks: Annotated[bool, typer.Option("--greeks", help="Also compute delta, gamma, vega, theta and rho.")] = False,
     device: Device = "cpu",
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options override it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the exercise region (or all strikes) to this .png or .svg file.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:

@@ -47,16 +47,13 @@ Missing: TypeAlias = Annotated[
 _LEVELS_HELP = "Maximum number of categories of a text column; if there are more, the rarest are merged."
 MaxLevels: TypeAlias = Annotated[int, _option(help=_LEVELS_HELP, min=2)]
 TargetKind: TypeAlias = Annotated[
-    str,
-    _option(metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others are numbers."),
+    str, _option(metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others numbers.")
 ]
 _DROP_HELP = "Leave out rows without a target, or refuse them."
 DropMissingTarget: TypeAlias = Annotated[
     bool, _option("--drop-missing-target/--no-drop-missing-target", help=_DROP_HELP)
 ]
-Encoding: TypeAlias = Annotated[
-    str | None, _option(help="Encoding of CSV files, such as latin-1; detected by default.")
-]
+Encoding: TypeAlias = Annotated[str | None, _option(help="Encoding of CSV files; detected by default.")]
 Separator: TypeAlias = Annotated[str | None, _option(help="Separator of columns; detected by default.")]
 Decimal: TypeAlias = Annotated[str | None, _option(metavar=".|,", help="Decimal mark; detected by default.")]
 _LINEAR_HELP = "Use the columns without feature maps: the model is linear in them."

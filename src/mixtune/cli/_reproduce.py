@@ -31,15 +31,10 @@ ON_DEVICE = (
 def reproduce(
     what: Annotated[str, typer.Argument(metavar="|".join(CHOICES), help="What to reproduce.", show_default=False)],
     runs: Annotated[
-        int | None,
-        typer.Option(help="Number of repetitions; by default as many as in the paper.", min=1, show_default=False),
+        int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1, show_default=False)
     ] = None,
     jobs: Annotated[
-        int,
-        typer.Option(
-            help="Number of processes, on this machine or of a new local cluster. The results do not depend on it.",
-            min=1,
-        ),
+        int, typer.Option(help="Processes, local or of a new local cluster. The results do not depend on it.", min=1)
     ] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),

@@ -347,9 +347,7 @@ def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[No
     fitting = [row for row in body if not any(map(str.strip, row[width:]))]
     long = len(body) - len(fitting)
     if long + short > max(3, _MOST_ODD_ROWS * len(body)) and long:
-        finding = (
-            f'{counted((long + short, "row"))} of "{path}" have a number of cells other than the {width} of the header'
-        )
+        finding = f'{counted((long + short, "row"))} of "{path}" do not have {width} cells, as the header has'
         raise DataError(f"{finding}; is the separator right, and is text with separators in it quoted?")
     told = {
         "skipped-lines": (start, "line", 'before the header of "{file}" {are} skipped'),

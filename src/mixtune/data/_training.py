@@ -126,9 +126,7 @@ def read_training(
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
     if every and (domain is None or focal is not None):
-        raise ParameterError(
-            "to predict for every domain, name the column of domain labels and do not pass a focal domain"
-        )
+        raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
     parts, labels, notes = _read_parts(paths, roles, reading)
     roles = roles.among(_all_names(parts))

@@ -153,9 +153,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
     frame = _read_frame("openintro", "ames").dropna(subset=["Total.Bsmt.SF", "Garage.Area"])
     sales = frame["Neighborhood"].map(frame["Neighborhood"].value_counts())
     if sales.max() < min_rows:
-        raise ParameterError(
-            f"min_rows={min_rows}: no neighbourhood has that many sales; the largest has {sales.max()}"
-        )
+        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has that many sales; the most is {sales.max()}")
     frame = frame[sales >= min_rows]
     inputs = {
         "log10_living_area": np.log10(_floats(frame["area"])),
@@ -421,9 +419,7 @@ def _fetch(path: Path) -> Path:
         fetched = Path(work, ARCHIVE)
         content = fetched.read_bytes() if fetched.is_file() else b""
         if hashlib.sha256(content).hexdigest() != SHA256:
-            raise DataError(
-                f"the texts are not in the cache and could not be fetched ({said}); {_by_hand(path.parent)}"
-            )
+            raise DataError(f"the texts are not cached and could not be fetched ({said}); {_by_hand(path.parent)}")
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_atomically(path, content)
 

@@ -151,9 +151,7 @@ class JointSubsetRegressor(_Baseline):
             raise ParameterError(f"subset must list at least one domain, each once; got {self.subset!r}")
         unknown = [str(name) for name in self.subset if name not in names]
         if unknown:
-            raise ParameterError(
-                f"subset names {quoted(unknown)}, which is not a domain; {nearest(unknown[0], list(names))}"
-            )
+            raise ParameterError(f"subset names {quoted(unknown)}, not a domain; {nearest(unknown[0], list(names))}")
         return sorted(list(names).index(name) for name in self.subset)
 
 

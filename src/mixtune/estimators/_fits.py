@@ -159,9 +159,7 @@ def check_map(feature_map: Any) -> None:
             "unfitted; pass mixtune.features.SklearnFeatures(transformer.fit(X))"
         )
     if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
-        raise ParameterError(
-            f"feature_map={feature_map!r} must have transform(X), which returns one row of features per row"
-        )
+        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), with one row of features for each row")
 
 
 @dataclass(frozen=True, eq=False)

@@ -104,9 +104,7 @@ def linear_to_onnx(
     rows, expected, tolerance = _trial(held)
     found = onnx.reference.ReferenceEvaluator(content).run(None, {input_name: rows})[0]
     if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
-        raise DataError(
-            "the exported graph and NumPy give different results, so it is not returned; scale the features"
-        )
+        raise DataError("the exported graph and NumPy disagree, so it is not returned; scale the features")
     return content
 
 
@@ -193,9 +191,7 @@ def domains_to_onnx(
     given = {input_name: rows, domain_name: np.array([*domains, "no domain of the model"], dtype=object)[places]}
     found = onnx.reference.ReferenceEvaluator(content).run(None, given)[0]
     if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
-        raise DataError(
-            "the exported graph and NumPy give different results, so it is not returned; scale the features"
-        )
+        raise DataError("the exported graph and NumPy disagree, so it is not returned; scale the features")
     return content
 
 
