@@ -52,7 +52,7 @@ def test_page_of_every_domain(folder):
 def test_predictions_are_those_of_each_domain(folder):
     done = run("predict", folder / "models.mixtune", folder / "new.csv", "--interval", "0.9")
     assert done.code == 0
-    assert "1 rows are of domains that the model has not seen" in " ".join(done.err.split())
+    assert "not part of the fit are predicted for the population of domains: 1" in " ".join(done.err.split())
     rows = list(csv.DictReader(StringIO(done.out)))
     model = load(folder / "models.mixtune")
     expected = model.predict([[1.0, 1.0]] * 3, domain=["a", "007", "z"])

@@ -72,7 +72,7 @@ def test_one_file_a_domain_gives_the_same(tmp_path, data):
     assert apart["focal"] == "berlin"
     for one, other in zip(apart["domains"], together["domains"], strict=True):
         assert one == pytest.approx(other)
-    assert apart["notes"][0] == "1 file given more than once, read once"
+    assert apart["notes"][0] == "1 file given more than once; each is read once"
 
 
 def test_json_is_json_alone_and_repeats(data):
@@ -87,7 +87,7 @@ def test_json_is_json_alone_and_repeats(data):
 def test_without_out_it_says_that_nothing_was_kept(data):
     done = run("fit", data, *SITES)
     assert done.code == 0
-    assert "The model was not kept; pass --out model.mixtune to keep it." in done.out
+    assert "The model was not saved; pass --out model.mixtune to save it." in done.out
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, data):
@@ -195,7 +195,7 @@ def test_semicolons_decimal_commas_and_missing_values(tmp_path):
     facts = as_json(*read)
     assert facts["columns"] == found["columns"] == ["Größe [m²]", "Größe [m²] (missing)", "Art=y"]
     assert facts["domains"] == found["domains"]
-    assert any("missing values were filled in" in note for note in facts["notes"])
+    assert any("missing values were imputed" in note for note in facts["notes"])
     out = tmp_path / "a model.mixtune"
     done = run(*read, "--out", out)
     assert done.out.rstrip().endswith(f"Next: mixtune predict '{out}' new.csv --separator ';' --decimal ,")

@@ -17,7 +17,7 @@ def test_a_model_of_fit(tmp_path):
         "berlin",
         '"data.csv"',
         "92 in 3 domains",
-        '2 levels: "blue", "red"',
+        '2 categories: "blue", "red"',
         "Which domains",
         "Which columns drive the prediction",
         "predict the mean",

@@ -275,7 +275,7 @@ def test_the_real_encoder_knows_what_sentences_mean():
     assert os.environ.get("HF_HUB_OFFLINE") == before
     assert good.shape == (encoder.n_features_out,)
     assert good @ fine > good @ bad + 0.2
-    with pytest.raises(DataError, match="one text where a sequence"):
+    with pytest.raises(DataError, match="a sequence of texts is required"):
         encoder.transform("I love this film.")
     with pytest.raises(DataError, match=r"text 1 .* is 3"):
         encoder.transform(["a", 3])

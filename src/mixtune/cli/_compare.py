@@ -27,7 +27,7 @@ def compare(
     focal: reading.Focal = None,
     every: reading.Every = False,
     folds: Annotated[int, typer.Option(help="Folds of the focal rows.", min=2)] = 5,
-    repeats: Annotated[int, typer.Option(help="How often to cut the rows anew.", min=1)] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of repetitions, each with new folds.", min=1)] = 1,
     seed: reading.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
     ignore: reading.Ignore = None,

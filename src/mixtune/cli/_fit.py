@@ -28,7 +28,7 @@ def fit(
     domain: reading.DomainColumn = None,
     focal: reading.Focal = None,
     every: reading.Every = False,
-    out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
     keep: reading.Keep = None,
@@ -58,20 +58,20 @@ def fit(
 ) -> None:
     """Learn to predict a column of one domain, with the help of the others.
 
-    Nothing has to be set: how much each domain counts is chosen by
-    leave-one-out on the focal rows. The table is taken as it comes: missing
-    values are filled in, text becomes one column per level, dates become year,
-    month, weekday and days, rows without a target and columns that look like
-    identifiers are left out. The notes say what was done.
+    No settings are needed: cross-domain validation and leave-one-out on the
+    focal rows determine how much each domain counts. Tables need no preparation:
+    missing values are imputed, text becomes one column per category, dates
+    become year, month, weekday and days, and rows without a target and columns
+    that look like identifiers are left out. Notes report what was done.
 
-    Relations need not be linear: the prediction averages over the columns
+    Relations may be non-linear: the prediction averages over the columns
     themselves, splines, random Fourier features, and columns learned from the
-    other domains, and the output says how much each of them carries. With
+    other domains, and the output shows how much each of them contributes. With
     --linear the model is linear in the columns.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
-    cluster with --engine dask: the focal rows are held, of every other
-    domain some rows are drawn, and the choice is learned on these.
+    cluster with --engine dask: the focal rows are kept, and a random sample of
+    every other domain is used.
 
     With --text the column goes through a frozen sentence encoder, with --images
     a column of paths through a frozen network (--image-model). What they compute
@@ -79,9 +79,9 @@ def fit(
 
     With --device cuda the random features are computed on a CUDA device.
 
-    With --all there is a model for every domain, and predict reads the domain
-    of each row from the same column. With --stream or --engine dask some rows
-    of every domain are drawn.
+    With --all a model is fitted for every domain, and predict reads the domain
+    of each row from the same column. With --stream or --engine dask a random
+    sample of every domain is used.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -186,7 +186,7 @@ def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[st
         if path is not None:
             console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if (model := written["model"]) is None:
-        console.print("The model was not kept; pass --out model.mixtune to keep it.")
+        console.print("The model was not saved; pass --out model.mixtune to save it.")
     else:
         command = f"mixtune predict {shlex.quote(str(model))} new.csv{csv}"
         console.print(f"Next: {outputs.safe(command)}", soft_wrap=True)

@@ -33,11 +33,11 @@ def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")],
     as_json: reading.AsJson = False,
 ) -> None:
-    """Show what a saved model is, what it was trained on, and what it learned.
+    """Describe a saved model: what it predicts, what it was trained on, and what it learned.
 
-    Nothing in the file is run, and a file that was cut off or altered is refused.
+    No code in the file is run, and a truncated or altered file is refused.
 
-    Exit code 0: done; 2: the file is no model.
+    Exit code 0: done; 2: the file is not a model.
 
     Examples:
 
@@ -123,7 +123,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     for name, value in lines.items():
         console.print(f"{name:<11}{safe(value)}", soft_wrap=True)
     if encoder is None:
-        console.print("\nSaved in Python: it does not say how tables become its inputs.")
+        console.print("\nSaved in Python: the file does not describe how tables become inputs.")
     console.print()
 
 
@@ -133,7 +133,7 @@ def _show_columns(console: Console, encoder: TableEncoder) -> None:
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
         if isinstance(column, LevelColumn):
-            kind = f"{len(column.levels)} levels: {quoted(column.levels, 3)}"
+            kind = f"{len(column.levels)} categories: {quoted(column.levels, 3)}"
         elif isinstance(column, EmbeddedColumn):
             kind = f"{column.content}: {column.width} numbers by {column.identity}"
         else:

@@ -31,9 +31,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
 _FILE_HELP = "A table with the input columns, or - for standard input."
-_OUT_HELP = "Write to this .csv, .tsv or .parquet file; else to the terminal."
+_OUT_HELP = "Write to this .csv, .tsv or .parquet file; by default to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
-_NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
+_NEUTRALISE_HELP = "Put an apostrophe before text that a spreadsheet would run as a formula."
 
 
 def predict(
@@ -52,18 +52,18 @@ def predict(
     separator: reading.Separator = None,
     decimal: reading.Decimal = None,
 ) -> None:
-    """Predict new rows of the focal domain, or with a model of every domain rows of any.
+    """Predict new rows of the focal domain, or of any domain with a model of every domain.
 
-    Writes the columns of the file as they are, and a column called prediction
-    beside them (with --interval lower and upper, with --std std, with --proba
-    one column per class). Where inputs lie outside the range of the training
-    rows, a column called outside names them. CSV is written with the separator and the decimals of
-    the input; files are in UTF-8. Notes go to standard error.
+    The output has the columns of the file, unchanged, and a column prediction;
+    --interval adds lower and upper, --std adds std, and --proba adds one column
+    for each class. If inputs lie outside the range of the training rows, the
+    column outside names them. CSV is written with the separator and decimal mark
+    of the input; files are in UTF-8. Notes are printed to standard error.
 
-    Text is copied unchanged, also where it begins with =, +, - or @. A
-    spreadsheet takes such a cell for a formula: with rows from people you do not
-    trust, give --neutralise-formulas before opening the CSV in one. Numbers stay
-    numbers.
+    Text is copied unchanged, even if it begins with =, +, - or @. A spreadsheet
+    runs such a cell as a formula: if the rows come from people you do not trust,
+    use --neutralise-formulas before you open the CSV file in a spreadsheet.
+    Numbers are not changed.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -143,14 +143,12 @@ def _load(path: Path) -> tuple[Any, TableEncoder, dict[str, Any]]:
     encoder, ranges = reading.encoder_of(info), info.metadata.get("ranges")
     if encoder is None:
         raise DataError(
-            f"{path} was saved in Python and does not say how tables become its inputs; use it in Python with "
+            f"{path} was saved in Python and does not describe how tables become its inputs; use it in Python with "
             f'mixtune.estimators.load("{path}"), or make a model with: mixtune fit'
         )
     model = load(path)
     if model.n_features_in_ != len(encoder.names):
-        raise DataError(
-            f"{path} takes {model.n_features_in_} inputs, but says how to make {len(encoder.names)}; fit it again"
-        )
+        raise DataError(f"{path} takes {model.n_features_in_} inputs, but describes {len(encoder.names)}; fit it again")
     return model, encoder, ranges if isinstance(ranges, dict) else {}
 
 

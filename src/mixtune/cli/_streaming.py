@@ -67,7 +67,7 @@ def read_streamed(
     assert columns is not None
     if focal is None and not every:
         if options["domain"] is not None or paths[0].is_dir():
-            raise ParameterError("say which domain to predict for, with --focal NAME")
+            raise ParameterError("name the domain to predict for with --focal NAME")
         focal = str(stream.chunks[0].name)
     drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
     drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=() if every else (focal,))

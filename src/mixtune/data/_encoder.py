@@ -163,7 +163,7 @@ class LevelColumn:
         return self._notes(texts, missing, (codes < 0) & ~missing)
 
     def _notes(self, texts: Any, missing: Booleans, unseen: Booleans) -> list[Note]:
-        level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known levels"
+        level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known categories"
         fate = f"they count as {level}"
         notes = []
         if unseen.any():
@@ -406,7 +406,7 @@ class TableEncoder:
             raise DataError("there are no input columns that can be used; add at least one")
         filled = (column for column in self.columns if isinstance(column, NumberColumn | DateColumn))
         if self.impute and any(column.median is None for column in filled):
-            raise DataError("missing values are to be filled in, but a column of numbers has no median; give it one")
+            raise DataError("missing values are to be imputed, but a column of numbers has no median; set one")
         if repeated := sorted(name for name, count in Counter(self.names).items() if count > 1):
             raise DataError(f"two columns would both be encoded as {quoted(repeated)}; rename one of them")
 
@@ -478,7 +478,7 @@ class TableEncoder:
         notes = []
         known = {*self.inputs, *self.unused, self.target.name, self.domain}
         if extra := [name for name in table.column_names if name not in known]:
-            template = "{where} has columns that the model does not know, left out: {columns}"
+            template = "{where} has columns that the model does not use, which are left out: {columns}"
             notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
         if self.domain not in table.column_names or self.focal is None:
             return notes

@@ -130,7 +130,7 @@ def infer_columns(
     >>> notes
     ['column "unit" is "cm" in every row and is left out']
     """
-    fill = phrase("fill them in, or have that done by {fix}", fix=_IMPUTE)
+    fill = phrase("fill them in, or impute them with {fix}", fix=_IMPUTE)
     columns: list[InputColumn] = []
     notes: list[Note] = []
     faults: dict[str, Fault] = {}
@@ -158,7 +158,7 @@ def infer_columns(
         leave = phrase(", or leave out such columns with {fix}", fix=setting("ignore", ",".join(faults)))
         raise unusable_columns(faults, _all_of(parts), leave, fixes=_fixes(faults))
     if filled:
-        template = "missing values were filled in: {columns}"
+        template = "missing values were imputed: {columns}"
         notes.append(Note("filled-in", template, columns=", ".join(filled)))
     return columns, notes
 
@@ -251,7 +251,7 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
         # Ties are broken by the text, so that the order of rows does not matter.
         often = sorted(levels, key=lambda level: (-found[level], level))[: max_levels - 1]
         template = (
-            'column "{column}" has {count:,} levels; the {kept} most frequent are used, the others are joined as '
+            'column "{column}" has {count:,} categories; the {kept} most frequent are used, the others are merged as '
             '"{other}" ({fix} changes that)'
         )
         fix = setting("max_levels", len(levels))
@@ -329,7 +329,7 @@ def _binary_notes(name: str, found: Sequence[Cells]) -> list[Note]:
     if not known or len(np.unique(np.concatenate(known))) < 2:
         return []
     template = (
-        'every target in column "{column}" is 0 or 1: they are taken as two classes ({fix} takes them as numbers)'
+        'every target in column "{column}" is 0 or 1, so they are treated as two classes ({fix} treats them as numbers)'
     )
     return [Note("binary-target", template, column=name, fix=setting("target_kind", "number"))]
 
@@ -356,7 +356,7 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     """Say how numbers that are written as text were read, which texts are none, and which dates can be read twice."""
     notes = []
     if written.dates is not None and is_ambiguous(texts, written):
-        template = 'the dates in column "{column}" fit day and month in either order; they are read as {words}'
+        template = 'the order of day and month in column "{column}" is ambiguous; the dates are read as {words}'
         notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
     if written.decimal is not None and (found := signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
@@ -407,7 +407,7 @@ def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: W
         value, row = first_text(found[other])
         where = f'{where} (the first is "{value}" in data row {row})'
         hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
-    advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
+    advice = "{hint}write it in the same way everywhere, or read it as text everywhere with {fix}"
     return Fault(where, phrase(advice, hint=hint, fix=setting("categories", name)))
 
 
@@ -435,14 +435,14 @@ def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
     Examples
     --------
     >>> level_notes("c", ["?", "Red", "red"], setting("missing", "impute"))
-    ['column "c" has the level "?"; if that marks missing values, pass missing="impute"', 'column "c" has levels that differ only in capital letters; they count as different']
+    ['column "c" has the category "?"; if that marks missing values, pass missing="impute"', 'column "c" has categories that differ only in capital letters; they count as different']
     """  # noqa: E501
     notes = []
     if marks := [level for level in levels if level in MARKERS]:
-        template = 'column "{column}" has the level {levels}; if that marks missing values, pass {fix}'
+        template = 'column "{column}" has the category {levels}; if that marks missing values, pass {fix}'
         notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
     if len({level.casefold() for level in levels}) < len(levels):
-        template = 'column "{column}" has levels that differ only in capital letters; they count as different'
+        template = 'column "{column}" has categories that differ only in capital letters; they count as different'
         notes.append(Note("similar-levels", template, column=name))
     return notes
 

@@ -77,9 +77,10 @@ def read_training(
     separator: str | None = None,
     decimal: str | None = None,
 ) -> TrainingTables:
-    """Read training tables as they come: one table with a domain column, or one file per domain.
+    """Read training tables without preparation: one table with a domain column, or one file per domain.
 
-    Missing values are filled in, dates become numbers, texts levels; identifiers are left out. ``notes`` says where.
+    Missing values are imputed, dates become numbers, text becomes categories, and identifiers are left out; ``notes``
+    lists where.
 
     Parameters
     ----------
@@ -111,15 +112,16 @@ def read_training(
         Columns of paths of images, and the file of a network for them, as ``torch.export.save`` writes it: it takes
         batches of shape (n, 3, 224, 224) in the colours that ImageNet networks expect.
     missing
-        ``"impute"``: the median and a column that says where, for text a level ``"(missing)"``; or ``"refuse"``.
+        ``"impute"``: the median, with a column that marks missing values, and a category ``"(missing)"`` for text; or
+        ``"refuse"``.
     max_levels
-        The most levels of a column of text; the rarest of more are joined as ``"(other)"``.
+        The largest number of categories of a text column; if there are more, the rarest are merged as ``"(other)"``.
     target_kind
         Whether the target is a number or a class; by default text, truth values, and 0 and 1 are classes.
     drop_missing_target
         Whether to leave out rows without a target, instead of refusing them.
     encoding, separator, decimal
-        How CSV files are written; by default that is found out.
+        How CSV files are written; detected by default.
 
     Examples
     --------
@@ -128,13 +130,13 @@ def read_training(
     >>> read.domains
     Domains(2 domains, focal='s', 4 rows, 3 columns, 1 output)
     >>> read.encoder.names, read.notes
-    (('size', 'size (missing)', 'colour=red'), ('missing values were filled in: "size" (1)',))
+    (('size', 'size (missing)', 'colour=red'), ('missing values were imputed: "size" (1)',))
     """
     given = {"ignore": ignore, "categories": categories, "keep": keep, "text": text, "images": images}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
     if every and (domain is None or focal is not None):
-        raise ParameterError("to predict for every domain, name the column of domain labels and no focal domain")
+        raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
     parts, labels, notes = _read_parts(paths, roles, reading)
     roles = roles.among(_all_names(parts))
@@ -192,7 +194,7 @@ def read_new(
     encoder
         As learned by :func:`read_training`.
     encoding, separator, decimal
-        How a CSV file is written; by default that is found out.
+        How a CSV file is written; detected by default.
 
     Examples
     --------
@@ -351,7 +353,7 @@ def _distinct_files(files: list[Path]) -> tuple[list[Path], list[Note]]:
         if (other := named.setdefault(label, path)) != path:
             raise DataError(f'"{other}" and "{path}" would both be the domain "{label}"; rename one of them')
     again = counted((len(files) - len(first), "file"))
-    repeated = Note("repeated-files", "{files} given more than once, read once", files=again)
+    repeated = Note("repeated-files", "{files} given more than once; each is read once", files=again)
     return list(named.values()), [repeated] if len(first) < len(files) else []
 
 
@@ -432,7 +434,7 @@ def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
             if name not in known:
                 others = [each for each in getattr(roles, role) if each in known]
                 right = [*others, *filter(None, [closest(name, known)])]
-                template, finding = "{finding}; {hint}", f'{role} names "{name}", which no table has'
+                template, finding = "{finding}; {hint}", f'{role} names "{name}", which is not a column of any table'
                 fields = {"finding": finding, "hint": nearest(name, known), "fixes": {role: ",".join(right)}}
                 raise ParameterError(template, code="no-column", **fields)
 
@@ -448,7 +450,7 @@ def _label_rows(
     codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
     if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
         finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
-        advice = "is it an identifier? Name the column that says where rows come from with {fix}"
+        advice = "is it an identifier? Name the column with the domain of each row with {fix}"
         raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("too-many-domains")
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
@@ -505,7 +507,7 @@ def _common_inputs(
             fix, fixes = setting("ignore", ",".join(others)), {"ignore": ",".join((*roles.ignore, *others))}
             raise DataError(template, code="different-columns", finding=finding, fix=fix, fixes=fixes)
     used = [name for name in index if name not in ignored]
-    return inputs, [left_out(name, "has no name of its own, as row numbers have") for name in used]
+    return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
 
 
 def _check_column(part: Part, option: str, name: str, focal: str | None) -> None:

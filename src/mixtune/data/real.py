@@ -153,7 +153,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
     frame = _read_frame("openintro", "ames").dropna(subset=["Total.Bsmt.SF", "Garage.Area"])
     sales = frame["Neighborhood"].map(frame["Neighborhood"].value_counts())
     if sales.max() < min_rows:
-        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has as many sales; the most is {sales.max()}")
+        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has that many sales; the most is {sales.max()}")
     frame = frame[sales >= min_rows]
     inputs = {
         "log10_living_area": np.log10(_floats(frame["area"])),
@@ -370,7 +370,7 @@ def _members(archive: tarfile.TarFile, wanted: set[str]) -> dict[str, bytes]:
         if not member.isfile() or file not in wanted - set(found):
             continue
         if member.size > _LARGEST_MEMBER:
-            raise DataError(f"{file} in the archive takes {member.size:,} bytes, far too many; get {ARCHIVE} again")
+            raise DataError(f"{file} in the archive has {member.size:,} bytes, far too many; get {ARCHIVE} again")
         if opened := archive.extractfile(member):
             found[file] = opened.read()
     return found
@@ -419,7 +419,7 @@ def _fetch(path: Path) -> Path:
         fetched = Path(work, ARCHIVE)
         content = fetched.read_bytes() if fetched.is_file() else b""
         if hashlib.sha256(content).hexdigest() != SHA256:
-            raise DataError(f"the texts are not here and could not be fetched ({said}); {_by_hand(path.parent)}")
+            raise DataError(f"the texts are not cached and could not be fetched ({said}); {_by_hand(path.parent)}")
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_atomically(path, content)
 
@@ -544,7 +544,7 @@ def _check_features(features: Features, encoder: Any, count: int) -> Features:
     """Features of ``count`` texts, from the encoder or from the cache, refused unless all are there and finite."""
     if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
         finding = f"{encoder.identity} gave features of shape {features.shape} for {count} texts, or not finite"
-        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
+        raise DataError(f"{finding}; an encoder must return one row of finite numbers per text")
     return features
 
 
@@ -556,10 +556,10 @@ def check_texts(texts: Any) -> list[str]:
     >>> check_texts("one")
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: one text where a sequence of texts belongs; pass ['one']
+    mixtune.errors.DataError: a sequence of texts is required, not one text; pass ['one']
     """
     if isinstance(texts, str):
-        raise DataError(f"one text where a sequence of texts belongs; pass [{texts[:40]!r}]")
+        raise DataError(f"a sequence of texts is required, not one text; pass [{texts[:40]!r}]")
     rows = list(texts)
     if not rows:
         raise DataError("there are no texts; pass at least one")

@@ -83,7 +83,7 @@ class LocalRegressor(_Baseline):
     ----------
     feature_map : object with transform(X), optional
     ridge : float or "loo"
-        On standardised features; "loo" takes the ridge with the smallest leave-one-out error on the focal rows.
+        On standardised features; "loo" chooses the ridge with the smallest leave-one-out error on the focal rows.
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`.
 
@@ -127,7 +127,7 @@ class JointSubsetRegressor(_Baseline):
     ----------
     feature_map : object with transform(X), optional
     subset : sequence of str, optional
-        Names of the domains to pool, the focal one (``focal_name``) among them if wanted; all by default.
+        Names of the domains to pool, which may include the focal one (``focal_name``); all by default.
     ridge, standardise, fit_intercept, focal_name, device
         As for :class:`LocalRegressor`.
 
@@ -152,13 +152,13 @@ class JointSubsetRegressor(_Baseline):
             raise ParameterError(f"subset must list at least one domain, each once; got {self.subset!r}")
         unknown = [str(name) for name in self.subset if name not in names]
         if unknown:
-            raise ParameterError(f"subset names {quoted(unknown)}, no domain here; {nearest(unknown[0], list(names))}")
+            raise ParameterError(f"subset names {quoted(unknown)}, not a domain; {nearest(unknown[0], list(names))}")
         return sorted(list(names).index(name) for name in self.subset)
 
 
 @savable
 class MeanOfLocalsRegressor(_Baseline):
-    """MLO: the plain mean of all domains' ridge heads, intercepts included.
+    """MLO: the mean of local models, that is, of the ridge models of all domains, including intercepts.
 
     Parameters
     ----------

@@ -50,12 +50,12 @@ class ColumnEffect:
     ----------
     column : str
     output : str
-        What is predicted: the class whose probability changes, or the output; "" where there is one.
+        What is predicted: the class whose probability changes, or the output; "" if there is a single one.
     start, end : float or str
-        From which value to which: of numbers the 10% and 90% quantile of the focal rows, of columns of zeros and ones
-        0 and 1, of categories the commonest level and another.
+        The values between which the column changes: for numbers the 10% and 90% quantiles of the focal rows, for
+        columns of zeros and ones 0 and 1, for categories the most frequent one and another.
     effect : float
-        In the units of the target; of classes, a difference of probabilities.
+        In the units of the target; for classes, a difference of probabilities.
     low, high : float or None
         Its 95% interval.
     slope : float or None
@@ -92,11 +92,11 @@ class ColumnEffects:
     ----------
     effects : tuple of ColumnEffect
     rows : int
-        How many focal rows they are averages over.
+        Number of focal rows over which effects are averaged.
     constant : tuple of str
-        Columns that are the same in all of these rows, so that they have no effect to speak of.
+        Columns that are constant in these rows, so that their effects cannot be computed.
     how : str
-        How the intervals are made, or why there are none.
+        How the intervals are computed, or why there are none.
     """
 
     effects: tuple[ColumnEffect, ...]
@@ -112,7 +112,7 @@ class ColumnEffects:
 
 @dataclass(frozen=True, eq=False)
 class RowContributions:
-    """What each column adds to the predictions of some rows; they add up to prediction minus average.
+    """Contributions of the columns to the predictions of some rows; their sum is the prediction minus the average.
 
     Attributes
     ----------
@@ -180,17 +180,18 @@ def inputs_of(names: Sequence[str], encoder: Any = None) -> tuple[Inputs, ...]:
 
 
 def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnEffects:
-    """Which columns drive the prediction: average effects over the focal rows, with 95% intervals.
+    """Average effects of the columns on the prediction over the focal rows, with 95% intervals.
 
     Parameters
     ----------
     model
         A fitted estimator of this package, or a :class:`TableModel`.
     X : rows, optional
-        The focal rows; of a TableModel, a table. By default those of the fit, which a model from a file does not hold.
+        The focal rows; for a TableModel, a table. By default those of the fit, which a model from a file does not
+        contain.
     columns : TableEncoder or sequence of str, optional
-        How tables became the inputs, so that the levels of a category are taken together, or the names of the inputs. A
-        TableModel has its own.
+        How tables became the inputs, so that the inputs of one categorical column are changed together, or the names of
+        the inputs. A TableModel has its own.
 
     Returns
     -------
@@ -198,10 +199,10 @@ def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnE
 
     Notes
     -----
-    Intervals take the rows as given and the noise from left-out rows. Their variance has two parts: the posterior
-    variance of the averaged fits, and their distance from the average. It is at least that of the plainest model of
-    many domains: effects of the sources' own models spread about their mean, and the focal rows alone. Estimators other
-    than the self-tuning ones, and models from files, have no intervals.
+    Intervals are conditional on the rows and use the noise of left-out rows. Their variance has two parts: the
+    posterior variance of the averaged fits, and their distance from the average. It is at least that of the simplest
+    model of many domains, which combines the effects in the sources' own models, with their variance, and the effect in
+    the focal rows alone. Only self-tuned estimators have intervals, and models from files have none.
 
     Examples
     --------
@@ -273,25 +274,25 @@ def _end(effect: ColumnEffect) -> float:
 def row_contributions(
     model: Any, rows: Any, X: Any = None, *, output: int | None = None, columns: Any = None, seed: int = 0
 ) -> RowContributions:
-    """What each column adds to the predictions of chosen rows, measured against the focal rows.
+    """Contribution of each column to the predictions of chosen rows, relative to the focal rows.
 
     Parameters
     ----------
     model
         A fitted estimator of this package, or a :class:`TableModel`.
     rows
-        The rows to explain; of a TableModel, a table.
+        The rows to explain; for a TableModel, a table.
     X, columns
         As for :func:`column_effects`.
     output : int, optional
-        Which output, or the probability of which class; by default the first output, and the last class.
+        The output, or the class whose probability is explained; by default the first output, or the last class.
     seed : int
-        Of the orders in which columns are exchanged. Without interactions between columns they do not matter.
+        Seed of the orders in which columns are exchanged. These matter only if columns interact.
 
     Returns
     -------
     RowContributions
-        For numbers in the units of the target, for classes in probabilities.
+        In the units of the target for numbers, and in probabilities for classes.
 
     Examples
     --------
@@ -349,7 +350,7 @@ class Scores:
     def why_no_intervals(self) -> str | None:
         """None where intervals can be made."""
         if not hasattr(self.inner, "_choices"):
-            return f"a {type(self.inner).__name__} does not judge its own choice"
+            return f"a {type(self.inner).__name__} does not estimate the uncertainty of its choice"
         if self.inner._choices is None:
             return "the model comes from a file, which does not hold the averaged fits"
         if not np.all(np.isfinite(self.inner._uncertainty.left_out.residuals)):

@@ -159,7 +159,7 @@ def check_map(feature_map: Any) -> None:
             "unfitted; pass mixtune.features.SklearnFeatures(transformer.fit(X))"
         )
     if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
-        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), which gives a row of features per row")
+        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), with one row of features for each row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -466,7 +466,7 @@ def _same(value: Any) -> Any:
 def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
     left_out, found = parts["left_out"], parts["posterior"]
     if not isinstance(left_out, LeaveOneOut) or not isinstance(found, Posterior | None):
-        raise TypeError("the uncertainty of the predictions is not what a fit gives")
+        raise TypeError("the stored uncertainty of the predictions is not valid")
     return Uncertainty(partial(_same, left_out), partial(_same, found))
 
 

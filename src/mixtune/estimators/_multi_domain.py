@@ -534,10 +534,10 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     """A model for every domain, from one fit: each domain is the focal one, with all others as its sources.
 
     For every domain this averages the same candidates as :class:`RegretOptimalRegressorCV`. What domains have in common
-    is computed once: feature maps, priors learned from all domains, and the tasks of cross-domain validation. A domain
-    uses priors with its own contribution switched off, and the weights of its candidates come from tasks that its rows
-    had no part in, and from leave-one-out on its rows. Rows of a domain that was not seen get a model of the population
-    of domains, with intervals from domains that were left out in turn.
+    is computed once: feature maps, priors learned from all domains, and the tasks of cross-domain validation. The
+    contribution of a domain is removed from its priors, and the shares of its candidates come from validation tasks
+    that do not use its rows, and from leave-one-out on its rows. Rows of a domain that was not part of the fit get a
+    model of the population of domains, with intervals from domains that were left out in turn.
 
     Parameters
     ----------
@@ -547,7 +547,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         The column of ``X`` that holds the domain of each row: its name in a data frame, or its place in an array.
         Without it, pass ``domain=labels`` to ``fit`` and ``predict``. Without any labels all rows are one domain.
     unseen : {"population", "error"}
-        What ``predict`` does for domains that ``fit`` has not seen.
+        What ``predict`` does with domains that were not part of the fit.
     standardise, fit_intercept, clamp, seed
         As for :class:`RegretOptimalRegressorCV`.
 

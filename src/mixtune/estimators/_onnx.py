@@ -104,7 +104,7 @@ def linear_to_onnx(
     rows, expected, tolerance = _trial(held)
     found = onnx.reference.ReferenceEvaluator(content).run(None, {input_name: rows})[0]
     if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
-        raise DataError("the exported graph does not give what NumPy gives, so it is not returned; scale the features")
+        raise DataError("the exported graph and NumPy disagree, so it is not returned; scale the features")
     return content
 
 
@@ -191,7 +191,7 @@ def domains_to_onnx(
     given = {input_name: rows, domain_name: np.array([*domains, "no domain of the model"], dtype=object)[places]}
     found = onnx.reference.ReferenceEvaluator(content).run(None, given)[0]
     if found.dtype != rows.dtype or not np.allclose(found, expected, rtol=0, atol=tolerance):
-        raise DataError("the exported graph does not give what NumPy gives, so it is not returned; scale the features")
+        raise DataError("the exported graph and NumPy disagree, so it is not returned; scale the features")
     return content
 
 
@@ -227,7 +227,7 @@ def _checked_onnx(dtype: str, names: Sequence[str], opset: int) -> Any:
         raise MissingExtraError("onnx", "onnx", "exporting to ONNX") from error
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= check_whole("opset", opset) <= newest:
-        raise ParameterError(f"opset={opset} is not between {OLDEST_OPSET} and {newest}, what this onnx knows")
+        raise ParameterError(f"opset={opset} is not between {OLDEST_OPSET} and {newest}, the range of this onnx")
     return onnx
 
 

@@ -92,18 +92,18 @@ class Savable:
 
         The file is written whole or not at all, and read back before it takes its place. It holds the settings, the
         fitted attributes and what further fitting and intervals need: sums over the rows of every domain, and the
-        features and targets of the focal rows themselves (and of sources with fewer rows than features). Hand it only
-        to those who may see these. A file that is replaced keeps its permissions.
+        features and targets of the focal rows themselves (and of sources with fewer rows than features). Share it only
+        with people who may see these. A file that is replaced keeps its permissions.
 
         Parameters
         ----------
         path : str or Path
-            Where to, such as "model.mixtune"; an existing file is replaced without a question.
+            The file to write, such as "model.mixtune"; an existing file is replaced.
         store_feature_map : bool
-            Store the feature map as well. Without it, the same map has to be passed to ``load``; only how to recognise
-            it is stored.
+            Store the feature map as well. Otherwise the same map has to be passed to ``load``, and only what is needed
+            to recognise it is stored.
         metadata : mapping, optional
-            Anything JSON can hold, to be found again with :func:`mixtune.estimators.read_info`.
+            Any JSON data, which :func:`mixtune.estimators.read_info` returns.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class Savable:
                 "loaded; decorate the class with mixtune.estimators.savable"
             )
         if metadata is not None and not isinstance(metadata, Mapping):
-            raise ParameterError(f"metadata came as a {type(metadata).__name__}; pass a dict of what JSON can hold")
+            raise ParameterError(f"metadata is a {type(metadata).__name__}; pass a dict of JSON data")
         feature_map = fitted_map(self)
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
@@ -253,18 +253,18 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     feature_map : object with transform(X), optional
         The map of the fit, where the model was saved without it (``store_feature_map=False``).
     networks : mapping name -> module, optional
-        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The message of a
-        load without them says which are needed.
+        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The error of a
+        load without them lists those that are needed.
 
     Returns
     -------
     estimator
-        Fitted; a :class:`RegretOptimalRegressor` also takes further rows and forgets sources as before.
+        The fitted estimator; ``partial_fit`` and ``forget`` of a :class:`RegretOptimalRegressor` still work.
 
     Raises
     ------
     DataError
-        If the file is missing, cut off, altered, no model, or of a newer version.
+        If the file is missing, truncated, altered, not a model, or of a newer version.
     ParameterError
         If the feature map or a module is missing, or is another one.
 
@@ -289,7 +289,7 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
 
 
 class SavedInfo(NamedTuple):
-    """What a model file says about itself, without building the model.
+    """Description of a model file, read without building the model.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class SavedInfo(NamedTuple):
 
 
 def read_info(path: str | Path) -> SavedInfo:
-    """Read what a file of ``save`` says about itself, and the metadata that were saved with it.
+    """Read the description of a saved model, and the metadata that were saved with it.
 
     Examples
     --------
