@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,13 +125,13 @@ def fit(
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
-        explain = out is not None or report is not None
         how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
-        model, facts = _fit(read, explain=explain, **how)
+        model, facts = _fit(read, explain=report is not None, **how)
+        effects = _effects(read, model, facts, wanted=out is not None)
         verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=outputs.plain(_metadata(read, files, settings, facts, verdict)))
+            model.save(out, metadata=outputs.plain({**_metadata(read, files, settings, facts, verdict), **effects}))
         if report is not None:
             step("Writing the report")
             shown = {name: value for name, value in options.items() if value not in (None, (), False)}
@@ -141,7 +141,7 @@ def fit(
     written = {"model": out, "report": report}
     if as_json:
         seconds = time.perf_counter() - begin
-        outputs.print_json({**_document(read, facts, verdict), "written": written, "seconds": seconds})
+        outputs.print_json({**_document(read, facts, verdict), **effects, "written": written, "seconds": seconds})
     else:
         _show(read, facts, verdict, written, reading.csv_options(options))
 
@@ -164,6 +164,16 @@ def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts
     said = {note.code for note in read.notes if isinstance(note, Note)}
     own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
     return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
+
+
+def _effects(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
+    """Effects of columns as JSON and the file of the model hold them: those of the page, or made where wanted."""
+    from mixtune.estimators import column_effects
+
+    if facts.columns is None and not wanted:
+        return {}
+    found = column_effects(model, columns=read.encoder) if facts.columns is None else facts.columns.effects
+    return {"effects": [asdict(each) for each in found.effects], "effects_are": found.how}
 
 
 def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
@@ -197,8 +207,7 @@ def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str,
     about = {"target": target.name, "classes": target.classes, "focal": read.domains.focal}
     said = {"verdict": verdict.sentence, "evidence": verdict.evidence[0]}
     right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
-    found = {**outputs.facts_document(facts), **outputs.effects_document(facts)}
-    return {**about, "columns": read.encoder.names, **said, **right, **found}
+    return {**about, "columns": read.encoder.names, **said, **right, **outputs.facts_document(facts)}
 
 
 def _metadata(
@@ -215,5 +224,4 @@ def _metadata(
         "verdict": verdict.sentence,
         "notes": facts.notes,
         "ranges": outputs.training_ranges(read),
-        **outputs.effects_document(facts),
     }

@@ -208,14 +208,6 @@ def facts_document(facts: Facts) -> dict[str, Any]:
     }
 
 
-def effects_document(facts: Facts) -> dict[str, Any]:
-    """Effects of columns as they stand in JSON and in the file of a model; nothing where they were not read."""
-    if facts.columns is None:
-        return {}
-    found = facts.columns.effects
-    return {"effects": [asdict(each) for each in found.effects], "effects_are": found.how}
-
-
 def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, classes: bool) -> None:
     """Which columns drive the prediction, from what a model's file says."""
     if not effects:
