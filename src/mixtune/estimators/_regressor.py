@@ -185,7 +185,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     def _comparisons(self) -> dict[str, Comparison]:
         """Computed on first access from the moments that the fit keeps, so that fitting costs nothing more."""
         check_is_fitted(self, "coef_")
-        state, ridge = self._state, float(self.ridge)
+        state, ridge = self._state, check_nonnegative("ridge", self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
             plain = {"focal only": fits.pooled(state, [0], ridge)}
             if len(state.names) > 1:

@@ -84,6 +84,10 @@ class Savable:
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ()
+    #: What some of them are; arrays are checked by themselves.
+    _stored_types: ClassVar[dict[str, Any]] = dict.fromkeys(
+        ("weights_", "_distances", "distances_"), weights.DomainWeights | None
+    )
 
     def save(
         self, path: str | Path, *, store_feature_map: bool = True, metadata: Mapping[str, Any] | None = None
@@ -202,6 +206,11 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     # Only what the class itself would store: a file must not put anything in the place of a method.
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
+    for name, kind in cls._stored_types.items():
+        if name in fitted and not isinstance(fitted[name], kind):
+            raise DataError(
+                f'the file holds "{name}" as {type(fitted[name]).__name__}, not as a fit does; save it again'
+            )
     model = cls(**{"feature_map": feature_map, **settings})
     model._made_map = feature_map if "feature_map" in settings else None
     model._set_stored(fitted)
@@ -227,8 +236,8 @@ def check_arrays(model: Any, width: int) -> None:
             kind = code[-1] if code[-1] in "ib" else "f"
             check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
     check_array("intercept_", np.asarray(model.intercept_), outputs)
-    weights, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
-    if weights is not None and abs(float(np.sum(weights.values)) - 1.0) > 1e-6:
+    shares, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
+    if shares is not None and abs(float(np.sum(shares.values)) - 1.0) > 1e-6:
         raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
     totals = [m.gram[-1, -1] for m in getattr(getattr(model, "_state", None), "moments", ()) if m.rows is None]
     if not all(0 < total < _HEAVIEST for total in (np.sum(np.minimum(rows, _HEAVIEST)), *totals)):

@@ -484,6 +484,7 @@ def _restored(parts: dict[str, Any]) -> Moments:
         raise DataError("the file holds moments with neither sums nor rows; save the model again")
     width, outputs = parts["cross"].shape
     check_whole("count", parts["count"], least=0)
+    check_nonnegative("summed", parts["summed"])
     check_array("cross", parts["cross"], (width, outputs))
     check_array("square", parts["square"], (outputs,), least=0.0)
     if parts["rows"] is None:
