@@ -165,6 +165,7 @@ def test_progress_bar_only_when_asked(sdist, tmp_path, capsys):
         (inner(nyt=b"\r\n"), "nytEditorial.* is empty"),
         (inner()[:-300], "cannot be read as a tar archive"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",  # bytes of archives hold the time
 )
 def test_broken_archives(tmp_path, content, message):
     path = tmp_path / "broken.tar.gz"
