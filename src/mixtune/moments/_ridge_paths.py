@@ -293,6 +293,10 @@ class Sample:
     ) -> None:
         self.moments, self._given, self.intercept = moments, rows, intercept
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made of these is made again: regressions hold their sample, and skops cannot write such circles.
+        return {name: getattr(self, name) for name in ("moments", "_given", "intercept")}
+
     @cached_property
     def rows(self) -> Rows | None:
         """The rows, if they are known."""
