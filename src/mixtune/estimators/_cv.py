@@ -6,7 +6,7 @@ and candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -46,7 +46,7 @@ from mixtune.estimators._fits import (
 )
 from mixtune.estimators._inputs import apart_notes, as_sources, read_sources
 from mixtune.estimators._maps import auto_maps
-from mixtune.estimators._saving import Savable, savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
 from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Posterior, Rows, chunks, roots_of, weighted_system
@@ -299,8 +299,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, LinearTransferRegressor):
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
         *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
     )
-    _stored_types: ClassVar[dict[str, Any]] = {
-        **Savable._stored_types,
+    _stored_types: ClassVar[Mapping[str, Any]] = {
+        **STORED_WEIGHTS,
         "n_plays_": int,
         "_removals": tuple | None,
         "_log_scale": LogScale | None,

@@ -22,7 +22,7 @@ from mixtune.estimators._base import (
     transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name
-from mixtune.estimators._saving import savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import Comparison, TransferGain, transfer_gain
@@ -129,6 +129,7 @@ class RegretOptimalRegressor(FixedSettings, MomentRegressor):
     2.0
     """
 
+    _stored_types: ClassVar[Mapping[str, Any]] = STORED_WEIGHTS
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "distances_", "effective_ridge_", "bound_gain_", "_state", "_held"),
     )
