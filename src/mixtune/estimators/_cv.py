@@ -6,7 +6,7 @@ and candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -51,7 +51,7 @@ from mixtune.estimators._fits import (
 )
 from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
-from mixtune.estimators._saving import Savable, savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
 from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
@@ -306,8 +306,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
         "_rival_residuals",
     )
-    _stored_types: ClassVar[dict[str, Any]] = {
-        **Savable._stored_types,
+    _stored_types: ClassVar[Mapping[str, Any]] = {
+        **STORED_WEIGHTS,
         "n_plays_": int,
         "_removals": tuple | None,
         "_log_scale": LogScale | None,

@@ -22,7 +22,7 @@ from mixtune.estimators._base import (
     transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
-from mixtune.estimators._saving import savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
@@ -137,6 +137,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     2.0
     """
 
+    _stored_types: ClassVar[Mapping[str, Any]] = STORED_WEIGHTS
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "distances_", "effective_ridge_", "stopped_at_", "bound_gain_", "_state", "_held"),
     )

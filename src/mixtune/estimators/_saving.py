@@ -73,6 +73,9 @@ _ARRAYS = {
 _HEAVIEST = 1e150
 _ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
 
+#: What the attributes of weights are in a file.
+STORED_WEIGHTS = dict.fromkeys(("weights_", "_distances", "distances_"), weights.DomainWeights | None)
+
 E = TypeVar("E", bound="Savable")
 
 
@@ -85,9 +88,7 @@ class Savable:
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ()
     #: What some of them are; arrays are checked by themselves.
-    _stored_types: ClassVar[dict[str, Any]] = dict.fromkeys(
-        ("weights_", "_distances", "distances_"), weights.DomainWeights | None
-    )
+    _stored_types: ClassVar[Mapping[str, Any]] = {}
 
     def save(
         self, path: str | Path, *, store_feature_map: bool = True, metadata: Mapping[str, Any] | None = None
@@ -209,7 +210,7 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     for name, kind in cls._stored_types.items():
         if name in fitted and not isinstance(fitted[name], kind):
             raise DataError(
-                f'the file holds "{name}" as {type(fitted[name]).__name__}, not as a fit does; save it again'
+                f'the file holds "{name}" as {type(fitted[name]).__name__}, not as a fit gives it; save it again'
             )
     model = cls(**{"feature_map": feature_map, **settings})
     model._made_map = feature_map if "feature_map" in settings else None
