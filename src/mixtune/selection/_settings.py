@@ -156,9 +156,9 @@ class ChoiceSettings:
     validated_rows: int = 1000
     #: Most rows to test one validation task on.
     test_rows: int = 500
-    #: Numbers (32 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
+    #: Numbers (4 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
     #: one spend most of their time between calls.
-    batch_entries: int = 2**22
+    batch_entries: int = 2**19
     #: Rows of a validation task that are left out in turn above ``wide_columns``, where its rows are more than its
     #: columns: they only say how much wider intervals should be. Without it, leverages of all rows take half the time.
     left_out_rows: int = 128
