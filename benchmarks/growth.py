@@ -1,7 +1,8 @@
-"""Claim: cost does not grow with T, and grows at most linearly in N and in n; and the curves that the pages draw.
+"""Claim: cost does not grow with T, and grows at most linearly in N and in n; tuned fits in outputs and classes, too.
 
-A fit here is moments, heads, equal weights, the solution and its energy. The curves also follow
-RegretOptimalRegressor, which checks, standardises and weighs, and the tuned RegretOptimalRegressorCV.
+The curves that the pages draw come after the claims. A fit here is moments, heads, equal weights, the solution and its
+energy. The curves also follow RegretOptimalRegressor, which checks, standardises and weighs, and the tuned
+RegretOptimalRegressorCV.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from functools import partial
 import numpy as np
 
 from benchmarks.timing import Claim, Figure, best_of, seconds
-from mixtune import EqualWeights, Moments, RegretOptimalRegressor, RegretOptimalRegressorCV, RegretProblem, solve
+from mixtune import (
+    EqualWeights,
+    Moments,
+    RegretOptimalClassifierCV,
+    RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
+    RegretProblem,
+    solve,
+)
 
 Rows = list[tuple[np.ndarray, np.ndarray]]
 
@@ -83,6 +92,32 @@ def curves(*, most: float = 1e12, rounds: int = 2) -> Iterator[Figure]:
         yield Figure("curve", f"{axis}: {text}" + (", 100 rows each" if axis == "N" else ""), found)
 
 
+def classify(rows: Rows, classes: int) -> object:
+    """The tuned classifier, with classes by quantiles of the targets."""
+    edges = np.quantile(rows[0][1], np.arange(1, classes) / classes)
+    (X, y), *others = [(U, np.digitize(v, edges)) for U, v in rows]
+    sources = {f"source {i}": pair for i, pair in enumerate(others)}
+    return RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
+
+
+def tuned_growth() -> Iterator[Claim]:
+    """Tuned fits: each axis four times as long costs at most four times as much, and a little."""
+    limit = 4 * 1.25
+    for width in (8, 100):
+        few, many = draw(9, 60, width), draw(33, 60, width)
+        mine, other = best_of(lambda rows=many: tune(rows), lambda rows=few: tune(rows), rounds=3)
+        yield Claim(f"tuned: 4 times the sources, p = {width}", mine, other, limit)
+        short, tall = draw(9, 200, width), draw(9, 800, width)
+        mine, other = best_of(lambda rows=tall: tune(rows), lambda rows=short: tune(rows), rounds=3)
+        yield Claim(f"tuned: 4 times the rows, p = {width}", mine, other, limit)
+    rows = draw(9, 60, 8)
+    wide = [(U, np.column_stack([v, v**2, np.sin(v), np.abs(v)])) for U, v in rows]
+    mine, other = best_of(lambda: tune(wide), lambda: tune(rows), rounds=3)
+    yield Claim("tuned: 4 outputs / 1 output", mine, other, limit)
+    mine, other = best_of(lambda: classify(rows, 8), lambda: classify(rows, 2), rounds=3)
+    yield Claim("tuned: 8 classes / 2 classes", mine, other, 8 * 1.25)
+
+
 def measure() -> Iterator[Claim | Figure]:
     rows = draw(8, 400, 200)
     mine, other = best_of(lambda: fit(rows, 10**9), lambda: fit(rows, 1), rounds=20)
@@ -93,4 +128,5 @@ def measure() -> Iterator[Claim | Figure]:
     tall, short = draw(4, 40_000, 200), draw(4, 5_000, 200)
     mine, other = best_of(lambda: fit(tall, 10), lambda: fit(short, 10), rounds=10)
     yield Claim("8 times the rows", mine, other, 8 * 1.25)
+    yield from tuned_growth()
     yield from curves()

@@ -151,3 +151,46 @@ def _is_function(element: Element) -> bool:
     name = element[0] if element.tag in {"msup", "munder", "msub"} else element
     letters = _name(name).replace(" ", "")
     return name.tag in {"mi", "mo"} and len(letters) > 1 and letters.isascii() and letters.isalpha()
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """MkDocs calls this with the text of a page; the commands come from the parser itself."""
+    return markdown.replace("<!-- commands -->", commands_text()) if "<!-- commands -->" in markdown else markdown
+
+
+def commands_text() -> str:
+    """What the help of every command says, as Markdown."""
+    import typer
+
+    from mixtune.cli._app import make_app
+
+    return "\n\n".join(_command_parts("mixtune", typer.main.get_command(make_app())))
+
+
+def _command_parts(name: str, command: Any) -> list[str]:
+    inner = {key: each for key, each in getattr(command, "commands", {}).items() if not each.hidden}
+    if inner:
+        return [part for key, each in inner.items() for part in _command_parts(f"{name} {key}", each)]
+    arguments = [each for each in command.params if not each.opts[0].startswith("-")]
+    usage = " ".join([name, *((each.metavar or each.name.upper()) for each in arguments), "[OPTIONS]"])
+    parts = [f"## {name}", f"```text\n{usage}\n```", *_paragraphs(name, command.help or "")]
+    rows = [f"| {_flags(each)} | {_cell(getattr(each, 'help', None) or '')} |" for each in command.params]
+    return [*parts, "\n".join(["| argument or option | meaning |", "|---|---|", *rows])] if rows else parts
+
+
+def _paragraphs(name: str, text: str) -> list[str]:
+    """Paragraphs of a help text; examples of the command become code."""
+    found = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text.replace("\b", "").replace("\f", ""))]
+    return [f"```sh\n{part}\n```" if part.startswith("mixtune ") else html.escape(part) for part in found if part]
+
+
+def _flags(option: Any) -> str:
+    flags = option.opts[0].startswith("-")
+    names = [*option.opts, *option.secondary_opts] if flags else [option.metavar or option.name]
+    shown, default = ", ".join(f"`{name}`" for name in names), option.default
+    plain = default is not None and not callable(default) and default not in ("", False, True, (), [])
+    return f"{shown} ({_cell(default)})" if plain and flags else shown
+
+
+def _cell(text: Any) -> str:
+    return html.escape(" ".join(str(text).split())).replace("|", "\\|")

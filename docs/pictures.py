@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from benchmarks.transfer import methods_named, problem_from_domains, run, summarise
 from matplotlib.figure import Figure
 
@@ -122,11 +124,27 @@ def shares() -> Figure:
     return figure
 
 
+def display(kind: str, rows: int) -> Figure:
+    """One of the displays of the page on notebooks, for the linear model of one school."""
+    train, _ = _school()
+    model = RegretOptimalRegressorCV(feature_map=None, focal_name="14").fit(*_frame(train.focal_domain), sources=train)
+    figure, axes = _axes(5.6, 0.8 + 0.28 * rows)
+    getattr(model, f"plot_{kind}")(ax=axes, **({"most": rows} if kind != "path" else {}))
+    return figure
+
+
+def _frame(domain: Any) -> tuple[Any, Any]:
+    return pd.DataFrame(domain.X, columns=list(domain.columns)), domain.y
+
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "gain-by-rows": gain_by_rows,
     "temperature": temperature,
     "ridge-path": ridge_path,
     "shares": shares,
+    "plot-weights": partial(display, "weights", 8),
+    "plot-effects": partial(display, "effects", 5),
+    "plot-path": partial(display, "path", 7),
 }
 
 

@@ -8,31 +8,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, cases, read_results, summary, verdict
+from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, cases, greek_numbers, read_results, summary, verdict
 from docs.numerics import fill, table
 
 PAGE = Path(__file__).with_name("prices.md")
 RESULTS = Path(__file__).parent / "results" / "prices.csv"
-HEAD = ("option", "reference", "exact", "price, 99% ±", "upper bound", "bias of the steps", "delta ±", "exact", "")
+HEAD = ("option", "reference", "exact", "price, 99% ±", "upper bound", "bias of the steps")
+HEAD += ("delta ±", "exact", "vega ±", "exact", "")
 
 
 def row(result: Result) -> list[str]:
     """One case as cells."""
-    delta = exact_delta = ""
-    if result.delta is not None and result.delta_error is not None and result.exact_delta is not None:
-        delta, exact_delta = (
-            f"{result.delta:.4f} ± {GREEK_ERRORS * result.delta_error:.4f}",
-            f"{result.exact_delta:.4f}",
-        )
+    greeks = {
+        name: [f"{value:.4f} ± {GREEK_ERRORS * error:.4f}", f"{exact:.4f}"]
+        for name, value, error, exact in greek_numbers(result)
+    }
     return [
         result.name,
         result.source,
-        f"{result.exact:.4f}",
+        f"{result.exact:.4f}" + (f" ± {result.reference_error:.3f}" if result.reference_error else ""),
         f"{result.price:.4f} ± {NORMAL_99 * result.standard_error:.4f}",
         f"{result.upper:.4f}",
         "" if result.bias is None else f"{result.bias:+.2%}",
-        delta,
-        exact_delta,
+        *greeks.get("delta", ["", ""]),
+        *greeks.get("vega", ["", ""]),
         verdict(result) if result.holds else f"**{verdict(result)}**",
     ]
 

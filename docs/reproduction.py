@@ -13,8 +13,9 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).with_name("reproduction.md")
-TABLES = ("table1", "table1_beyond", "table2")
-FIGURES = ("figure1", "figure2", "robustness")
+TABLES = ("table1", "table1_beyond", "table2", "open-settings", "near-optimality", "bound", "early-stopping", "game")
+TABLES += ("paper",)
+FIGURES = ("figure1", "figure2", "layers", "robustness", "near-optimality", "bound", "early-stopping", "game")
 
 
 def number(text: str) -> str:
@@ -29,6 +30,8 @@ def interval(row: dict[str, str], prefix: str) -> str:
 def table(path: Path) -> str:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
+    if "paper_rp" not in rows[0]:
+        return plain_table(rows)
     if not any(row["paper_rp"] for row in rows):  # nothing published to compare with
         lines = ["| method | RP | 95% interval |", "|---|---|---|"]
         return "\n".join([*lines, *(f"| {r['method']} | {number(r['rp'])} | {interval(r, '')} |" for r in rows)])
@@ -45,6 +48,22 @@ def table(path: Path) -> str:
         )
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def plain_table(rows: list[dict[str, str]]) -> str:
+    """All columns as they are, numbers with four digits; names of the package and commands in code."""
+
+    def cell(column: str, text: str) -> str:
+        if column in ("where", "command"):
+            return f"`{text}`" if text else ""
+        try:
+            return f"{float(text):.4g}"
+        except ValueError:
+            return text.replace("|", "\\|")
+
+    heads = [column.replace("_", " ") for column in rows[0]]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join(lines + [f"| {' | '.join(cell(*pair) for pair in row.items())} |" for row in rows])
 
 
 def main(results: Path) -> None:

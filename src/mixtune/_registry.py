@@ -26,6 +26,15 @@ Parts = dict[str, Any]
 KIND = "is"
 #: Longest text in an array of fixed width; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
+#: Types beside arrays that a part may have in a file, by how its class declares it.
+_PLAIN: dict[str, tuple[type, ...]] = {
+    "float": (float, int, np.floating, np.integer),
+    "int": (int, np.integer),
+    "bool": (bool, np.bool_),
+    "str": (str,),
+    "None": (type(None),),
+    "Floats": (float, int, np.floating),
+}
 _COLLECTIONS: dict[str, Any] = {"dict": dict, "tuple": tuple, "set": set, "frozenset": frozenset}
 _REMEDIES = {
     "value": "update mixtune",
@@ -116,8 +125,32 @@ def storable(
     >>> Reader(writer.arrays).read(tree)
     ExampleShare(name='a', share=0.5)
     """
-    register("value", name or cls.__name__, cls, write, read or (lambda parts: cls(**parts)))
+    register("value", name or cls.__name__, cls, write, read or (lambda parts: cls(**_plain_parts(cls, parts))))
     return cls
+
+
+def _plain_parts(cls: type, parts: Parts) -> Parts:
+    """The parts, if those that the class declares as plain numbers or texts are such; a file may hold anything there.
+
+    Examples
+    --------
+    >>> _plain_parts(Wording, {"python": 3})
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.DataError: the file holds "python" as int, Wording needs str; save the model again
+    """
+    declarations = {name: text for base in cls.__mro__ for name, text in vars(base).get("__annotations__", {}).items()}
+    for field, declared in declarations.items():
+        text = declared.__name__ if isinstance(declared, type) else str(declared)
+        known = [_PLAIN.get(part.strip()) for part in text.split("|")]
+        value, types = parts.get(field), sum(filter(None, known), ())
+        # A truth value is an int as well.
+        fits = isinstance(value, (np.ndarray, *types)) and (type(value) is not bool or bool in types)
+        if field in parts and None not in known and not fits:
+            raise DataError(
+                f'the file holds "{field}" as {type(value).__name__}, {cls.__name__} needs {text}; save the model again'
+            )
+    return parts
 
 
 @contextmanager

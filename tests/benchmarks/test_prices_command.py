@@ -25,7 +25,8 @@ from typer.testing import CliRunner
 from benchmarks import __main__ as runner
 from mixtune.options import BlackScholes, Heston, Put, european
 
-GOOD = Result("g", "n", "s", 10.0, 9.95, 0.02, 10.02, 0.01, 0.0002, -0.4, 0.01, -0.41, 1.0)
+GREEKS = (-0.4, 0.01, -0.41, 30.0, 0.1, 30.2)
+GOOD = Result("g", "n", "s", 10.0, 9.95, 0.02, 10.02, 0.01, 0.0002, *GREEKS, 0.0, 1.0)
 
 
 def test_there_are_enough_cases_of_every_kind():
@@ -65,14 +66,18 @@ def test_verdicts():
     assert verdict(replace(GOOD, price=9.9)) == "off by 0.48%"
     assert verdict(replace(GOOD, price=10.2, upper=10.2)) == "not bracketed, off by 1.48%"
     assert verdict(replace(GOOD, delta=-0.5)) == "delta"
+    assert verdict(replace(GOOD, vega=31.0)) == "vega"
+    assert replace(GOOD, price=9.9, reference_error=0.05).right
     # Bounds without error may be more exact than their reference.
     certain = replace(GOOD, price=10.0, standard_error=0.0, upper=10.0, upper_error=0.0)
     assert replace(certain, exact=10.0001).bracketed
     assert replace(certain, exact=9.9999).bracketed
     assert not replace(certain, exact=10.001).bracketed
     assert not replace(certain, exact=9.999).bracketed
-    assert replace(GOOD, delta=None).delta_right is None
-    assert "1 of 1 deltas" in summary([GOOD, replace(GOOD, delta=None)])
+    assert replace(GOOD, delta=None).greeks == {"vega": True}
+    said = summary([GOOD, replace(GOOD, delta=None, vega=31.0)])
+    assert "1 of 1 deltas within 3 standard errors and 0.0002, 1 of 2 vegas within 3 standard errors and 0.1%" in said
+    assert "no Greeks" in summary([replace(GOOD, delta=None, vega=None)])
     assert line(GOOD).startswith(
         "holds           g: n: exact 10.0000, price 9.9500 ± 0.0515, upper 10.0200, bias +0.020%"
     )
@@ -92,11 +97,14 @@ def test_a_run_is_kept_and_continued(tmp_path, monkeypatch):
     assert CliRunner().invoke(app, arguments).exit_code == done.exit_code
 
 
-def test_a_case_is_priced_with_bounds_and_delta():
+def test_a_case_is_priced_with_bounds_and_greeks():
     (case,) = [case for case in cases() if "volatility 0.4, 0.2, 0.3" in case.name]
     result = run_case(case, paths=1000, upper_paths=50, inner_paths=20)
     assert result.upper > result.price - 5 * result.standard_error
     assert result.exact_delta == pytest.approx(0.5889, abs=1e-4)  # of Black's formula with the integrated variance
+    # The integrated variance moves with the square of the factor of the curve, whose mean is 0.275.
+    assert result.exact_vega == pytest.approx(result.vega, rel=2e-3)
+    assert result.vega == pytest.approx(55.5, rel=0.05)
     assert result.bias is None
 
 

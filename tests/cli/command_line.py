@@ -39,13 +39,14 @@ def run(*arguments, columns="80") -> Done:
 
 def in_process(*arguments, columns="80") -> Done:
     """Run it as a user does, with warnings as errors."""
+    passed_on = {name: os.environ[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS") if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "from mixtune.cli import main; main()", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,
         # Boosted trees of scikit-learn count the cores of the machine with its own programs.
-        env={"COLUMNS": columns, "PATH": os.defpath, "HOME": "/nonexistent", "TERM": "dumb"},
+        env={"COLUMNS": columns, "PATH": os.defpath, "HOME": "/nonexistent", "TERM": "dumb", **passed_on},
     )
     return Done(done.returncode, done.stdout, done.stderr)
 

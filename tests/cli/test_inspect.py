@@ -17,8 +17,10 @@ def test_a_model_of_fit(tmp_path):
         "berlin",
         '"data.csv"',
         "92 in 3 domains",
-        '2 levels: "blue", "red"',
+        '2 categories: "blue", "red"',
         "Which domains",
+        "Which columns drive the prediction",
+        "predict the mean",
     ):
         assert words in done.out
     assert str(tmp_path) not in done.out  # where the training file lay stays private
@@ -29,6 +31,8 @@ def test_a_model_of_fit(tmp_path):
     assert facts["bound"]["total"] == facts["bound"]["power"] + facts["bound"]["confidence"]
     assert "The paper's bound (Theorem 1)" in done.out
     assert "Assumed: the rows of each domain are independent draws" in " ".join(done.out.split())
+    assert facts["metadata"]["effects"] == fitted["effects"]
+    assert {each["column"] for each in fitted["effects"]} == {"size", "colour"}
     assert facts["created_with"]["mixtune"]
     assert facts["not_loaded"] is None
 

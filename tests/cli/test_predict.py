@@ -51,6 +51,14 @@ def test_to_the_terminal(folder):
     assert 'left out: "id"' in done.err
 
 
+def test_rows_outside_the_training_range_are_marked(folder, tmp_path):
+    new = tmp_path / "far.csv"
+    new.write_text("colour,size\nred,1.5\nblue,99\n")
+    facts = as_json("predict", folder / "model.mixtune", new)
+    assert facts["columns"]["outside"] == ["", "size"]
+    assert any("1 of 2 predictions lie outside the range of the training rows" in note for note in facts["notes"])
+
+
 def test_json(folder):
     facts = as_json("predict", folder / "model.mixtune", folder / "new.csv", "--interval", "0.8")
     assert facts["rows"] == 2

@@ -92,7 +92,7 @@ def test_bad_arguments(run, arguments):
 
 def test_unknown_experiments_and_folders(run, tmp_path):
     with pytest.raises(
-        ParameterError, match="nothing called 'figure3' to reproduce; choose from table1, table2, figure1"
+        ParameterError, match="there is no study 'figure3' to reproduce; choose from table1, table2, figure1"
     ):
         run("figure3", "--out", tmp_path)
     (tmp_path / "file").write_text("")

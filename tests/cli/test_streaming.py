@@ -103,7 +103,7 @@ def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
         "fit", data, "--target", "y", "--domain", "site", "--focal", "berlim", "--stream"
     )
     assert "with --focal NAME" in refused("fit", data, "--target", "y", "--domain", "site", "--stream")
-    assert 'names "q", which no table has' in refused("fit", data, *SITES, "--stream", "--ignore", "q")
+    assert 'names "q", which is not a column of any table' in refused("fit", data, *SITES, "--stream", "--ignore", "q")
     assert "--categories does not go with --stream" in refused("fit", data, *SITES, "--stream", "--categories", "x")
     assert "--sample-rows is for --stream" in refused("fit", data, *SITES, "--sample-rows", "10")
     assert "--scheduler is for --engine dask" in refused("fit", data, *SITES, "--scheduler", "tcp://127.0.0.1:1")

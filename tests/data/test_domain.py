@@ -144,7 +144,7 @@ def test_values_that_are_not_finite_are_counted_by_column(make):
 
 @pytest.mark.parametrize("name", ["", 3, None])
 def test_names_are_texts(name):
-    with pytest.raises(DataError, match="named by a text"):
+    with pytest.raises(DataError, match="must be text that is not empty"):
         Domain(name, X, Y)
 
 

@@ -99,7 +99,7 @@ def test_from_dict():
     domains = Domains.from_dict({"p": (frame, [1, 2]), "q": (frame, [3, 4])}, focal="q")
     assert domains.names == ("p", "q")
     assert domains["p"].columns == ("x",)
-    with pytest.raises(DataError, match=r'domain "p" must come as a pair'):
+    with pytest.raises(DataError, match=r'domain "p" must be a pair'):
         Domains.from_dict({"p": frame}, focal="p")
     with pytest.raises(DataError, match="no domains"):
         Domains.from_dict({}, focal="p")

@@ -80,7 +80,7 @@ def test_known_and_unknown_further_columns():
     extra = {"wage": [1, 2, 3], "id": [7, 8, 9], "site": ["north", "south", " north"]}
     encoded = STRICT.encode(ROWS | extra | {"shoe": [1, 2, 3]}, "new rows")
     np.testing.assert_array_equal(encoded.X, EXPECTED)
-    assert encoded.notes[0] == 'new rows has columns that the model does not know, left out: "shoe"'
+    assert encoded.notes[0] == 'new rows has columns that the model does not use, which are left out: "shoe"'
     assert "1 label in 3 rows (the first in data row 2)" in encoded.notes[1]
     assert len(encoded.notes) == 2
 

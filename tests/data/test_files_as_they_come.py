@@ -84,6 +84,7 @@ def expected(table):
         ("a.csv", PLAIN.replace("\n", ",\n").encode()),
         ("a.csv", PLAIN.replace("\n", ",\n").replace("y,\n", "y\n").encode()),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",  # bytes of archives hold the time
 )
 def test_each_file_is_read_like_the_plain_one(tmp_path, expected, name, content):
     (tmp_path / name).write_bytes(content)

@@ -105,7 +105,7 @@ def test_a_long_file_in_another_encoding(tmp_path):
         ({"separator": 3}, "must be one character"),
         ({"decimal": "x"}, 'decimal="x" must be'),
         ({"separator": ",", "decimal": ","}, "two different characters"),
-        ({"decimal": ","}, 'decimal="," is also what separates the columns'),
+        ({"decimal": ","}, 'decimal="," is also the separator of the columns'),
     ],
 )
 def test_bad_options(tmp_path, options, message):

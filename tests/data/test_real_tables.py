@@ -55,7 +55,7 @@ def test_ames_rows_are_those_of_the_frame():
 def test_ames_min_rows():
     assert min(domain.n_rows for domain in load_ames(min_rows=100)) >= 100
     assert len(load_ames(min_rows=1)) > len(load_ames())
-    with pytest.raises(ParameterError, match="no neighbourhood has as many"):
+    with pytest.raises(ParameterError, match="no neighbourhood has that many"):
         load_ames(min_rows=5000)
     with pytest.raises(ParameterError, match="whole number >= 1"):
         load_ames(min_rows=0)

@@ -46,8 +46,8 @@ def test_one_target_needs_no_name():
     ("labels", "y", "focal", "error", "words"),
     [
         (LABELS, np.arange(7.0), None, DataError, "2 negative labels"),
-        (LABELS, np.arange(7.0), -5, ParameterError, "focal=-5 is no target"),
-        (LABELS, np.arange(7.0), 2, ParameterError, "focal=2 is no target"),
+        (LABELS, np.arange(7.0), -5, ParameterError, "focal=-5 is not a target"),
+        (LABELS, np.arange(7.0), 2, ParameterError, "focal=2 is not a target"),
         ([1, 2, 1, 1, 1, 1, 1], np.arange(7.0), None, DataError, "0 negative labels"),
         (LABELS[:6], np.arange(7.0), -3, DataError, "6 labels for 7 targets"),
         ([1.0, -2.0] * 3 + [1.0], np.arange(7.0), None, DataError, "one whole number per row"),

@@ -165,6 +165,7 @@ def test_progress_bar_only_when_asked(sdist, tmp_path, capsys):
         (inner(nyt=b"\r\n"), "nytEditorial.* is empty"),
         (inner()[:-300], "cannot be read as a tar archive"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "content",  # bytes of archives hold the time
 )
 def test_broken_archives(tmp_path, content, message):
     path = tmp_path / "broken.tar.gz"
@@ -275,7 +276,7 @@ def test_the_real_encoder_knows_what_sentences_mean():
     assert os.environ.get("HF_HUB_OFFLINE") == before
     assert good.shape == (encoder.n_features_out,)
     assert good @ fine > good @ bad + 0.2
-    with pytest.raises(DataError, match="one text where a sequence"):
+    with pytest.raises(DataError, match="a sequence of texts is required"):
         encoder.transform("I love this film.")
     with pytest.raises(DataError, match=r"text 1 .* is 3"):
         encoder.transform(["a", 3])

@@ -131,7 +131,7 @@ def test_missing_values_filled_in_over_all_tables(tmp_path):
     assert read.encoder.names == ("x", "x (missing)", "c=blue", "c=red", "c=(missing)", "z")
     np.testing.assert_array_equal(read.domains["a"].X, [[1, 0, 0, 1, 0, 1], [5, 1, 1, 0, 0, 2]])
     np.testing.assert_array_equal(read.domains["b"].X, [[5, 0, 0, 0, 1, 3], [9, 0, 0, 1, 0, 4]])
-    assert read.notes == ('missing values were filled in: "x" (1), "c" (1)',)
+    assert read.notes == ('missing values were imputed: "x" (1), "c" (1)',)
 
 
 def test_numbers_with_markers_in_one_file_only(tmp_path):
@@ -156,7 +156,7 @@ def test_columns_that_say_nothing_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("column", "note"),
     [
-        (["a", "?", "b", "a"], 'has the level "?"; if that marks missing values, pass missing="impute"'),
+        (["a", "?", "b", "a"], 'has the category "?"; if that marks missing values, pass missing="impute"'),
         (["Red", "red", "b", "a"], "differ only in capital letters"),
     ],
 )
@@ -186,7 +186,7 @@ def test_classes(tmp_path, values, classes, codes):
 def test_odd_classes_are_noted(tmp_path):
     (path,) = write(tmp_path, data="x,y\n1,Yes\n2,yes\n3,?\n")
     marked, capitals = read_training(path, target="y", drop_missing_target=False).notes
-    assert 'level "?"; if that marks missing values, pass drop_missing_target=True' in marked
+    assert 'category "?"; if that marks missing values, pass drop_missing_target=True' in marked
     assert "capital letters" in capitals
     assert read_training(path, target="y").encoder.target.classes == ("Yes", "yes")
 
@@ -286,7 +286,11 @@ def test_small_and_uniform_domains_are_noted(tmp_path):
         ("site,x,y\ns,inf,1\ns,2,2\n", STRICT, "infinite"),
         ("site,x,y\ns,9007199254740993,1\ns,2,2\n", {}, "no input columns that can be used"),
         ("site,,y\ns,1,1\ns,2,2\n", {}, "no input columns"),
-        ("site,x,y\n" + "s,1,1\n" * 20 + "s,1,1,1\n" * 8, {}, "8 rows of .* have another number of cells"),
+        (
+            "site,x,y\n" + "s,1,1\n" * 20 + "s,1,1,1\n" * 8,
+            {},
+            "8 rows of .* do not have 3 cells, as the header has",
+        ),
     ],
 )
 def test_bad_tables(tmp_path, text, options, message):
@@ -398,7 +402,7 @@ def test_files_given_twice_or_named_alike(tmp_path):
     files = write(tmp_path, a="x,y\n1,1\n2,2\n", b="x,y\n1,3\n2,4\n")
     read = read_training([files[0], *files], target="y")
     assert read.domains.names == ("a", "b")
-    assert read.notes == ("1 file given more than once, read once",)
+    assert read.notes == ("1 file given more than once; each is read once",)
     (tmp_path / "more").mkdir()
     (twin,) = write(tmp_path / "more", a="x,y\n1,1\n2,2\n")
     with pytest.raises(DataError, match=r'would both be the domain "a"; rename'):
@@ -422,7 +426,7 @@ def test_unknown_focal_file(tmp_path):
         ({"max_levels": 1}, "max_levels must be a whole number >= 2"),
         ({"max_levels": True}, "max_levels must be a whole number >= 2"),
         ({"target_kind": "text"}, 'target_kind="text"'),
-        ({"ignore": ["colours"]}, 'ignore names "colours", which no table has; did you mean "colour"'),
+        ({"ignore": ["colours"]}, 'ignore names "colours", which is not a column of any table; did you mean "colour"'),
         ({"categories": ["sise"]}, 'categories names "sise"'),
         ({"ignore": ["y"]}, 'column "y" is the target'),
         ({"ignore": ["site"]}, 'column "site" is the domain'),

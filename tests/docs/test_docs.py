@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -11,8 +12,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import typer
 
+import mixtune
 from docs.blocks import blocks_of, differences, needs_of, run_page
+from mixtune.cli._app import make_app
 from mixtune.data.real import cache_folder, find_archive
 from mixtune.errors import DataError
 
@@ -119,6 +123,7 @@ class Loads(HTMLParser):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     pytest.importorskip("mkdocs")
+    pytest.importorskip("mkdocstrings")
     folder = tmp_path_factory.mktemp("docs")
     # A copy, so that the build leaves nothing behind in the checkout.
     shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
@@ -156,3 +161,31 @@ def test_formulas_are_mathml(site):
     text = (site / "theory.html").read_text(encoding="utf-8")
     assert text.count("<math") > 100
     assert 'display="block"' in text
+
+
+def test_search_finds_methods(site):
+    entries = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    found = [each["location"] for each in entries if "predict_interval" in each["title"]]
+    assert "api.html#mixtune.estimators.RegretOptimalRegressorCV.predict_interval" in found
+
+
+def test_the_reference_has_every_public_name(site):
+    text = (site / "api.html").read_text(encoding="utf-8")
+    missing = [name for name in mixtune.__all__ if not re.search(rf'id="mixtune\.[a-z_.]+\.{name}"', text)]
+    assert missing == ["__version__"]
+
+
+def test_the_command_line_reference_has_every_option(site):
+    text = (site / "cli.html").read_text(encoding="utf-8")
+
+    def check(name, command):
+        inner = {key: each for key, each in getattr(command, "commands", {}).items() if not each.hidden}
+        for key, each in inner.items():
+            check(f"{name} {key}", each)
+        if not inner:
+            flags = [option.opts[0] for option in command.params if option.opts[0].startswith("-")]
+            assert [
+                each for each in (f">{name}<", *(f"<code>{flag}</code>" for flag in flags)) if each not in text
+            ] == []
+
+    check("mixtune", typer.main.get_command(make_app()))

@@ -69,7 +69,12 @@ def test_ridge_by_leave_one_out(name):
 
 def test_what_is_refused():
     X, y, sources = make_transfer()
-    for subset, words in (("s0", "each once"), ([], "each once"), (["s0", "s0"], "each once"), (["s7"], "no domain")):
+    for subset, words in (
+        ("s0", "each once"),
+        ([], "each once"),
+        (["s0", "s0"], "each once"),
+        (["s7"], "not a domain"),
+    ):
         with pytest.raises(ParameterError, match=words):
             JointSubsetRegressor(subset=subset).fit(X, y, sources=sources)
     with pytest.raises(ParameterError, match="or 'loo'"):

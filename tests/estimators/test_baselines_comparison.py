@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, roc_auc_score
 from sklearn.model_selection import KFold, cross_val_predict
 
 from mixtune.data import Domain, Domains, make_domains
@@ -11,14 +12,24 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     Compared,
     LocalRegressor,
+    Measures,
     RegretOptimalClassifier,
+    RegretOptimalClassifierCV,
     RegretOptimalRegressor,
+    RegretOptimalRegressorCV,
     Sources,
     compare_held_out,
     compare_nested,
+    left_out_rows,
     rivals,
 )
 from mixtune.estimators._baselines import _Record, _summary
+
+
+def ordered(domain):
+    """The rows in the order that folds are cut in."""
+    order = np.lexsort((domain.y, *domain.X.T))
+    return Domain(domain.name, domain.X[order], domain.y[order])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +40,7 @@ def domains():
 def test_same_as_scikit_learn_s_cross_validation(domains):
     methods = rivals(RegretOptimalRegressor(focal_name=domains.focal), focal=domains.focal)
     found = compare_nested(domains, methods, folds=4, repeats=2, seed=7)
-    focal, sources = domains.focal_domain, Sources.from_domains(domains)
+    focal, sources = ordered(domains.focal_domain), Sources.from_domains(domains)
     for each in found:
         losses = np.zeros(focal.n_rows)
         for repeat in range(2):
@@ -37,6 +48,7 @@ def test_same_as_scikit_learn_s_cross_validation(domains):
             out = cross_val_predict(methods[each.method], focal.X, focal.y, cv=cuts, params={"sources": sources})
             losses += (out - focal.y) ** 2 / 2
         assert each.error == pytest.approx(np.sqrt(losses.mean()))
+        assert each.measures.rmse == pytest.approx(each.error)
         assert each.failures == 0
     assert found[0].ratio == pytest.approx(found[0].error / found[1].error)
 
@@ -80,12 +92,17 @@ def test_classes_are_judged_by_the_share_of_wrong_ones():
     domains = Domains((draw("a", 20), draw("b", 60)), focal="a")
     methods = rivals(RegretOptimalClassifier(focal_name="a"), classes=True, focal="a")
     found = compare_nested(domains, methods, classes=True)
-    focal, cuts = domains.focal_domain, KFold(5, shuffle=True, random_state=0)
+    focal, cuts = ordered(domains.focal_domain), KFold(5, shuffle=True, random_state=0)
     for each in found:
         out = cross_val_predict(
-            methods[each.method], focal.X, focal.y, cv=cuts, params={"sources": Sources.from_domains(domains)}
+            *(methods[each.method], focal.X, focal.y),
+            cv=cuts,
+            params={"sources": Sources.from_domains(domains)},
+            method="predict_proba",
         )
-        assert each.error == pytest.approx(np.mean(out != focal.y))
+        assert each.error == pytest.approx(np.mean(np.argmax(out, axis=1) != focal.y))
+        assert each.measures.log_loss == pytest.approx(log_loss(focal.y, out))
+        assert each.measures.auc == pytest.approx(roc_auc_score(focal.y, out[:, 1]))
 
 
 def test_a_focal_fold_of_one_class_is_no_failure():
@@ -93,7 +110,44 @@ def test_a_focal_fold_of_one_class_is_no_failure():
     y = np.r_[np.zeros(11), 1.0]
     domains = Domains((Domain("a", X, y), Domain("b", X, (X[:, 0] > 5).astype(float))), focal="a")
     found = compare_nested(domains, rivals(RegretOptimalClassifier(), classes=True), classes=True, folds=12)
-    assert [each.failures for each in found] == [0, 0, 0, 0]
+    assert [each.failures for each in found] == [0, 0, 0, 0, 0, 0]
+
+
+def test_measures_against_scikit_learn():
+    rng = np.random.default_rng(0)
+    y, out = rng.standard_normal((2, 30))
+    found = Measures.of_numbers(y, out)
+    assert (found.mae, found.r2) == pytest.approx((mean_absolute_error(y, out), r2_score(y, out)))
+    weight = rng.integers(1, 4, 30).astype(float)
+    assert Measures.of_numbers(y, out, weight).r2 == pytest.approx(r2_score(y, out, sample_weight=weight))
+    labels, shares = rng.integers(0, 3, 30), rng.dirichlet(np.ones(3), 30)
+    found = Measures.of_classes(labels, shares)
+    assert found.log_loss == pytest.approx(log_loss(labels, shares))
+    assert found.auc == pytest.approx(roc_auc_score(labels, shares, multi_class="ovr"))
+    assert Measures.of_classes(np.zeros(3, dtype=int), shares[:3, :2]).auc is None
+    assert Measures.of_numbers(np.ones(3), np.ones(3)).r2 is None
+
+
+def test_left_out_rows_of_all_methods(domains):
+    focal = domains.focal_domain
+    model = RegretOptimalRegressorCV(feature_map=None).fit(focal.X, focal.y, sources=domains)
+    rows = left_out_rows(model)
+    np.testing.assert_allclose(rows.actual[:, 0], focal.y)
+    np.testing.assert_allclose(rows.predicted["ours"][:, 0], model.loo_predictions_)
+    others = [np.delete(focal.y, k).mean() for k in range(focal.n_rows)]
+    np.testing.assert_allclose(rows.predicted["mean"][:, 0], others)
+    measures = rows.measures()
+    for each in model.compared_:
+        assert measures[each.method].rmse == pytest.approx(np.sqrt(each.loo_error))
+    cut = focal.y > np.median(focal.y)
+    sources = {each.name: (each.X, each.y > np.median(focal.y)) for each in domains.sources}
+    classifier = RegretOptimalClassifierCV(feature_map=None).fit(focal.X, cut, sources=sources)
+    rows = left_out_rows(classifier)
+    np.testing.assert_array_equal(rows.actual, cut)
+    measures = rows.measures()
+    assert measures["ours"].accuracy == pytest.approx(np.mean((classifier.loo_predictions_ > 0) == cut))
+    assert measures["ours"].log_loss < measures["mean"].log_loss
+    assert measures["mean"].auc == 0.5
 
 
 def test_held_out_rows(domains):

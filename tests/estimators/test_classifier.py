@@ -134,9 +134,11 @@ def test_classes_that_come_later(kind):
     assert model.score(X, y) > 0.6
     two = kind().fit(X[~mild], y[~mild])
     before = two.predict_proba(X)
-    with pytest.raises(DataError, match=r"new in these rows: 'mild'; list all classes in the first partial_fit"):
+    with pytest.raises(
+        DataError, match=r"these rows have new classes: 'mild'; list all classes in the first partial_fit"
+    ):
         two.partial_fit(X, y)
-    with pytest.raises(DataError, match="new in these rows: 'mild'"):
+    with pytest.raises(DataError, match="these rows have new classes: 'mild'"):
         two.partial_fit(sources=sources)
     np.testing.assert_array_equal(two.predict_proba(X), before)
     # A row that weighs nothing may have any label.
@@ -155,9 +157,9 @@ def test_what_adding_refuses():
         model.forget("s9")
     with pytest.raises(DataError, match="text and others with numbers"):
         model.partial_fit(X, np.zeros(len(X)))
-    with pytest.raises(DataError, match="new in these rows: 'warm'"):
+    with pytest.raises(DataError, match="these rows have new classes: 'warm'"):
         RegretOptimalClassifier().partial_fit(X, y, classes=["cold", "mild"])
-    with pytest.raises(ParameterError, match="every class that will ever come"):
+    with pytest.raises(ParameterError, match="every class that will ever occur"):
         RegretOptimalClassifier().partial_fit(X, y, classes=[])
 
 

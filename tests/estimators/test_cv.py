@@ -273,6 +273,16 @@ def test_very_many_features_are_projected(monkeypatch):
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
 
 
+def test_principal_directions_of_many_rows_are_exact(monkeypatch):
+    X, y, sources = make_transfer(n=10, sizes=(7, 6))
+    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 3)
+    model = fit(X, y, sources)
+    rows = np.concatenate([rows.X for rows in model._comparable.rows])
+    basis = model._choices[0].blocks[0].basis
+    leading = np.linalg.svd(rows, full_matrices=False)[2][:3]
+    np.testing.assert_allclose(np.abs(leading @ basis), np.eye(3), atol=1e-10)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_many_features_without_sources_lose_nothing(monkeypatch, intercept):
     X, y, _ = make_transfer(n=11, p=60)

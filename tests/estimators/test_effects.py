@@ -94,8 +94,9 @@ def test_contributions_add_up_and_are_exact_without_interactions(curved):
 
 def test_curves_meet_the_effects(curved):
     model, X, truth = curved
-    curve = effect_curves(model, columns=["x0", "nothing"])
+    curve = effect_curves(model, names=["x0", "nothing"])
     assert list(curve) == ["x0"]
+    assert list(effect_curves(model, names=["b"], columns=["a", "b", "c"])) == ["b"]
     ends = [each.end for each in curve["x0"]]
     assert ends == sorted(ends)
     assert {each.start for each in curve["x0"]} == {float(np.median(X[:, 0]))}
@@ -176,5 +177,5 @@ def test_what_cannot_be_told_is_said(tmp_path):
         domain="site",
         focal="a",
     )
-    with pytest.raises(DataError, match="encoder makes 1 inputs"):
-        column_effects(model, encoder=table.encoder)
+    with pytest.raises(DataError, match="columns tells of 1 inputs"):
+        column_effects(model, columns=table.encoder)

@@ -57,14 +57,14 @@ def test_a_range_before_probabilities():
 
 
 def test_a_graph_that_forgets_the_range_is_not_handed_out(monkeypatch):
-    build = _onnx._build
+    build = _onnx._graph
     for lost in ("low", "high"):
 
         def forget(onnx, held, *rest, lost=lost):
             return build(onnx, {name: held[name] for name in held if name != lost}, *rest)
 
-        monkeypatch.setattr(_onnx, "_build", forget)
-        with pytest.raises(DataError, match="does not give what NumPy gives"):
+        monkeypatch.setattr(_onnx, "_graph", forget)
+        with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
             linear_to_onnx(COEF, INTERCEPT, low=-300.0, high=500.0)
 
 
@@ -143,7 +143,7 @@ def test_numbers_that_do_not_fit_are_refused(arguments, options, match):
     [
         ({"dtype": "float16"}, "dtype must be one of"),
         ({"opset": 12}, "opset=12 is not between 13"),
-        ({"opset": 10**6}, "what this onnx knows"),
+        ({"opset": 10**6}, "the range of this onnx"),
         ({"opset": 17.0}, "opset must be a whole number"),
         ({"input_name": "label"}, "must differ"),
         ({"output_name": ""}, "must differ"),
@@ -156,11 +156,11 @@ def test_settings_out_of_range_are_refused(options, match):
 
 
 def test_a_graph_that_computes_something_else_is_not_handed_out(monkeypatch):
-    build = _onnx._build
+    build = _onnx._graph
     monkeypatch.setattr(
-        _onnx, "_build", lambda onnx, held, *rest: build(onnx, {**held, "coef": held["coef"] * 1.001}, *rest)
+        _onnx, "_graph", lambda onnx, held, *rest: build(onnx, {**held, "coef": held["coef"] * 1.001}, *rest)
     )
-    with pytest.raises(DataError, match="does not give what NumPy gives"):
+    with pytest.raises(DataError, match="the exported graph and NumPy disagree"):
         linear_to_onnx(COEF, INTERCEPT)
 
 

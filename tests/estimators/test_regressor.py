@@ -229,7 +229,7 @@ def test_new_sources_only():
         ({"weights": np.ones(4)}, "weights must be"),
         ({"weights": {**GIVEN, "s2": "a"}}, "weights must be"),
         ({"weights": {"focal": 1.0}}, 'no entry for "s0", "s1", "s2"'),
-        ({"weights": {**GIVEN, "s3": 0.0}}, '"s3", which is no domain'),
+        ({"weights": {**GIVEN, "s3": 0.0}}, '"s3", which is not a domain'),
         ({"weights": dict.fromkeys(GIVEN, 1.0)}, "sum to 1"),
         ({"focal_name": "s0"}, 'a source is named "s0"'),
         ({"focal_name": ""}, "focal_name must be"),

@@ -31,7 +31,7 @@ from mixtune import (
 from mixtune._files import read_model, write_model
 from mixtune._messages import Note, setting
 from mixtune._registry import Reader, Writer, storable
-from mixtune.errors import DataError, ParameterError
+from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.estimators import (
     JointRegressor,
     JointSubsetRegressor,
@@ -767,3 +767,28 @@ def test_forged_arrays_are_refused(tmp_path, place, forge, said):
     arrays[f"model.{place}"] = forge(arrays[f"model.{place}"])
     with pytest.raises(DataError, match=said):
         load(write_model(tmp_path / "b.mixtune", spec, arrays))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("fitted", "distances_"), 3),
+        (("fitted", "_uncertainty", "parts", "posterior", "parts", "share"), "x"),
+        (("fitted", "_uncertainty", "parts", "posterior", "parts", "basis"), None),
+        (("fitted", "_uncertainty", "parts", "posterior", "parts", "rest"), True),
+        (("fitted", "_state", "parts", "moments", "items", 0, "parts", "summed"), None),
+    ],
+)
+def test_numbers_replaced_by_something_else_are_refused(tmp_path, place, value):
+    """The file is sound otherwise, and has the right checksum."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 2))
+    path = RegretOptimalRegressor().fit(X, X[:, 0], sources={"a": (X, X[:, 1])}).save(tmp_path / "a.mixtune")
+    spec, arrays = read_model(path)
+    at = spec["estimator"]
+    for step in place[:-1]:
+        at = at[step]
+    at[place[-1]] = value
+    write_model(path, spec, arrays)
+    with pytest.raises(MixtuneError, match=r"the file holds|must be|cannot be built"):
+        load(path)

@@ -36,8 +36,8 @@ def test_domains_give_their_sources():
     [
         ([([[1.0]], [1.0])], "wrap it in Sources"),
         ("b", "wrap it in Sources"),
-        ({"b": [[1.0]]}, 'source "b" must come as'),
-        ({"b": np.ones((2, 2))}, 'source "b" must come as'),
+        ({"b": [[1.0]]}, 'source "b" must be'),
+        ({"b": np.ones((2, 2))}, 'source "b" must be'),
         ({1: ([[1.0]], [1.0]), "1": ([[1.0]], [1.0])}, "more than one source is named 1"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_way_through_a_file_and_the_command_line(model, tmp_path):
     as_json("fit", tmp_path / "data.csv", *roles, "--out", out)
     np.testing.assert_allclose(TableModel.load(out).predict(new), model.predict(new), rtol=1e-9)
     model.estimator.save(tmp_path / "numbers.mixtune")
-    with pytest.raises(DataError, match="does not say how tables become its inputs"):
+    with pytest.raises(DataError, match="does not describe how tables become its inputs"):
         TableModel.load(tmp_path / "numbers.mixtune")
 
 

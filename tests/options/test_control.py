@@ -298,6 +298,16 @@ def test_exercise_today_is_decided_on_the_training_paths():
     assert (False, True) in kinds  # waiting, though these paths earn less: the price is not biased upwards
 
 
+def test_the_european_price_helps_to_decide_today():
+    """Waiting with this call costs 0.07; a thousand training paths alone do not always see it."""
+    market, grid = (
+        Heston(**(VARIANCE | {"v_mean": 0.04, "v_speed": 10.0})),
+        TimeGrid(maturity=0.03, dates=10, rate=-0.03),
+    )
+    for seed in range(5):
+        assert price(market, Call(90.0), grid, paths=1000, seed=seed).price == 10.0
+
+
 def test_a_martingale_needs_noise():
     data = simulate(FIVE, MaxCall(100.0), GRID, paths=50, rng=np.random.default_rng(0))
     state = RandomState(width=5, seed=0).fitted([data])

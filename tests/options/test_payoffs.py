@@ -117,5 +117,5 @@ def test_bad_functions(function, message):
 def test_bad_custom_settings():
     with pytest.raises(ParameterError, match="needs a function of prices"):
         CustomPayoff("max", "mine")
-    with pytest.raises(ParameterError, match="named by a text"):
+    with pytest.raises(ParameterError, match="must be text that is not empty"):
         CustomPayoff(abs, "")

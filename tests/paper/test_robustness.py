@@ -9,7 +9,7 @@ import pytest
 from mixtune import Moments, RegretProblem, solve
 from mixtune.paper import run_study
 from mixtune.paper.convergence import NetworkData
-from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, accelerated_gap
+from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS, ROBUSTNESS, RobustnessSettings, _checks, accelerated_gap
 from mixtune.regret import certify
 
 COSTS = {"transfer": 0.7, "stability": 1.3, "horizon": 6}
@@ -60,33 +60,35 @@ def test_exponents(summary):
     assert slopes[MEAN_HEADS, "max|1/N - w|"] == pytest.approx(2, abs=0.1)
 
 
-def test_bands_and_bound(summary):
-    s = summary.settings
+def test_lines_and_bound(summary):
+    s = RobustnessSettings(epsilons=(1e-4, 1e-3, 1e-2), shares=(0.008, 0.04, 0.2, 1.0))
     assert s.distances[-1] == pytest.approx(0.8)
-    for bands in (summary.by_epsilon, summary.by_share, summary.gaps):
-        for band in bands.values():
-            assert np.all((band.low > 0) & (band.low <= band.mean) & (band.mean <= band.high))
-    assert np.all(summary.by_epsilon["worst case"].high <= summary.constant * np.array(s.epsilons) * (1 + 1e-12))
-    assert np.all(summary.by_epsilon["worst case"].mean > summary.by_epsilon["random"].mean)
-    floor = summary.gaps[LOCAL_HEADS].mean
-    assert floor[0] > 100 * summary.gaps[MEAN_HEADS].mean[0]
+    lines = {}
+    for line in summary.lines:
+        assert 0 < line["lower"] <= line["median"] <= line["upper"]
+        lines.setdefault((line["panel"], line["method"]), []).append(line["median"])
+    worst, random, bound = (np.array(found) for (panel, _), found in lines.items() if panel == "epsilon")
+    assert np.all(random < worst)
+    assert np.all(worst <= bound * (1 + 1e-12))
+    floor, mean = lines["distance", LOCAL_HEADS], lines["distance", MEAN_HEADS]
+    assert floor[0] > 100 * mean[0]
     assert floor[1] == pytest.approx(floor[0], rel=0.1)
 
 
 def test_documents(summary):
     document = json.loads(json.dumps(summary.as_json(), allow_nan=False))
     assert document["runs"] == 2
-    assert len(document["slopes"]) == 5
-    assert len(document["curves"]) == 2 * 3 + 2 * 4 + 2 * 10
+    assert len(document["rows"]) == 5
+    assert len(document["lines"]) == 3 * 3 + 3 * 4 + 3 * 10
     assert len(summary.notes()) == 3
 
 
 def test_checks(summary):
     assert all(check.holds for check in summary.checks().values())
+    least = {(row["method"], row["against"]): row["least"] for row in summary.headline()}
     for name, statement in (
-        ("share_slope", "Theorem 4"),
-        ("epsilon_slope", "Theorem 4"),
-        ("gap_slope", "Theorem 6 (i)"),
+        (("worst case", "q"), "Theorem 4"),
+        (("worst case", "epsilon"), "Theorem 4"),
+        ((MEAN_HEADS, "max|1/N - w|"), "Theorem 6 (i)"),
     ):
-        slopes = {**summary.slopes, name: {method: 0.4 * v / v for method, v in summary.slopes[name].items()}}
-        assert not replace(summary, slopes=slopes).checks()[statement].holds
+        assert not _checks({**least, name: 0.4}, 1.0)[statement].holds

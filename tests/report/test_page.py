@@ -1,5 +1,8 @@
 """The page about a fit: whole, the same each time, safe for any name, and true to the model."""
 
+import base64
+import copy
+import hashlib
 import math
 import re
 from dataclasses import replace
@@ -16,10 +19,13 @@ from mixtune.estimators import (
     RegretOptimalRegressor,
     RegretOptimalRegressorCV,
     StreamedSources,
+    column_effects,
     load,
 )
-from mixtune.report import give_verdict, model_facts, read_facts, report_html, write_report
-from mixtune.report.verdict import HELP_MARGIN
+from mixtune.features import RandomFeatures
+from mixtune.report import give_verdict, model_facts, page_html, read_facts, report_html, write_report
+from mixtune.report.facts import Gain
+from mixtune.report.verdict import HELP_MARGIN, compared_sentence, why_different
 from mixtune.report.wording import clean, escape
 from mixtune.selection import TransferGain
 
@@ -33,7 +39,8 @@ HOSTILE = [
     "turned \u202e around \x00 \ud800",
     "</title></svg></style>",
 ]
-SECTIONS = ["datasets", "comparison", "path", "rows", "removal", "average", "settings", "words"]
+SECTIONS = ["effects", "what-if", "datasets", "comparison", "rows", "misses", "removal", "spreads"]
+SECTIONS += ["path", "average", "settings", "words"]
 
 
 class Page(HTMLParser):
@@ -70,7 +77,7 @@ class Page(HTMLParser):
         for _, attributes in self.open:
             if "id" in attributes:
                 self.texts[attributes["id"]] = self.texts.get(attributes["id"], "") + data
-        if self.open and "figure" in self.open[-1][1].get("class", ""):
+        if self.open and ("figure" in self.open[-1][1].get("class", "") or self.open[-1][0] == "td"):
             label = next((a["data-label"] for _, a in reversed(self.open) if "data-label" in a), "")
             self.cells.setdefault(label, []).append(data)
 
@@ -112,16 +119,21 @@ def rows():
     return make_rows(12)
 
 
-@pytest.fixture
-def model(rows):
+@pytest.fixture(scope="module")
+def fitted(rows):
     return fit(rows)
+
+
+@pytest.fixture
+def model(fitted):
+    return copy.copy(fitted)
 
 
 def test_the_page_is_whole_and_in_order(model, rows):
     page = read(model, rows, target="score")
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
-    assert page.tags.count("svg") == 6
-    assert page.tags.count("desc") == 6
+    assert page.tags.count("svg") == 6 + 3 + 3
+    assert page.tags.count("desc") == 12
     labelled = [value.split() for name, value in page.attributes if name == "aria-labelledby"]
     assert all(part in page.ids for value in labelled for part in value)
     assert page.title == "Predicting score for focal"
@@ -130,9 +142,16 @@ def test_the_page_is_whole_and_in_order(model, rows):
 
 def test_nothing_is_fetched_or_run(model, rows):
     text = report_html(model, **rows)
-    for outside in ("http:", "https:", "//", "<script", "src=", "url(", "@import", "@font-face", "javascript:"):
+    # The numbers of the model are base64, in which anything may stand.
+    parts = re.split(r'<script type="application/json" id="model">[^<]*</script>', text)
+    assert len(parts) == 2
+    text = "".join(parts)
+    for outside in ("http:", "https:", "//", "src=", "url(", "@import", "@font-face", "javascript:", "fetch(", "eval("):
         assert outside not in text
-    assert "default-src 'none'" in text
+    # The one script is the one whose hash the page allows.
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';" in text
 
 
 def test_the_same_model_gives_the_same_page(rows):
@@ -150,7 +169,7 @@ def test_names_never_become_markup():
     plain = read(fit(make_rows(7)), make_rows(7), notes=["note"])
     assert set(page.tags) == set(plain.tags)
     assert not any(name.startswith("on") for name, _ in page.attributes)
-    assert "script" not in page.tags
+    assert list(page.tags).count("script") == list(plain.tags).count("script") == 2
     for name in HOSTILE:
         assert clean(name)[:30] in page.texts["datasets"]
     assert "\u202e" not in text
@@ -220,6 +239,22 @@ def surely(removal, change):
     return replace(removal, change=change, change_low=change - 1e-4, change_high=change + 1e-4)
 
 
+def test_a_comparison_that_differs_from_the_fit_says_why(model, rows):
+    facts = replace(read_facts(model, **rows, explain=False), gain=Gain(0.2, 0.1, 0.3))
+    options = {"curved": True, "classes": False}
+    assert why_different(facts, 0.15, 0.05, 0.25, **options) == ""
+    told = why_different(facts, -0.2, -0.3, -0.1, **options)
+    assert told.startswith("mixtune fit says: Transfer clearly helps")
+    for reason in ("lacks those of one fold", "in the focal role", "may bend"):
+        assert reason in told
+    assert "class scores" not in told
+    assert why_different(facts, 0.0, -0.3, 0.3, **options)
+    unsure = replace(facts, gain=Gain(0.01, -0.2, 0.2))
+    assert why_different(unsure, -0.01, -0.3, 0.3, **options) == ""
+    assert compared_sentence(0.0, -0.1, 0.1, 9).startswith("9 focal rows cannot tell whether mixtune is better")
+    assert compared_sentence(-0.2, -0.3, -0.1, 9).startswith("mixtune is clearly worse than own rows alone")
+
+
 def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, rows):
     effects = model.removal_effects()
     model._removals = tuple(replace(r, change=0.02, change_low=-0.01, change_high=0.05) for r in effects)
@@ -271,8 +306,42 @@ def test_numbers_are_those_of_the_model(model, rows):
     wanted = sorted((100 * r.change for r in model.removal_effects()), key=abs, reverse=True)
     np.testing.assert_allclose(shown, wanted, atol=0.051)
     ridges = [c.effective_ridge for c in model.candidates_]
+    # The marked point is the candidate with the largest share.
+    path = model.ridge_path_
+    assert read_facts(model, **rows, explain=False).ridge.chosen == path.ridges[path.chosen] == ridges[0]
+    assert path.loo_errors[path.chosen] == model.candidates_[0].loo_error
     assert f"{ridges[0]:.3g}" in page.texts["path"] or f"{ridges[0]:,.0f}" in page.texts["path"]
     assert f"{len(ridges)} candidate fits" in page.texts["average"]
+
+
+def test_measures_and_effects_are_those_of_the_model(model, rows):
+    page = read(model, rows, target="score", columns=["age", "size", "noise"], date="1 May 2026")
+    names = ["mixtune", "own rows alone", "pooled", "mean of local models", "predict the mean"]
+    assert all(name in page.texts["comparison"] for name in names)
+    assert len(page.cells["MAE"]) == len(names)
+    misses = np.abs(rows["y"] - model.loo_predictions_)
+    assert float(page.cells["MAE"][0]) == pytest.approx(misses.mean(), abs=0.01)
+    effects = column_effects(model, columns=["age", "size", "noise"]).effects
+    assert [float(text.replace("\u2212", "-")) for text in page.cells["change of score"]] == pytest.approx(
+        [each.effect for each in effects], abs=0.06
+    )
+    assert page.texts["misses"].index(f"Row {np.argmax(misses) + 1}:") > 0
+    facts = read_facts(model, **rows, columns=["age", "size", "noise"])
+    worst = facts.columns.misses[0]
+    assert worst.row == np.argmax(misses)
+    assert sum(part for *_, part in worst.parts) == pytest.approx(worst.predicted - worst.average)
+    for spread in facts.columns.spreads:
+        assert (spread.focal.sum(), spread.sources.sum()) == pytest.approx((1.0, 1.0))
+    text = page_html(facts, date="1 May 2026", inputs=["a<b>.csv"], command="mixtune fit 'a<b>.csv'")
+    assert "1 May 2026; from a&lt;b&gt;.csv" in text
+    assert "<code>mixtune fit" in text
+
+
+def test_a_map_that_the_page_cannot_compute_is_said(rows):
+    single = RandomFeatures(n_inputs=3, width=4, seed=0, dtype="float32")
+    page = read(fit(rows, RegretOptimalRegressorCV(feature_map=single)), rows)
+    assert "too large" in page.texts["what-if"]
+    assert "model" not in page.ids
 
 
 def test_feature_maps_and_their_shares(model, rows):
@@ -324,7 +393,8 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200)), rows)
-    assert page.tags.count("details") == 3  # two long tables, and the bound
+    # Two long tables, the details of the choice, the bound, the worst misses.
+    assert page.tags.count("details") == 2 + 1 + 1 + 5
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
 
@@ -333,7 +403,7 @@ def test_two_hundred_sources_fold_away():
 def test_several_outputs(outputs, charts, words):
     rows = make_rows(4, outputs=outputs)
     page = read(fit(rows), rows, target=[f"mark {k}" for k in range(outputs)])
-    assert page.tags.count("svg") == 4 + charts
+    assert page.tags.count("svg") == 4 + charts + 3 + 3
     assert words in page.texts["rows"]
     assert "mark 0" in page.texts["rows"]
 
@@ -359,6 +429,10 @@ def test_classes(levels):
     assert f"{right} of 40 are right" in page.texts["rows"]
     counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
     assert sum(counts) == 40
+    assert "Do probabilities come true?" in page.texts["rows"]
+    assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)
+    assert all(page.cells[name] for name in ("log loss", "AUC"))
+    assert "the probability of" in page.texts["effects"]
 
 
 def test_few_rows_say_what_is_missing():

@@ -12,18 +12,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from mixtune.estimators import RegretOptimalRegressorCV
+from mixtune.data import read_training
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, training_rows
 from mixtune.report import report_html
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
 
-# The page may run nothing itself, so a page around it measures: what sticks out sideways, words in charts that are cut
+# A page around it measures: what sticks out sideways, words in charts that are cut
 # off or lie on each other.
 MEASURE = """<!DOCTYPE html><html><head><link rel="icon" href="data:,"></head><body>
 <iframe id="f" src="/report.html" width="WIDTH" height="5000"></iframe><pre id="found"></pre><script>
 document.getElementById("f").onload = function () {
   const page = this.contentDocument;
+  page.querySelectorAll("details").forEach(each => { each.open = true; });
   const found = {wide: page.documentElement.scrollWidth, cut: [], overlap: [], sticking: []};
   const inside = (a, b) => a.left >= b.left - 1 && a.right <= b.right + 1
     && a.top >= b.top - 1 && a.bottom <= b.bottom + 1;
@@ -50,7 +52,7 @@ document.getElementById("f").onload = function () {
 
 
 @pytest.fixture(scope="module")
-def report():
+def made():
     rng = np.random.default_rng(0)
 
     def draw(n, shift):
@@ -65,7 +67,17 @@ def report():
     X, y = draw(25, 0.0)
     sources = {name: draw(20, rng.uniform(-0.4, 0.4)) for name in names}
     model = RegretOptimalRegressorCV().fit(X, y, sources=sources)
-    return report_html(model, X=X, y=y, sources=sources, target="price of a house in the old town")
+    return model, X, report_html(model, X=X, y=y, sources=sources, target="price of a house in the old town")
+
+
+@pytest.fixture(scope="module")
+def fitted(made):
+    return made[:2]
+
+
+@pytest.fixture(scope="module")
+def report(made):
+    return made[2]
 
 
 @pytest.fixture
@@ -115,10 +127,13 @@ def test_nothing_is_fetched_and_nothing_goes_wrong(report, serve, tmp_path):
     dom, console = browse(f"{home}/report.html", tmp_path, "--dump-dom")
     assert console == []
     assert asked == ["/report.html"]
-    for part in ("verdict", "datasets", "comparison", "path", "rows", "removal", "average", "settings", "words"):
+    for part in ("verdict", "effects", "what-if", "datasets", "comparison", "rows", "misses", "removal", "spreads"):
         assert f'id="{part}"' in dom
-    assert dom.count("<svg") == 6
-    assert "<script" not in dom
+    for part in ("details", "path", "average", "settings", "words"):
+        assert f'id="{part}"' in dom
+    assert dom.count("<svg") == 6 + 3 + 3
+    # The model, and the script of the page; names of datasets are text.
+    assert dom.count("<script") == 2
 
 
 def test_errors_and_fetches_would_be_seen(report, serve, tmp_path):
@@ -141,8 +156,78 @@ def measure(report, width, serve, tmp_path):
     options = ("--dump-dom", "--virtual-time-budget=5000", "--window-size=1400,1000")
     dom, _ = browse(f"{home}/measure.html", tmp_path, *options)
     found = json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]))
-    assert len(found["sections"]) == 8, "the page was not measured"
+    assert len(found["sections"]) == 12, "the page was not measured"
     return found
+
+
+# Sets every control of the panel, row by row, and sorts a table with the keyboard's click.
+USE = """<!DOCTYPE html><html><head><link rel="icon" href="data:,"></head><body>
+<iframe id="f" src="/report.html" width="1000" height="5000"></iframe><pre id="found"></pre><script>
+document.getElementById("f").onload = function () {
+  const page = this.contentDocument, rows = ROWS, found = {values: [], outside: []};
+  const boxes = [...page.querySelectorAll("#panel input[type=number], #panel select")];
+  const read = () => JSON.parse(page.getElementById("prediction").dataset.value);
+  found.first = read();
+  for (const row of rows) {
+    boxes.forEach((box, i) => {
+      box.value = row[i];
+      box.dispatchEvent(new Event(box.tagName === "SELECT" ? "change" : "input"));
+    });
+    found.values.push(read());
+    found.outside.push(page.getElementById("outside").textContent);
+  }
+  const slider = page.querySelector("#panel input[type=range]");
+  slider.focus();
+  found.focused = page.activeElement === slider;
+  const table = page.querySelector("#comparison table"), button = table.querySelectorAll("thead button")[1];
+  const column = () => [...table.querySelectorAll("tbody tr")].map(r => r.cells[1].textContent);
+  button.click(); found.down = column(); button.click(); found.up = column();
+  found.sorted = table.querySelectorAll("thead th")[1].getAttribute("aria-sort");
+  document.getElementById("found").textContent = JSON.stringify(found);
+};</script></body></html>"""
+
+
+def use(page, rows, serve, tmp_path):
+    pages, _, home = serve
+    pages |= {"/report.html": page, "/use.html": USE.replace("ROWS", json.dumps(rows))}
+    dom, console = browse(f"{home}/use.html", tmp_path, "--dump-dom", "--virtual-time-budget=5000")
+    assert console == []
+    return json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]))
+
+
+def test_the_page_predicts_as_python_does(fitted, report, serve, tmp_path):
+    model, X = fitted
+    # Splines, Fourier features, a random network and trees: all are there, within the rows and far outside.
+    assert {each.name for each in model.maps_} >= {"inputs", "Fourier", "learned"}
+    rows = np.vstack([X[:10], X[:3] * 0.0, X.min(axis=0), X.max(axis=0), 30 * X[:2]])
+    found = use(report, rows.tolist(), serve, tmp_path)
+    expected = model.predict(rows)
+    np.testing.assert_allclose(np.ravel(found["values"]), expected, rtol=1e-9, atol=1e-6)
+    assert found["first"] == pytest.approx(model.predict(np.median(X, axis=0)[None]).tolist())
+    assert found["outside"][0] == ""
+    assert found["outside"][-1].startswith("Outside the range of the focal rows: x0")
+    assert found["focused"]
+    numbers = [float(text.replace(",", "")) for text in found["down"]]
+    assert numbers == sorted(numbers, reverse=True)
+    assert found["up"] == found["down"][::-1]
+    assert found["sorted"] == "ascending"
+
+
+def test_the_page_predicts_classes_of_categories(serve, tmp_path):
+    rng = np.random.default_rng(0)
+    size, colour = rng.uniform(1, 9, 120).round(2), rng.choice(["red", "green", "<b>"], 120)
+    label = np.where(size + 3 * (colour == "green") + rng.standard_normal(120) > 5, "yes", "no")
+    table = {"site": ["a"] * 40 + ["b"] * 80, "size": size, "colour": colour, "sold": label}
+    read = read_training(table, target="sold", domain="site", focal="a")
+    X, y, sources = training_rows(read)
+    model = RegretOptimalClassifierCV().fit(X, y, sources=sources)
+    page = report_html(model, X=X, y=y, sources=sources, target="sold", columns=read.encoder)
+    assert "<b>" not in page.split('id="model"')[1].split("</script>")[0]
+    levels = read.encoder.columns[1].levels
+    rows = [[2.0, 0], [5.0, 1], [8.5, 2]]
+    found = use(page, rows, serve, tmp_path)
+    new = {"size": [row[0] for row in rows], "colour": [levels[row[1]] for row in rows]}
+    np.testing.assert_allclose(found["values"], model.predict_proba(read.encoder.encode(new).X), atol=1e-9)
 
 
 @pytest.mark.parametrize("width", [360, 768, 1200])

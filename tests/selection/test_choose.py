@@ -319,6 +319,17 @@ def test_plays_in_one_call_are_those_one_by_one(monkeypatch, p, count, n, interc
         np.testing.assert_allclose(mine.left_out, other.left_out, atol=1e-9)
 
 
+def test_nobody_asks_for_rows_of_sources_that_take_no_focal_role():
+    focal, sources, _ = make_family(n=20, sizes=(12,) * 3)
+
+    def unasked():
+        raise AssertionError("rows were asked for")
+
+    choose(focal, [Sample(source.moments, unasked) for source in sources], plan=_choose.Plan(None, 20, False, []))
+    with pytest.raises(AssertionError, match="asked for"):
+        choose(focal, [Sample(source.moments, unasked) for source in sources])
+
+
 def plays_of(seed, count, candidates=12):
     rng = np.random.default_rng(seed)
     plays = []

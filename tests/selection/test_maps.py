@@ -10,7 +10,15 @@ from scipy.optimize import minimize
 
 from mixtune.features import Oriented
 from mixtune.moments import Rows
-from mixtune.selection import SETTINGS, FeatureBlock, MapAverage, choose, choose_maps, learn_columns
+from mixtune.selection import (
+    SETTINGS,
+    FeatureBlock,
+    MapAverage,
+    _model_averaging,
+    choose,
+    choose_maps,
+    learn_columns,
+)
 from mixtune.selection._choose import draw_plan
 from mixtune.selection._model_averaging import ValidationTask, stacked_weights
 from mixtune.selection._pretraining import common_signs
@@ -233,3 +241,14 @@ def test_the_largest_share_of_all_maps(average):
         made = MapAverage((spread, sharp), found.blocks, WIDTH)
         made.__dict__["map_weights"] = np.array(weights)
         assert made.top == top
+
+
+@pytest.mark.parametrize("pull", [0.0, 0.01, 2.0])
+def test_weights_of_two_maps_are_those_of_any_number(pull):
+    rng = np.random.default_rng(0)
+    for size in (1.0, 1e-6, 1e6):
+        residuals = rng.standard_normal((2, 9)) * [[1.0], [size]]
+        cross, prior = residuals @ residuals.T / 9, np.array([0.3, 0.7])
+        found = _model_averaging._two_weights(cross, prior, pull, 300)
+        np.testing.assert_allclose(found, _model_averaging._simplex_weights(cross, prior, pull, 300), atol=1e-9)
+        assert found.sum() == pytest.approx(1.0)

@@ -118,10 +118,10 @@ def test_focal_rows_come_into_memory_if_they_are_few(client):
 def test_bad_collections_are_refused(client):
     X, y, sources = make_transfer()
     collections = {name: chunked(pair) for name, pair in sources.items()}
-    with pytest.raises(DataError, match="knows no sample weights"):
+    with pytest.raises(DataError, match="cannot have sample weights"):
         Sources({"a": (*collections["s0"], np.ones(30))})
     half = StreamedSources({"a": (collections["s0"][0], sources["s0"][1])}, scheduler=client)
-    with pytest.raises(ParameterError, match="must come as a pair"):
+    with pytest.raises(ParameterError, match="must be a pair"):
         RegretOptimalRegressor().fit(X, y, sources=half)
     spoilt = sources["s0"][0].copy()
     spoilt[3, 0] = np.inf

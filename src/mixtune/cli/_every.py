@@ -68,7 +68,7 @@ def fit_every(
         if path is not None:
             console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if out is None:
-        console.print("The models were not kept; pass --out models.mixtune to keep them.")
+        console.print("The models were not saved; pass --out models.mixtune to save them.")
     else:
         console.print(f"Next: {outputs.safe(f'mixtune predict {shlex.quote(str(out))} new.csv')}", soft_wrap=True)
 
@@ -99,7 +99,7 @@ def predict_every(
 ) -> tuple[dict[str, list[Any]], tuple[Note, ...]]:
     """The new columns by name, and a note where domains were not seen."""
     if encoder.domain not in read.table.column_names:
-        raise DataError(f'{where} has no column "{encoder.domain}", which says which domain a row belongs to; add it')
+        raise DataError(f'{where} has no column "{encoder.domain}", the domain of each row; add it')
     labels = read.table.column(encoder.domain)
     columns = {"prediction": model.predict(read.X, domain=labels)}
     if interval is not None:
@@ -109,6 +109,6 @@ def predict_every(
         columns |= dict(zip(names, model.predict_proba(read.X, domain=labels).T))
     known = set(model.domains_)
     new = sum(str(label).strip() not in known for label in labels.to_pylist())
-    template = "{count} rows are of domains that the model has not seen: predicted for the population of domains"
+    template = "rows of domains that were not part of the fit are predicted for the population of domains: {count}"
     told = Note("unseen-domains", template, count=new)
     return {name: values.tolist() for name, values in columns.items()}, (told,) * (new > 0)

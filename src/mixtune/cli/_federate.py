@@ -19,28 +19,28 @@ if TYPE_CHECKING:
     from mixtune.federated import Combined, Coordinator, Key, Policy, Study
     from mixtune.federated.folder import Faults, Folder
 
-federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows: sums travel, as files.")
+federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
 study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
 federate.add_typer(study_app, name="study")
 
 StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
 StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
 KeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--key", help="The member's key; by default the one *.key beside the study.")
+    Path | None, typer.Option("--key", help="The member's key; by default the only *.key next to the study.")
 ]
 Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
 Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Requests and answers, .mxf.")]
 FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
-RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Do not go on without a member.")]
+RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")]
 PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
-Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed parameters, or the tuned choice.")]
+Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")]
 Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
 Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
 Confirm: TypeAlias = Annotated[
-    bool, typer.Option("--confirm", help="One more exchange: members confirm who took part.")
+    bool, typer.Option("--confirm", help="Add an exchange in which members confirm who took part.")
 ]
-Epsilon: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the privacy budget.")]
-Delta: TypeAlias = Annotated[float, typer.Option(help="Of level 3: the probability that it fails.")]
+Epsilon: TypeAlias = Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")]
+Delta: TypeAlias = Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")]
 
 
 @study_app.command("new")
@@ -60,7 +60,7 @@ def study_new(
     confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
-    days: Annotated[int, typer.Option(help="So long the study is open.")] = 90,
+    days: Annotated[int, typer.Option(help="How long the study is open.")] = 90,
     force: reading.Force = False,
 ) -> None:
     """Plan a study: columns, levels, scales, feature map, method and level.
@@ -95,7 +95,7 @@ def study_join(
     study: StudyFile,
     name: Annotated[str, typer.Option(help="The member's name.")],
     key: Annotated[
-        Path | None, typer.Option(help="Where the new key goes; by default NAME.key beside the study.")
+        Path | None, typer.Option(help="Where to write the new key; by default NAME.key in the folder of the study.")
     ] = None,
     data: Annotated[Path | None, typer.Option(help="Check these rows against the study.")] = None,
 ) -> None:
@@ -115,7 +115,7 @@ def study_join(
     console.print(
         f'"{outputs.safe(name)}" is a member of study "{outputs.safe(found.name)}"; its key is {outputs.safe(place)}.'
     )
-    console.print("Send the study file on; keep the key file to yourself.")
+    console.print("Send the study file to the other members; never share the key file.")
 
 
 @study_app.command("check")
@@ -145,13 +145,13 @@ def study_check(
 def ask(
     study: StudyFile,
     files: Messages = None,
-    out: Annotated[Path, typer.Option(help="Where the request goes.")] = Path("q.mxf"),
+    out: Annotated[Path, typer.Option(help="Where to write the request.")] = Path("q.mxf"),
     focal: FocalRows = None,
     key: KeyOption = None,
     policy: PolicyFile = None,
     force: reading.Force = False,
 ) -> None:
-    """Write the next request: the first one, or what follows from requests and answers so far."""
+    """Write the next request: the first one, or the one that follows from the requests and answers so far."""
     from mixtune.federated import Coordinator, Study
 
     outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
@@ -165,14 +165,14 @@ def ask(
 def answer(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request, .mxf.")],
     data: Data,
-    out: Annotated[Path, typer.Option(help="Where the answer goes.")],
+    out: Annotated[Path, typer.Option(help="Where to write the answer.")],
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
     policy: PolicyFile = None,
-    ledger: Annotated[Path | None, typer.Option(help="What was told so far; by default KEY.ledger.")] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Record of past releases; by default KEY.ledger.")] = None,
     force: reading.Force = False,
 ) -> None:
-    """Answer a request with sums of the member's rows, or refuse it and say why.
+    """Answer a request with sums of the member's rows, or refuse it with a reason.
 
     Look at the answer with "mixtune federate inspect" before you send it.
     """
@@ -191,7 +191,7 @@ def inspect_message(
     message: Annotated[Path, typer.Argument(metavar="FILE", help="A request or an answer, .mxf.")],
     as_json: reading.AsJson = False,
 ) -> None:
-    """Say in plain words what a file says, who can read it and how large it is."""
+    """Describe what a file contains, who can read it and how large it is."""
     from mixtune.federated import read_message
 
     found = read_message(message)
@@ -205,7 +205,7 @@ def inspect_message(
 def combine(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The request and the answers, .mxf.")],
     focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
-    out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None,
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
@@ -213,7 +213,7 @@ def combine(
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
-    """Make the focal member's model from the answers."""
+    """Fit the focal member's model from the answers."""
     from mixtune.federated import Coordinator, Study
 
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=[*files, focal])
@@ -228,7 +228,7 @@ def combine(
 
 @federate.command("flower-app")
 def flower_app(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files of the app go.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the files of the app.")],
     focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
@@ -265,13 +265,13 @@ def simulate(
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files",
-    processes: Annotated[int, typer.Option(help="The most processes; members share them.", min=1)] = 8,
+    processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
     kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,
     slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None,
     policy: PolicyFile = None,
     require_all: RequireAll = False,
-    out: Annotated[Path | None, typer.Option(help="Keep the model in this file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the model.")] = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
@@ -424,7 +424,7 @@ def _show(document: dict[str, Any]) -> None:
             f"{gain['reduction']:.1%} below that of the focal rows alone ({gain['low']:.1%} to {gain['high']:.1%})"
         )
     if document["guarded"]:
-        lines.append("the guard kept to the focal rows: the members' sums make predictions worse")
+        lines.append("the guard uses the focal rows only: the members' sums make predictions worse")
     if "difference" in document:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
         lines.append(f"{document['seconds']:.1f} seconds")
@@ -474,5 +474,5 @@ def _key_path(study: Path) -> Path:
     """The one key beside the study."""
     found = sorted(study.parent.glob("*.key"))
     if len(found) != 1:
-        raise ParameterError(f"there are {len(found)} keys beside {study}; say which with --key")
+        raise ParameterError(f"there are {len(found)} keys in the folder of {study}; choose one with --key")
     return found[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,11 +28,15 @@ def fit(
     domain: reading.DomainColumn = None,
     focal: reading.Focal = None,
     every: reading.Every = False,
-    out: Annotated[Path | None, typer.Option(help="Keep the model in this file, such as model.mixtune.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
     ignore: reading.Ignore = None,
     keep: reading.Keep = None,
     categories: reading.Categories = None,
+    text: reading.Text = None,
+    text_model: reading.TextModel = None,
+    images: reading.Images = None,
+    image_model: reading.ImageModel = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
@@ -54,26 +58,30 @@ def fit(
 ) -> None:
     """Learn to predict a column of one domain, with the help of the others.
 
-    Nothing has to be set: how much each domain counts is chosen by
-    leave-one-out on the focal rows. The table is taken as it comes: missing
-    values are filled in, text becomes one column per level, dates become year,
-    month, weekday and days, rows without a target and columns that look like
-    identifiers are left out. The notes say what was done.
+    No settings are needed: cross-domain validation and leave-one-out on the
+    focal rows determine how much each domain counts. Tables need no preparation:
+    missing values are imputed, text becomes one column per category, dates
+    become year, month, weekday and days, and rows without a target and columns
+    that look like identifiers are left out. Notes report what was done.
 
-    Relations need not be linear: the prediction averages over the columns
+    Relations may be non-linear: the prediction averages over the columns
     themselves, splines, random Fourier features, and columns learned from the
-    other domains, and the output says how much each of them carries. With
+    other domains, and the output shows how much each of them contributes. With
     --linear the model is linear in the columns.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
-    cluster with --engine dask: the focal rows are held, of every other
-    domain some rows are drawn, and the choice is learned on these.
+    cluster with --engine dask: the focal rows are kept, and a random sample of
+    every other domain is used.
+
+    With --text the column goes through a frozen sentence encoder, with --images
+    a column of paths through a frozen network (--image-model). What they compute
+    is kept in the user's cache folder.
 
     With --device cuda the random features are computed on a CUDA device.
 
-    With --all there is a model for every domain, and predict reads the domain
-    of each row from the same column. With --stream or --engine dask some rows
-    of every domain are drawn.
+    With --all a model is fitted for every domain, and predict reads the domain
+    of each row from the same column. With --stream or --engine dask a random
+    sample of every domain is used.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -117,28 +125,31 @@ def fit(
         step("Reading")
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
-        model, facts = _fit(read, linear=linear, random_width=random_width, seed=seed, device=device)
+        how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
+        model, facts = _fit(read, explain=report is not None, **how)
+        effects = _effects(read, model, facts, wanted=out is not None)
         verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=outputs.plain(_metadata(read, files, settings, facts, verdict)))
+            model.save(out, metadata=outputs.plain({**_metadata(read, files, settings, facts, verdict), **effects}))
         if report is not None:
             step("Writing the report")
             shown = {name: value for name, value in options.items() if value not in (None, (), False)}
             title = f"{read.encoder.target.name} of {read.domains.focal}"
-            outputs.write_file(report, page_html(facts, title=title, settings={**shown, **settings}).encode())
+            about: dict[str, Any] = {"title": title, "settings": {**shown, **settings}, **outputs.made_now(files)}
+            outputs.write_file(report, page_html(facts, **about).encode())
     written = {"model": out, "report": report}
     if as_json:
         seconds = time.perf_counter() - begin
-        outputs.print_json({**_document(read, facts, verdict), "written": written, "seconds": seconds})
+        outputs.print_json({**_document(read, facts, verdict), **effects, "written": written, "seconds": seconds})
     else:
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
+def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
-    ``how`` are the options of :func:`mixtune.estimators.new_model`.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`; with ``explain`` there are effects of columns, too.
     """
     from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
@@ -146,11 +157,23 @@ def _fit(read: TrainingTables, **how: Any) -> tuple[Any, Facts]:
     target = read.encoder.target
     X, y, sources = training_rows(read)
     model = new_model(read.domains, classes=target.classes is not None, **how)
-    facts = read_facts(model.fit(X, y, sources=sources), X=X, y=y, sources=sources, target=target.name)
+    model.fit(X, y, sources=sources)
+    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, "explain": explain}
+    facts = read_facts(model, X=X, y=y, sources=sources, **about)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}
     own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
     return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
+
+
+def _effects(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
+    """Effects of columns as JSON and the file of the model hold them: those of the page, or made where wanted."""
+    from mixtune.estimators import column_effects
+
+    if facts.columns is None and not wanted:
+        return {}
+    found = column_effects(model, columns=read.encoder) if facts.columns is None else facts.columns.effects
+    return {"effects": [asdict(each) for each in found.effects], "effects_are": found.how}
 
 
 def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
@@ -173,7 +196,7 @@ def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[st
         if path is not None:
             console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
     if (model := written["model"]) is None:
-        console.print("The model was not kept; pass --out model.mixtune to keep it.")
+        console.print("The model was not saved; pass --out model.mixtune to save it.")
     else:
         command = f"mixtune predict {shlex.quote(str(model))} new.csv{csv}"
         console.print(f"Next: {outputs.safe(command)}", soft_wrap=True)
@@ -200,4 +223,5 @@ def _metadata(
         "settings": settings,
         "verdict": verdict.sentence,
         "notes": facts.notes,
+        "ranges": outputs.training_ranges(read),
     }

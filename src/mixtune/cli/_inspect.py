@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,16 @@ from rich.console import Console
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._every import domains_document, show_domains
-from mixtune.cli._outputs import facts_document, output, print_json, safe, show_lines, show_model, table
+from mixtune.cli._outputs import (
+    facts_document,
+    output,
+    print_json,
+    safe,
+    show_effects,
+    show_lines,
+    show_model,
+    table,
+)
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -23,11 +33,11 @@ def inspect(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")],
     as_json: reading.AsJson = False,
 ) -> None:
-    """Show what a saved model is, what it was trained on, and what it learned.
+    """Describe a saved model: what it predicts, what it was trained on, and what it learned.
 
-    Nothing in the file is run, and a file that was cut off or altered is refused.
+    No code in the file is run, and a truncated or altered file is refused.
 
-    Exit code 0: done; 2: the file is no model.
+    Exit code 0: done; 2: the file is not a model.
 
     Examples:
 
@@ -62,6 +72,7 @@ def inspect(
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
         show_lines(console, "The paper's bound (Theorem 1)", () if facts.bound is None else facts.bound.lines)
+    show_effects(console, _effects(info), classes=encoder is not None and encoder.target.classes is not None)
     if every is not None:
         show_domains(console, every)
     if encoder is not None:
@@ -77,6 +88,15 @@ def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
     value: Any = info.metadata.get(key)
     parts: Any = value.values() if isinstance(value, dict) else value
     return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
+
+
+def _effects(info: SavedInfo) -> list[dict[str, Any]]:
+    """The effects of columns that ``mixtune fit`` has put into the file, as far as they are what it puts there."""
+    kinds = {"column": str, "output": str, "start": str | float, "end": str | float, "effect": float}
+    kinds |= dict.fromkeys(("low", "high", "slope", "sources", "spread"), float | NoneType)
+    found = _said(info, "effects", list, dict)
+    whole = all(each.keys() == kinds.keys() and all(isinstance(each[k], kinds[k]) for k in kinds) for each in found)
+    return found if whole else []
 
 
 def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, maps: int) -> None:
@@ -103,17 +123,19 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     for name, value in lines.items():
         console.print(f"{name:<11}{safe(value)}", soft_wrap=True)
     if encoder is None:
-        console.print("\nSaved in Python: it does not say how tables become its inputs.")
+        console.print("\nSaved in Python: the file does not describe how tables become inputs.")
     console.print()
 
 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
-    from mixtune.data import LevelColumn
+    from mixtune.data import EmbeddedColumn, LevelColumn
 
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
         if isinstance(column, LevelColumn):
-            kind = f"{len(column.levels)} levels: {quoted(column.levels, 3)}"
+            kind = f"{len(column.levels)} categories: {quoted(column.levels, 3)}"
+        elif isinstance(column, EmbeddedColumn):
+            kind = f"{column.content}: {column.width} numbers by {column.identity}"
         else:
             kind = "number" if not column.indicator else f"number, {column.median:g} where missing"
         made.add_row(safe(column.name), safe(kind))

@@ -5,9 +5,12 @@ Files are checked before the work and written whole or not at all. Nothing that 
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -24,13 +27,16 @@ from rich.table import Table
 from mixtune._files import write_atomically
 from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
-from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, percent_column
+from mixtune.report.wording import MEASURE_NAMES, METHOD_NAMES, MINUS, clean, column, percent_column, shorten
 
 if TYPE_CHECKING:
-    from mixtune.report.facts import DomainFact, Facts
+    from mixtune.data import TrainingTables
+    from mixtune.report.facts import DomainFact, Facts, MethodFact
 
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
+#: So many effects of columns are shown; --json gives all.
+MOST_EFFECTS = 15
 #: So many candidates are in the JSON.
 MOST_CANDIDATES = 5
 
@@ -121,8 +127,10 @@ def show_model(console: Console, facts: Facts, *, classes: bool, left_out: bool 
         console.print("\n" + " ".join(lines))
     console.print()
     if facts.compared and left_out and facts.sources:
-        title = f"Error{scores}, each focal row left out in turn"
-        console.print(comparison_table(title, "RMSE", "mixtune / it", facts.compared), "", sep="\n")
+        title = "Errors, each focal row left out in turn"
+        console.print(comparison_table(title, "mixtune / it", facts.compared))
+        of = "RMSE of the class scores" if classes else "RMSE"
+        console.print(f"\nmixtune / it: {of} of mixtune relative to that method, with a 95% interval.\n")
 
 
 def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
@@ -138,23 +146,34 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
 
-def comparison_table(title: str, error: str, against: str, rows: Sequence[Any]) -> Table:
-    """One row per method: its error with its standard error, and a ratio with its interval."""
-    made = table(title, "method", error, "std. error", against, "95% interval")
+def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
+    """One row per method: what is known of its predictions, and a ratio of errors with its interval."""
+    values = {name: [getattr(row.measures, name, None) for row in rows] for name in MEASURE_NAMES}
+    known = {name: found for name, found in values.items() if any(value is not None for value in found)}
+    cells = {MEASURE_NAMES[name][0]: _measure_cells(name, found) for name, found in known.items()}
+    made = table(title, "method", *cells, against, "95% interval")
     best = min((row.error for row in rows if row.error is not None), default=None)
-    errors = _typed(column([row.error for row in rows], 4))
-    spreads = _typed(column([row.standard_error for row in rows], 2))
-    for row, shown, spread in zip(rows, errors, spreads):
-        values = [row.ratio, row.ratio_low, row.ratio_high]
+    for place, row in enumerate(rows):
+        ends = [row.ratio, row.ratio_low, row.ratio_high]
         ratio = interval = ""
         # Against itself there is nothing to tell.
-        if all(value is not None and math.isfinite(value) for value in values) and values[1] != values[2]:
-            ratio, low, high = (f"{value:.3f}" if value < 100 else f"{value:.3g}" for value in values)
+        if all(end is not None and math.isfinite(end) for end in ends) and ends[1] != ends[2]:
+            ratio, low, high = (f"{end:.2f}" if end < 100 else f"{end:.3g}" for end in ends)
             interval = f"{low} to {high}"
-        name, shown = safe(METHOD_NAMES.get(row.method, row.method)), "failed" if getattr(row, "failures", 0) else shown
+        shown = [column[place] for column in cells.values()]
+        if getattr(row, "failures", 0):
+            shown[:1] = ["failed"]
         style = "bold green" if best is not None and row.error == best else ""
-        made.add_row(name, shown, spread, ratio, interval, style=style)
+        made.add_row(safe(METHOD_NAMES.get(row.method, row.method)), *shown, ratio, interval, style=style)
     return made
+
+
+def _measure_cells(name: str, values: Sequence[float | None]) -> list[str]:
+    if MEASURE_NAMES[name][1]:
+        return _typed(percent_column(values))
+    if name in ("r2", "auc", "log_loss"):
+        return ["-" if value is None else f"{value:.2f}" for value in values]
+    return _typed(column(values, 4))
 
 
 def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float]) -> Table:
@@ -174,9 +193,7 @@ def facts_document(facts: Facts) -> dict[str, Any]:
 
     return {
         "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
-        "comparison": [
-            {"rmse" if key == "error" else key: value for key, value in asdict(each).items()} for each in facts.compared
-        ],
+        "comparison": [_method_document(each) for each in facts.compared],
         "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
@@ -189,6 +206,57 @@ def facts_document(facts: Facts) -> dict[str, Any]:
         "candidates": [picked(each, "family", "share", "settings") for each in facts.candidates[:MOST_CANDIDATES]],
         "notes": facts.notes,
     }
+
+
+def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, classes: bool) -> None:
+    """Which columns drive the prediction, from what a model's file says."""
+    if not effects:
+        return
+    shown = [each for each in effects if each["output"] == effects[0]["output"]]
+    made = table(
+        "Which columns drive the prediction", "column", "from", "to", "change", "95% interval", "others", left=3
+    )
+    texts = {
+        name: _typed((percent_column if classes else column)([each[name] for each in shown[:MOST_EFFECTS]]))
+        for name in ("effect", "low", "high", "sources")
+    }
+    for place, each in enumerate(shown[:MOST_EFFECTS]):
+        ends = [end if isinstance(end, str) else f"{end:.4g}" for end in (each["start"], each["end"])]
+        interval = "" if each["low"] is None else f"{texts['low'][place]} to {texts['high'][place]}"
+        cells = texts["effect"][place], interval, texts["sources"][place]
+        made.add_row(*(safe(shorten(text, 22)) for text in (each["column"], *ends)), *cells)
+    what = f"the probability of {safe(shown[0]['output'])}" if classes else "the prediction"
+    console.print(made)
+    more = f" {len(shown) - MOST_EFFECTS} smaller ones are in --json." if len(shown) > MOST_EFFECTS else ""
+    console.print(
+        f"\nChange: of {what}, on average over the focal rows, when the column alone goes from one value to the other. "
+        f"Others: the same in the sources' own models.{more}\n"
+    )
+
+
+def training_ranges(read: TrainingTables) -> dict[str, list[float]]:
+    """The least and largest value of every input over all training rows."""
+    low, high = (zip(*(getattr(each.X, end)(axis=0).tolist() for each in read.domains)) for end in ("min", "max"))
+    return {name: [min(a), max(b)] for name, a, b in zip(read.encoder.names, low, high)}
+
+
+def made_now(files: Sequence[Path]) -> dict[str, Any]:
+    """When a page is made, from which files and by which command, as the page shows it; folders stay private."""
+    words = []
+    for word in sys.argv[1:]:
+        option, mark, value = word.rpartition("=") if word.startswith("--") else ("", "", word)
+        words.append(f"{option}{mark}{Path(value).name if os.sep in value else value}")
+    command = shlex.join(["mixtune", *words])
+    inputs = [path.name for path in files]
+    shown = [*inputs[:5], *([f"{len(inputs) - 5} more"] if len(inputs) > 5 else [])]
+    date = datetime.datetime.now().astimezone().strftime("%d %B %Y, %H:%M")
+    return {"date": date, "inputs": shown, "command": command}
+
+
+def _method_document(method: MethodFact) -> dict[str, Any]:
+    row = asdict(method)
+    measures = row.pop("measures") or {}
+    return {"rmse": row.pop("error"), **row, **{name: value for name, value in measures.items() if name != "rmse"}}
 
 
 def _domain_document(domain: DomainFact, facts: Facts) -> dict[str, Any]:

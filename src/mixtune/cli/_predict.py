@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from mixtune._messages import quoted
+from mixtune._messages import Note, quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._every import predict_every
 from mixtune.cli._outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
@@ -31,9 +31,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)? *")
 
 _FILE_HELP = "A table with the input columns, or - for standard input."
-_OUT_HELP = "Write to this .csv, .tsv or .parquet file; else to the terminal."
+_OUT_HELP = "Write to this .csv, .tsv or .parquet file; by default to the terminal."
 _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
-_NEUTRALISE_HELP = "Put ' before text that spreadsheets would run as formulas."
+_NEUTRALISE_HELP = "Put an apostrophe before text that a spreadsheet would run as a formula."
 
 
 def predict(
@@ -52,17 +52,18 @@ def predict(
     separator: reading.Separator = None,
     decimal: reading.Decimal = None,
 ) -> None:
-    """Predict new rows of the focal domain, or with a model of every domain rows of any.
+    """Predict new rows of the focal domain, or of any domain with a model of every domain.
 
-    Writes the columns of the file as they are, and a column called prediction
-    beside them (with --interval lower and upper, with --std std, with --proba
-    one column per class). CSV is written with the separator and the decimals of
-    the input; files are in UTF-8. Notes go to standard error.
+    The output has the columns of the file, unchanged, and a column prediction;
+    --interval adds lower and upper, --std adds std, and --proba adds one column
+    for each class. If inputs lie outside the range of the training rows, the
+    column outside names them. CSV is written with the separator and decimal mark
+    of the input; files are in UTF-8. Notes are printed to standard error.
 
-    Text is copied unchanged, also where it begins with =, +, - or @. A
-    spreadsheet takes such a cell for a formula: with rows from people you do not
-    trust, give --neutralise-formulas before opening the CSV in one. Numbers stay
-    numbers.
+    Text is copied unchanged, even if it begins with =, +, - or @. A spreadsheet
+    runs such a cell as a formula: if the rows come from people you do not trust,
+    use --neutralise-formulas before you open the CSV file in a spreadsheet.
+    Numbers are not changed.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -88,7 +89,7 @@ def predict(
         raise ParameterError(f"--interval {interval:g} must be between 0 and 1, such as 0.9")
     with progress_bar(2) as step:
         step("Reading")
-        fitted, encoder = _load(model)
+        fitted, encoder, ranges = _load(model)
         target = encoder.target
         if target.classes is None and proba:
             raise ParameterError(f'--proba is for classes; "{target.name}" is a number, use --interval or --std')
@@ -104,6 +105,8 @@ def predict(
             read = replace(read, notes=(*read.notes, *unseen))
         else:
             columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
+        marks, unlike = _outside(read, ranges)
+        columns, read = {**columns, **marks}, replace(read, notes=(*read.notes, *unlike))
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
@@ -132,22 +135,44 @@ def predict(
         errors.print(f"Wrote {len(read.X):,} rows to {out}", markup=False, soft_wrap=True)
 
 
-def _load(path: Path) -> tuple[Any, TableEncoder]:
-    """Load a model that can read tables, or say why this file does not hold one."""
+def _load(path: Path) -> tuple[Any, TableEncoder, dict[str, Any]]:
+    """Load a model that can read tables, and the ranges of its inputs, or say why this file does not hold one."""
     from mixtune.estimators import load, read_info
 
-    encoder = reading.encoder_of(read_info(path))
+    info = read_info(path)
+    encoder, ranges = reading.encoder_of(info), info.metadata.get("ranges")
     if encoder is None:
         raise DataError(
-            f"{path} was saved in Python and does not say how tables become its inputs; use it in Python with "
+            f"{path} was saved in Python and does not describe how tables become its inputs; use it in Python with "
             f'mixtune.estimators.load("{path}"), or make a model with: mixtune fit'
         )
     model = load(path)
     if model.n_features_in_ != len(encoder.names):
-        raise DataError(
-            f"{path} takes {model.n_features_in_} inputs, but says how to make {len(encoder.names)}; fit it again"
-        )
-    return model, encoder
+        raise DataError(f"{path} takes {model.n_features_in_} inputs, but describes {len(encoder.names)}; fit it again")
+    return model, encoder, ranges if isinstance(ranges, dict) else {}
+
+
+def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]], list[Note]]:
+    """A column that names the inputs that lie outside the range of all training rows, and a note; none where none do.
+
+    Files that were saved before there were ranges, or in Python, have none.
+    """
+    pairs = [ranges.get(name) for name in read.names]
+    known = [
+        pair
+        if isinstance(pair, list) and len(pair) == 2 and all(isinstance(end, int | float) for end in pair)
+        else None
+        for pair in pairs
+    ]
+    low, high = (np.array([end if p is None else p[k] for p in known]) for k, end in enumerate((-np.inf, np.inf)))
+    out = (low > read.X) | (high < read.X)
+    if not out.any():
+        return {}, []
+    names = np.array(read.names)
+    rows, which = int(out.any(axis=1).sum()), quoted(names[out.any(axis=0)].tolist())
+    template = "{rows} of {all} predictions lie outside the range of the training rows, in {columns}; see column {mark}"
+    note = Note("outside-range", template, rows=rows, all=len(out), columns=which, mark='"outside"')
+    return {"outside": [", ".join(names[row].tolist()) for row in out]}, [note]
 
 
 def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:

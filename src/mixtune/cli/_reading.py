@@ -29,10 +29,10 @@ _FILES_HELP = (
 Files: TypeAlias = Annotated[list[Path], typer.Argument(metavar="FILE", help=_FILES_HELP)]
 Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
 DomainColumn: TypeAlias = Annotated[
-    str | None, typer.Option("--domain", help="The column that says where each row comes from.")
+    str | None, typer.Option("--domain", help="The column that names the domain of each row.")
 ]
 Focal: TypeAlias = Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")]
-Every: TypeAlias = Annotated[bool, typer.Option("--all", help="Learn a model for every domain of --domain.")]
+Every: TypeAlias = Annotated[bool, typer.Option("--all", help="Fit a model for every domain of --domain.")]
 Ignore: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="A,B", help="Columns to leave out; may be repeated.")
 ]
@@ -41,30 +41,36 @@ Keep: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_
 Categories: TypeAlias = Annotated[
     list[str] | None, typer.Option(metavar="A,B", help="Columns whose numbers are categories; may be repeated.")
 ]
+_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text); may be repeated."
+Text: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_TEXT_HELP)]
+_TEXT_MODEL_HELP = "Folder of another sentence encoder, as sentence-transformers saves it."
+TextModel: TypeAlias = Annotated[Path | None, _option(help=_TEXT_MODEL_HELP)]
+_IMAGES_HELP = "Columns of paths of images, for a frozen network; may be repeated."
+Images: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_IMAGES_HELP)]
+_IMAGE_MODEL_HELP = "File of the network for images, as torch.export.save writes it."
+ImageModel: TypeAlias = Annotated[Path | None, _option(help=_IMAGE_MODEL_HELP)]
 Missing: TypeAlias = Annotated[
-    str, _option(metavar="impute|refuse", help="Fill in the median and mark where, or refuse missing values.")
+    str, _option(metavar="impute|refuse", help="Replace missing values by the median and mark them, or refuse them.")
 ]
-_LEVELS_HELP = "The most levels of a column of text; the rarest of more are joined."
+_LEVELS_HELP = "Maximum number of categories of a text column; if there are more, the rarest are merged."
 MaxLevels: TypeAlias = Annotated[int, _option(help=_LEVELS_HELP, min=2)]
 TargetKind: TypeAlias = Annotated[
-    str, _option(metavar="auto|number|classes", help="By default text, and 0 and 1, are classes, the rest numbers.")
+    str, _option(metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others numbers.")
 ]
 _DROP_HELP = "Leave out rows without a target, or refuse them."
 DropMissingTarget: TypeAlias = Annotated[
     bool, _option("--drop-missing-target/--no-drop-missing-target", help=_DROP_HELP)
 ]
-Encoding: TypeAlias = Annotated[str | None, _option(help="Of CSV files, such as latin-1; by default found out.")]
-Separator: TypeAlias = Annotated[str | None, _option(help="Between columns; by default found out.")]
-Decimal: TypeAlias = Annotated[
-    str | None, _option(metavar=".|,", help="What stands before the decimals; by default found out.")
-]
-_LINEAR_HELP = "Take the columns as they are: the model is linear in them."
+Encoding: TypeAlias = Annotated[str | None, _option(help="Encoding of CSV files; detected by default.")]
+Separator: TypeAlias = Annotated[str | None, _option(help="Separator of columns; detected by default.")]
+Decimal: TypeAlias = Annotated[str | None, _option(metavar=".|,", help="Decimal mark; detected by default.")]
+_LINEAR_HELP = "Use the columns without feature maps: the model is linear in them."
 Linear: TypeAlias = Annotated[bool, typer.Option("--linear", help=_LINEAR_HELP)]
-_WIDTH_HELP = "Use the columns and so many random features of them, in place of maps made from the rows."
+_WIDTH_HELP = "Use the columns and WIDTH random features of them instead of maps made from the rows."
 RandomWidth: TypeAlias = Annotated[
     int | None, typer.Option("--random-features", metavar="WIDTH", help=_WIDTH_HELP, min=1)
 ]
-Seed: TypeAlias = Annotated[int, typer.Option(help="Fixes whatever is drawn at random.", min=0)]
+Seed: TypeAlias = Annotated[int, typer.Option(help="Seed of all random draws.", min=0)]
 Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite files that exist.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
@@ -74,7 +80,7 @@ Engine: TypeAlias = Annotated[
     str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
 ]
 _SCHEDULER_HELP = (
-    "Of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. The command "
+    "Address of the Dask scheduler, such as tcp://10.0.0.1:8786; by default a local cluster is started. The command "
     "gives up after 2 minutes without workers, or after DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT."
 )
 Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", help=_SCHEDULER_HELP)]
@@ -83,13 +89,13 @@ Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE
 
 _large = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
 _STREAM_HELP = (
-    "Read block by block, hold the focal rows and draw some of every other domain; folders, Arrow files and several "
-    "files with a --domain column are taken as well. Columns of numbers only."
+    "Read block by block; keep the focal rows and a random sample of every other domain. Folders, Arrow files and "
+    "several files with a --domain column are accepted. All columns must be numeric."
 )
 
 StreamFlag: TypeAlias = Annotated[bool, _large("--stream", help=_STREAM_HELP)]
-MemoryLimit: TypeAlias = Annotated[str, _large(metavar="SIZE", help="For blocks and rows that are drawn, such as 1GB.")]
-SampleRows: TypeAlias = Annotated[int, _large(help="How many rows of every other domain are drawn.", min=1)]
+MemoryLimit: TypeAlias = Annotated[str, _large(metavar="SIZE", help="Memory for blocks and sampled rows, such as 1GB.")]
+SampleRows: TypeAlias = Annotated[int, _large(help="Number of rows to sample from every other domain.", min=1)]
 
 #: The defaults of the library, written out so that its package is imported only where it is needed.
 LIMIT = "512 MB"
@@ -99,11 +105,13 @@ _NAMES = (
     *("target", "domain", "focal", "ignore", "keep", "categories", "missing", "max_levels", "target_kind"),
     *("drop_missing_target", "encoding", "separator", "decimal"),
 )
+#: Options of fit alone, passed on where they are given.
+_EMBEDDED = ("text", "text_model", "images", "image_model")
 
 
 def options_given(given: dict[str, Any]) -> dict[str, Any]:
     """Pick the reading options out of a command's arguments, as :func:`mixtune.data.read_training` takes them."""
-    options = {name: given[name] for name in _NAMES}
+    options = {name: given[name] for name in _NAMES} | {name: given[name] for name in _EMBEDDED if given.get(name)}
     # A shell does not turn \t into a tab.
     options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
     return options | {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
@@ -120,7 +128,7 @@ def check_every(domain: str | None, refused: dict[str, Any]) -> None:
     mixtune.errors.ParameterError: --all is about every domain; leave --focal out
     """
     if domain is None:
-        raise ParameterError("--all needs --domain COLUMN, which says where each row comes from")
+        raise ParameterError("--all needs --domain COLUMN, the column that names the domain of each row")
     if given := [name for name, value in refused.items() if value]:
         raise ParameterError(f"--all is about every domain; leave {' and '.join(given)} out")
 

@@ -34,7 +34,7 @@ def reproduce(
         int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1, show_default=False)
     ] = None,
     jobs: Annotated[
-        int, typer.Option(help="Processes, here or of a new local cluster. The results do not depend on it.", min=1)
+        int, typer.Option(help="Processes, local or of a new local cluster. The results do not depend on it.", min=1)
     ] = 2,
     seed: Annotated[int, typer.Option(help="Base seed; each run has its own, derived from it.", min=0)] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results; study and files are kept there.")] = Path("results"),
@@ -47,7 +47,7 @@ def reproduce(
 
     "all" ends with one table over all numbered statements of the paper, and writes it to paper.csv.
 
-    Stop it at any moment and run it again: finished runs are kept in results.sqlite and not computed twice.
+    The command can be stopped at any time and run again: finished runs are kept in results.sqlite and are not repeated.
 
     The runs of a study can be spread over a Dask cluster, with the same numbers; table1 can run on a CUDA device, with
     the same numbers up to rounding.
@@ -55,7 +55,7 @@ def reproduce(
     Example: mixtune reproduce figure1 --runs 10 --jobs 2 --out results/
     """
     if what not in CHOICES:
-        raise ParameterError(f"there is nothing called {what!r} to reproduce; choose from {', '.join(CHOICES)}")
+        raise ParameterError(f"there is no study {what!r} to reproduce; choose from {', '.join(CHOICES)}")
     from mixtune.paper.statements import table_of
     from mixtune.report import write_csv
     from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure

@@ -50,6 +50,8 @@ def read_streamed(
     # These take a look at all rows before the first is used.
     asked = {
         "--categories": options["categories"],
+        "--text": options.get("text"),
+        "--images": options.get("images"),
         "--target-kind classes": options["target_kind"] == "classes",
     }
     if wanted := next(filter(asked.get, asked), None):
@@ -65,7 +67,7 @@ def read_streamed(
     assert columns is not None
     if focal is None and not every:
         if options["domain"] is not None or paths[0].is_dir():
-            raise ParameterError("say which domain to predict for, with --focal NAME")
+            raise ParameterError("name the domain to predict for with --focal NAME")
         focal = str(stream.chunks[0].name)
     drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
     drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=() if every else (focal,))

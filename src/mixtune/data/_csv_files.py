@@ -114,11 +114,11 @@ def read_csv(data: Any, path: Path, form: CsvFormat, text: Sequence[str] = (), *
     """
     separator = form.separator or ("\t" if tabs else ",")
     if separator == form.decimal:
-        template = '{given} is also what separates the columns of "{path}"; pass {fix}'
+        template = '{given} is also the separator of the columns of "{path}"; pass {fix}'
         given, fix = setting("decimal", form.decimal), setting("separator", ";")
         raise ParameterError(template, given=given, path=path, fix=fix)
     if form.encoding == "utf-8" and _is_utf16(data):
-        raise wrong_encoding(data, path, form, "it starts with the mark of UTF-16")
+        raise wrong_encoding(data, path, form, "it starts with the byte-order mark of UTF-16")
     try:
         table = _parse(data, form, separator, text)
     except UnicodeError as error:
@@ -155,7 +155,7 @@ def _parse(data: Any, form: CsvFormat, separator: str, text: Sequence[str]) -> T
 def wrong_encoding(data: Any, path: Path, form: CsvFormat, detail: str) -> DataError:
     """The error that a file is written in another encoding, and which one to try."""
     other = "utf-16" if _is_utf16(data) else "latin-1" if form.encoding == "utf-8" else "utf-8"
-    remedy = phrase("pass {fix}, or whichever the file was written in", fix=setting("encoding", other))
+    remedy = phrase("pass {fix}, or the encoding of the file", fix=setting("encoding", other))
     return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
 
 
@@ -215,7 +215,7 @@ def detect_csv(
     if encoding is None:
         encoding = _find_encoding(data)
         if encoding not in ("utf-8", "utf-16"):
-            template = '"{file}" is not written in UTF-8; it is read as {encoding} ({fix} changes that)'
+            template = '"{file}" is not in UTF-8; it is read as {encoding} ({fix} changes that)'
             fix = setting("encoding", "NAME")
             notes.append(Note("encoding", template, file=path.name, encoding=encoding, fix=fix))
     head = data[:_HEAD].to_pybytes()
@@ -347,11 +347,11 @@ def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[No
     fitting = [row for row in body if not any(map(str.strip, row[width:]))]
     long = len(body) - len(fitting)
     if long + short > max(3, _MOST_ODD_ROWS * len(body)) and long:
-        finding = f'{counted((long + short, "row"))} of "{path}" have another number of cells than the header, {width}'
+        finding = f'{counted((long + short, "row"))} of "{path}" do not have {width} cells, as the header has'
         raise DataError(f"{finding}; is the separator right, and is text with separators in it quoted?")
     told = {
         "skipped-lines": (start, "line", 'before the header of "{file}" {are} skipped'),
-        "short-rows": (short, "row", 'of "{file}" {are} shorter than the header; the rest is missing'),
+        "short-rows": (short, "row", 'of "{file}" {are} shorter than the header; the remaining cells count as missing'),
         "long-rows": (long, "row", 'of "{file}" {are} longer than the header and left out'),
     }
     notes = [

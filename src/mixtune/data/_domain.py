@@ -26,7 +26,7 @@ class Domain:
     Parameters
     ----------
     name
-        What errors, weights and reports call it.
+        The name in errors, weights and reports.
     X
         Inputs, rows by columns; one dimension is read as one column. A list, NumPy array, pandas or polars
         frame, pyarrow table or PyTorch tensor.
@@ -35,7 +35,7 @@ class Domain:
     columns
         Names of the columns of ``X``; a frame brings its own.
     sample_weight
-        How much each row counts: numbers >= 0, or one for all rows. Not given, every row counts the same.
+        How much each row counts: numbers >= 0, or one number for all rows. By default every row counts the same.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Domain:
     ) -> Domain:
         """Make a domain, checked as any other, that does not copy arrays which already fit.
 
-        Its arrays are read-only views; who holds the originals must not change them meanwhile.
+        Its arrays are read-only views; do not change the original arrays while it is used.
 
         Examples
         --------
@@ -86,7 +86,7 @@ class Domain:
 
     def _check(self, *, copy: bool) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise DataError(f"a domain is named by a text that is not empty, not by {self.name!r}")
+            raise DataError(f"the name of a domain must be text that is not empty; got {self.name!r}")
         of = f' of domain "{self.name}"'
         X, y, columns = check_pair(self.X, self.y, of, columns=self.columns, copy=copy)
         check_finite(X, f"X{of}", columns)

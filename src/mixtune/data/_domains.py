@@ -79,7 +79,7 @@ class Domains:
         members = []
         for name, given in data.items():
             if not isinstance(given, tuple | list) or len(given) not in (2, 3):
-                raise DataError(f'domain "{name}" must come as a pair (X, y), or as (X, y, sample_weight)')
+                raise DataError(f'domain "{name}" must be a pair (X, y), or (X, y, sample_weight)')
             weight = given[2] if len(given) == 3 else None
             members.append(Domain(str(name), given[0], given[1], sample_weight=weight))
         return cls(tuple(members), focal=focal)
@@ -298,14 +298,14 @@ class Domains:
         return Domains((self.focal_domain, *self.sources), focal=self.focal)
 
     def split_focal(self, test_size: float | int, *, seed: int) -> tuple[Domains, Domain]:
-        """Hold out some of the focal rows, drawn at random, to measure errors on; the sources stay.
+        """Hold out some of the focal rows, drawn at random, as test rows; the sources are not changed.
 
         Parameters
         ----------
         test_size
             A share of the focal rows, between 0 and 1, or a number of them; at least one row stays on each side.
         seed
-            Fixes which rows they are.
+            Seed of the draw.
 
         Returns
         -------
@@ -352,7 +352,7 @@ class Domains:
         ----------
         feature_map
             Anything with ``transform(X)``. Where it was fitted on named columns and the columns here have names,
-            it is handed its columns by name, whatever their order here; further columns are left out.
+            it gets its columns by name, in any order; other columns are ignored.
 
         Raises
         ------
@@ -603,7 +603,7 @@ def rows_by_label(y: Any, sample_domain: Any, focal: int | None = None) -> Label
         raise DataError(f"sample_domain has {len(targets)} negative labels, not one; {advice}")
     if focal is not None and focal not in targets:
         hint = nearest(str(focal), list(map(str, targets)))
-        raise ParameterError(f"focal={focal!r} is no target of sample_domain; {hint}")
+        raise ParameterError(f"focal={focal!r} is not a target of sample_domain; {hint}")
     here = targets[0] if focal is None else int(focal)
     known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(values.shape, dtype=bool)
     labelled = rows[here][known.reshape(len(values), -1)[rows[here]].all(axis=1)]

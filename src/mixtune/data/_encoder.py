@@ -23,6 +23,7 @@ import pyarrow.types as kinds
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
+from mixtune.data._embeddings import EmbeddedColumn
 from mixtune.data._parse_column import (
     Cells,
     Fault,
@@ -47,6 +48,8 @@ MISSING, OTHER = "(missing)", "(other)"
 #: What becomes of dates, in this order; the days are those since the first day in training.
 DATE_PARTS = ("year", "month", "weekday", "hour", "days")
 
+#: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
+_WIDEST = 100_000
 _VERSION = 2
 #: What descriptions of version 1 do not have.
 _ADDED = {"decimal": None}
@@ -160,7 +163,7 @@ class LevelColumn:
         return self._notes(texts, missing, (codes < 0) & ~missing)
 
     def _notes(self, texts: Any, missing: Booleans, unseen: Booleans) -> list[Note]:
-        level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known levels"
+        level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known categories"
         fate = f"they count as {level}"
         notes = []
         if unseen.any():
@@ -332,7 +335,7 @@ class TargetColumn:
         return codes.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-InputColumn: TypeAlias = NumberColumn | LevelColumn | DateColumn
+InputColumn: TypeAlias = NumberColumn | LevelColumn | DateColumn | EmbeddedColumn
 
 
 @dataclass(frozen=True, eq=False)
@@ -403,7 +406,7 @@ class TableEncoder:
             raise DataError("there are no input columns that can be used; add at least one")
         filled = (column for column in self.columns if isinstance(column, NumberColumn | DateColumn))
         if self.impute and any(column.median is None for column in filled):
-            raise DataError("missing values are to be filled in, but a column of numbers has no median; give it one")
+            raise DataError("missing values are to be imputed, but a column of numbers has no median; set one")
         if repeated := sorted(name for name, count in Counter(self.names).items() if count > 1):
             raise DataError(f"two columns would both be encoded as {quoted(repeated)}; rename one of them")
 
@@ -419,8 +422,9 @@ class TableEncoder:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns to read as they are written: those with levels, and the domain labels."""
-        levels = tuple(column.name for column in self.columns if isinstance(column, LevelColumn))
+        """Columns to read as they are written: those with levels, texts or paths, and the domain labels."""
+        written = LevelColumn | EmbeddedColumn
+        levels = tuple(column.name for column in self.columns if isinstance(column, written))
         return levels if self.domain is None else (*levels, self.domain)
 
     def encode(self, table: Any, where: str = "the table") -> Encoded:
@@ -474,7 +478,7 @@ class TableEncoder:
         notes = []
         known = {*self.inputs, *self.unused, self.target.name, self.domain}
         if extra := [name for name in table.column_names if name not in known]:
-            template = "{where} has columns that the model does not know, left out: {columns}"
+            template = "{where} has columns that the model does not use, which are left out: {columns}"
             notes.append(Note("unknown-columns", template, where=where, columns=quoted(extra)))
         if self.domain not in table.column_names or self.focal is None:
             return notes
@@ -520,17 +524,20 @@ class TableEncoder:
             raise _damaged(f"{type(error).__name__} {error}") from error
 
 
-_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn)}
+_COLUMNS: dict[str, Any] = {column.kind: column for column in (NumberColumn, LevelColumn, DateColumn, EmbeddedColumn)}
 #: The types that the values of a description may have, by their names.
 _TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal": {str, NoneType}}
 _TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
 _TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
+_TYPES |= {"content": {str}, "network": {str}, "identity": {str}, "width": {int}}
 _TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
 
 
 #: What else must hold of some of them.
 _RANGES: dict[str, Any] = {
     "levels": lambda levels: len(levels) > 1,
+    "content": lambda content: content in ("text", "images"),
+    "width": lambda width: 0 < width <= _WIDEST,
     "parts": lambda parts: set(parts) <= set(DATE_PARTS),
     "decimal": lambda mark: mark in (None, ".", ","),
     "dates": lambda written: written is None or written in DATE_FORMATS,

@@ -19,6 +19,7 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Floats
 from mixtune._messages import Note, Wording, quoted, setting
+from mixtune.data._embeddings import embedded_column
 from mixtune.data._encoder import (
     DATE_PARTS,
     MISSING,
@@ -101,6 +102,7 @@ def infer_columns(
     max_levels: int,
     categories: Sequence[str],
     keep: Sequence[str] = (),
+    embedded: Mapping[str, tuple[str, str]] | None = None,
 ) -> tuple[list[InputColumn], list[Note]]:
     """Infer what the input columns hold, and return them with notes.
 
@@ -114,6 +116,8 @@ def infer_columns(
         The most levels of a column of text; the rarest of more are joined.
     categories, keep
         Columns whose numbers are categories, and columns to use although they look like identifiers.
+    embedded
+        Columns of texts and of paths of images, with the network for each: ``{name: (content, network)}``.
 
     Examples
     --------
@@ -126,13 +130,14 @@ def infer_columns(
     >>> notes
     ['column "unit" is "cm" in every row and is left out']
     """
-    fill = phrase("fill them in, or have that done by {fix}", fix=_IMPUTE)
+    fill = phrase("fill them in, or impute them with {fix}", fix=_IMPUTE)
     columns: list[InputColumn] = []
     notes: list[Note] = []
     faults: dict[str, Fault] = {}
     filled: list[str] = []
     for name in inputs:
-        read = _read_column(parts, name, markers=impute, category=name in categories, fill=fill)
+        category = name in categories or name in (embedded or {})
+        read = _read_column(parts, name, markers=impute, category=category, fill=fill)
         if fault := next((cells for cells in read.cells if isinstance(cells, Fault)), None):
             if fault.skip:
                 notes.append(left_out(name, fault.finding))
@@ -142,7 +147,10 @@ def infer_columns(
         if fault := _two_kinds(name, parts, read.cells, _IMPUTE):
             faults[name] = fault
             continue
-        found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
+        if name in (embedded or {}):
+            found = _infer_embedded(parts, name, read, *(embedded or {})[name])
+        else:
+            found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -150,7 +158,7 @@ def infer_columns(
         leave = phrase(", or leave out such columns with {fix}", fix=setting("ignore", ",".join(faults)))
         raise unusable_columns(faults, _all_of(parts), leave, fixes=_fixes(faults))
     if filled:
-        template = "missing values were filled in: {columns}"
+        template = "missing values were imputed: {columns}"
         notes.append(Note("filled-in", template, columns=", ".join(filled)))
     return columns, notes
 
@@ -186,6 +194,18 @@ def _infer_column(
     decimal = None if read.written is None else read.written.decimal
     notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
     return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=decimal), notes, missing)
+
+
+def _infer_embedded(parts: Sequence[Part], name: str, read: _Read, content: str, network: str) -> _Found:
+    known = [cells for cells in read.cells if cells is not None]
+    if not known:
+        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
+    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+    column = embedded_column(name, content, network, known[0].drop_null()[0].as_py())
+    template = 'column "{column}" became {width} numbers by {encoder}'
+    return _Found(
+        column, [Note("embedded", template, column=name, width=column.width, encoder=column.identity)], missing
+    )
 
 
 def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool) -> _Found:
@@ -231,7 +251,7 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
         # Ties are broken by the text, so that the order of rows does not matter.
         often = sorted(levels, key=lambda level: (-found[level], level))[: max_levels - 1]
         template = (
-            'column "{column}" has {count:,} levels; the {kept} most frequent are used, the others are joined as '
+            'column "{column}" has {count:,} categories; the {kept} most frequent are used, the others are merged as '
             '"{other}" ({fix} changes that)'
         )
         fix = setting("max_levels", len(levels))
@@ -309,7 +329,7 @@ def _binary_notes(name: str, found: Sequence[Cells]) -> list[Note]:
     if not known or len(np.unique(np.concatenate(known))) < 2:
         return []
     template = (
-        'every target in column "{column}" is 0 or 1: they are taken as two classes ({fix} takes them as numbers)'
+        'every target in column "{column}" is 0 or 1, so they are treated as two classes ({fix} treats them as numbers)'
     )
     return [Note("binary-target", template, column=name, fix=setting("target_kind", "number"))]
 
@@ -336,7 +356,7 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     """Say how numbers that are written as text were read, which texts are none, and which dates can be read twice."""
     notes = []
     if written.dates is not None and is_ambiguous(texts, written):
-        template = 'the dates in column "{column}" fit day and month in either order; they are read as {words}'
+        template = 'the order of day and month in column "{column}" is ambiguous; the dates are read as {words}'
         notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
     if written.decimal is not None and (found := signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
@@ -387,7 +407,7 @@ def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: W
         value, row = first_text(found[other])
         where = f'{where} (the first is "{value}" in data row {row})'
         hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
-    advice = "{hint}write it in one way, or read it as text everywhere with {fix}"
+    advice = "{hint}write it in the same way everywhere, or read it as text everywhere with {fix}"
     return Fault(where, phrase(advice, hint=hint, fix=setting("categories", name)))
 
 
@@ -415,14 +435,14 @@ def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
     Examples
     --------
     >>> level_notes("c", ["?", "Red", "red"], setting("missing", "impute"))
-    ['column "c" has the level "?"; if that marks missing values, pass missing="impute"', 'column "c" has levels that differ only in capital letters; they count as different']
+    ['column "c" has the category "?"; if that marks missing values, pass missing="impute"', 'column "c" has categories that differ only in capital letters; they count as different']
     """  # noqa: E501
     notes = []
     if marks := [level for level in levels if level in MARKERS]:
-        template = 'column "{column}" has the level {levels}; if that marks missing values, pass {fix}'
+        template = 'column "{column}" has the category {levels}; if that marks missing values, pass {fix}'
         notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
     if len({level.casefold() for level in levels}) < len(levels):
-        template = 'column "{column}" has levels that differ only in capital letters; they count as different'
+        template = 'column "{column}" has categories that differ only in capital letters; they count as different'
         notes.append(Note("similar-levels", template, column=name))
     return notes
 

@@ -216,7 +216,7 @@ def _load(path: Path, *, guess: bool) -> tuple[Any, str]:
     ending, packed = _endings(path)
     if not ending and not guess:
         known = f"{', '.join(_KINDS)}, or one of these and {', '.join(_PACKED)}"
-        raise DataError(f'"{path}" is of an unknown kind; the name must end in one of {known}')
+        raise DataError(f'"{path}" is of an unknown type; the name must end in one of {known}')
     if not path.is_file():
         raise DataError(f'"{path}" is not a file; check the path')
     if packed:
@@ -235,7 +235,7 @@ def _guess_kind(data: Any, path: Path) -> str:
     """The kind of a file by its first bytes."""
     start = data[:512].to_pybytes()
     if start.startswith(b"\xd0\xcf\x11\xe0"):
-        raise DataError(f'"{path}" is an Excel file of the old kind (.xls); save it as .xlsx or .csv')
+        raise DataError(f'"{path}" is an Excel file in the old format (.xls); save it as .xlsx or .csv')
     marks = {b"PAR1": "parquet", b"ARROW1": "arrow", b"FEA1": "arrow", b"PK\x03\x04": "excel"}
     found = next((kind for mark, kind in marks.items() if start.startswith(mark)), None)
     return found or ("json" if start.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else "csv")

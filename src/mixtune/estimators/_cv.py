@@ -6,7 +6,7 @@ and candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -51,7 +51,7 @@ from mixtune.estimators._fits import (
 )
 from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
-from mixtune.estimators._saving import savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
 from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
@@ -93,7 +93,7 @@ SMALLEST = 1e-4
 @storable
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One of the fits that went into the average.
+    """One of the candidate fits of the average.
 
     Attributes
     ----------
@@ -101,10 +101,10 @@ class Candidate:
         "focal only", "alike", "nearest", "similar", "groups", "context", "stacked" or "pooled";
         "similar" and "pooled" also with ", one level": one intercept for all sources.
     settings : dict
-        What tells it from others of its family.
+        The settings that distinguish it from other candidates of its family.
     effective_ridge, loo_error, share : float
     play_error : float or None
-        Mean squared error over the plays relative to the best candidate of each play.
+        Mean squared error in cross-domain validation, relative to the best candidate of each validation task.
     weights : array (N,)
         Weights of the domains, the focal one first.
     """
@@ -121,12 +121,12 @@ class Candidate:
 @storable
 @dataclass(frozen=True)
 class MapShare:
-    """One of the feature maps that went into the average.
+    """One of the feature maps of the average.
 
     Attributes
     ----------
     name : str
-        "inputs", "splines", "Fourier" or "learned"; "all" where one map was given.
+        "inputs", "splines", "Fourier", "learned" or "boosted"; "all" if a map was given.
     share : float
         Its weight in the average.
     n_features : int
@@ -161,7 +161,7 @@ class RidgePath:
 @storable
 @dataclass(frozen=True)
 class Removal:
-    """What leaving one source out would change.
+    """The effect of leaving one source out.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ storable(TransferGain)
 
 @dataclass(eq=False, repr=False)
 class TunedSettings(Settings):
-    """Parameters shared by the regressor and the classifier that tune themselves."""
+    """Parameters shared by the self-tuned regressor and the self-tuned classifier."""
 
     feature_map: Any = AUTO
     _: KW_ONLY
@@ -200,7 +200,7 @@ class TunedSettings(Settings):
 
 @dataclass(eq=False, repr=False)
 class TunedRegressorSettings(TunedSettings):
-    """Parameters of the regressor that tunes itself."""
+    """Parameters of the self-tuned regressor."""
 
     _: KW_ONLY
     target_scale: str = AUTO
@@ -208,7 +208,7 @@ class TunedRegressorSettings(TunedSettings):
 
 @savable
 class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegressor):
-    """Transfer learning with nothing to set: the data choose weights, metric and effective ridge.
+    """Transfer learning without settings: weights, metric and effective ridge are chosen from the data.
 
     The prediction averages many candidates. Each candidate is a ridge fit to the focal rows around a prior learned from
     the sources, that is, the regret-optimal fine-tuning of a pre-trained model at one effective ridge. The weights of
@@ -220,23 +220,24 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     Parameters
     ----------
     feature_map : FeatureMap, "auto" or None
-        phi. By default maps are made from the rows and averaged over: the inputs themselves, random Fourier features,
-        and splines of every column with two columns learned from the sources; from 400 focal rows on also boosted trees
-        of these (:attr:`maps_`). None takes the inputs as they are, so that the model is linear in them; a given map is
-        used as it is.
+        phi. By default the model averages over maps made from the rows: the inputs themselves, random Fourier features,
+        and splines of every column with two columns learned from the sources; with 400 focal rows or more also boosted
+        trees fitted to these rows (:attr:`maps_`). With None the model is linear in the inputs; a map that is passed is
+        used without change.
     standardise, fit_intercept : bool
         As for :class:`RegretOptimalRegressor`.
     clamp : bool
         With sources, clip features that lie far outside the range of all training rows (by more than a quarter of the
         range, with a wider margin for few rows) before predicting, so that an extreme input has a bounded effect.
     target_scale : {"auto", "identity", "log"}
-        The scale that the model is linear on. "auto" tries logarithms where ``feature_map`` is "auto" too and the
-        targets are positive and span a factor of ten or more (5% to 95% quantile), and takes the scale on which
-        left-out rows and cross-domain validation are likelier. Predictions are of the mean on the targets' scale.
+        The scale on which the model is linear. "auto" tries logarithms where ``feature_map`` is "auto" too and the
+        targets are positive and span a factor of ten or more (5% to 95% quantile), and chooses the scale on which
+        left-out rows and the test rows of cross-domain validation have the larger likelihood. Predictions estimate the
+        mean on the original scale of the targets.
     focal_name : str
         The name of the focal domain.
     seed : int
-        Draws the rows and sources of cross-domain validation.
+        Seed of the draws of rows and sources for cross-domain validation.
     device : str
         Where features are computed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device,
         block by block, as for :class:`RegretOptimalRegressor`. They return as NumPy arrays, from which the choice is
@@ -245,21 +246,21 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     Attributes
     ----------
     coef_, intercept_ : arrays (p,) or (p, D), and scalar or (D,)
-        Averages over the candidates; of the features of ``feature_map_``, which are the columns with
-        ``feature_map=None``.
+        Averages over the candidates, for the features of ``feature_map_``; with ``feature_map=None`` these are the
+        columns.
     weights_ : DomainWeights
         The share of the prediction that each domain provides. The focal domain's share is the part of the fitted
-        degrees of freedom that its own rows supply; the sources divide the rest as they contribute to the prior
-        mean, negative contributions counted as zero, and a source of n < 10 rows as less than its part (n/(n + 10)
-        of it for one or two rows, rising smoothly). ``scores`` are the mean squared errors of the domains' own models
-        on the focal rows.
+        degrees of freedom that its own rows supply; the rest is divided among the sources in proportion to their
+        contributions to the prior mean. Negative contributions count as zero, and those of a source of n < 10 rows are
+        reduced (to n/(n + 10) for one or two rows, rising smoothly). ``scores`` are the mean squared errors of the
+        domains' own models on the focal rows.
     effective_ridge_ : float
-        The average effective ridge (of its logarithm), on standardised features.
+        The geometric mean of the effective ridges, on standardised features.
     target_scale_ : {"identity", "log"}
         The scale of the fit. With "log", ``coef_``, ``heads_``, ``candidates_``, ``removal_effects`` and ``solution_``
-        are about logarithms; errors in ``loo_error_``, ``compared_`` and ``weights_`` are about the targets.
+        refer to logarithms; errors in ``loo_error_``, ``compared_`` and ``weights_`` refer to the targets.
     feature_map_ : FeatureMap or None
-        The map of the fit, whose features ``coef_`` belongs to.
+        The map of the fit; ``coef_`` has one coefficient for each of its features.
     maps_ : tuple of MapShare
         The feature maps of the average and the share of each, largest first (of the first output).
     candidates_ : tuple of Candidate
@@ -270,19 +271,20 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     ridge_path_ : RidgePath
         Leave-one-out error against the effective ridge, for the prior with the largest share.
     loo_error_ : float
-        Leave-one-out mean squared error on the focal rows, with shares and weights held fixed.
+        Leave-one-out mean squared error on the focal rows, with shares and weights fixed.
     compared_ : tuple of Comparison
-        The same for focal rows alone, all rows pooled, and the mean of the local models, with standard errors. The
-        first two have the map that suits the focal rows best, of those without columns learned from the sources.
+        Leave-one-out errors of this model, of own rows alone, of all rows pooled, and of the mean of local models, with
+        standard errors. Own rows alone and pooled use the map that suits the focal rows best, among those without
+        columns learned from the sources.
     transfer_gain_ : TransferGain
-        The relative reduction of the error against the focal rows alone, from cross-domain validation and
+        The relative reduction of the error compared with own rows alone, estimated from cross-domain validation and
         leave-one-out together.
     distances_ : TransportWeights or None
         1-Wasserstein distances to the focal rows with the sampling floor; computed on first access.
     heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
         Local ridge models, with ridge 1 on standardised features.
     n_plays_ : int
-        How many sources took the focal role in cross-domain validation.
+        Number of sources that took the focal role in cross-domain validation.
     notes_ : tuple of str
         Fallbacks that were used, such as priors learned from a sample of more than 512 sources.
 
@@ -302,7 +304,14 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
         *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
+        "_rival_residuals",
     )
+    _stored_types: ClassVar[Mapping[str, Any]] = {
+        **STORED_WEIGHTS,
+        "n_plays_": int,
+        "_removals": tuple | None,
+        "_log_scale": LogScale | None,
+    }
 
     weights_: DomainWeights
     effective_ridge_: float
@@ -327,6 +336,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _inputs: dict[str, Rows] | None
     _low: Floats | None
     _high: Floats | None
+    #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
+    _rival_residuals: Floats
 
     @property
     def solution_(self) -> RegretSolution:
@@ -408,7 +419,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                 notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
                 self._keep(logs, notes, rows)
                 return
-            notes += ("targets are positive, but the log scale suits them less: predictions may be negative",)
+            notes += ("targets are positive, but the log scale fits them less well; predictions may be negative",)
             self._keep(plain, notes, rows)
             return
         self._keep(self._fitted(rows), notes, rows)
@@ -647,7 +658,7 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
         rows = "1 focal row" if count == 1 else f"{count:g} focal rows"
         found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
     if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
-        found.append("every focal target is the same; what differs can only come from the sources")
+        found.append("every focal target is the same; differences between predictions can only come from the sources")
     single = [name for name, rows in zip(prepared.names[1:], prepared.inputs[1:]) if len(rows.X) == 1]
     if single:
         shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
@@ -768,9 +779,11 @@ def _comparisons(
         joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
         least = least * np.exp(logs)
     found = compared_of(joined, weight, least)
+    rows = len(focal_rows.y)
+    known = [part.reshape(-1, rows).T for name, part in joined.items() if name != "ours"]
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
     gain = transfer_gain(found["focal only"], gains, focal_rows.total)
-    return {"compared_": tuple(found.values()), "transfer_gain_": gain}
+    return {"compared_": tuple(found.values()), "transfer_gain_": gain, "_rival_residuals": np.stack(known)}
 
 
 def removals_of(

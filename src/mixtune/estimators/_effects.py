@@ -50,12 +50,12 @@ class ColumnEffect:
     ----------
     column : str
     output : str
-        What is predicted: the class whose probability changes, or the output; "" where there is one.
+        What is predicted: the class whose probability changes, or the output; "" if there is a single one.
     start, end : float or str
-        From which value to which: of numbers the 10% and 90% quantile of the focal rows, of columns of zeros and ones
-        0 and 1, of categories the commonest level and another.
+        The values between which the column changes: for numbers the 10% and 90% quantiles of the focal rows, for
+        columns of zeros and ones 0 and 1, for categories the most frequent one and another.
     effect : float
-        In the units of the target; of classes, a difference of probabilities.
+        In the units of the target; for classes, a difference of probabilities.
     low, high : float or None
         Its 95% interval.
     slope : float or None
@@ -92,11 +92,11 @@ class ColumnEffects:
     ----------
     effects : tuple of ColumnEffect
     rows : int
-        How many focal rows they are averages over.
+        Number of focal rows over which effects are averaged.
     constant : tuple of str
-        Columns that are the same in all of these rows, so that they have no effect to speak of.
+        Columns that are constant in these rows, so that their effects cannot be computed.
     how : str
-        How the intervals are made, or why there are none.
+        How the intervals are computed, or why there are none.
     """
 
     effects: tuple[ColumnEffect, ...]
@@ -112,7 +112,7 @@ class ColumnEffects:
 
 @dataclass(frozen=True, eq=False)
 class RowContributions:
-    """What each column adds to the predictions of some rows; they add up to prediction minus average.
+    """Contributions of the columns to the predictions of some rows; their sum is the prediction minus the average.
 
     Attributes
     ----------
@@ -142,6 +142,15 @@ class Inputs:
     places: tuple[int, ...]
     levels: tuple[str, ...] = ()
 
+    def codes(self, X: Floats) -> Integers:
+        """The place of each row's level."""
+        marked = X[:, self.places]
+        return (marked[:, 0] > 0.5).astype(np.int64) if len(self.places) == 1 else np.argmax(marked, axis=1)
+
+    def counts(self, X: Floats) -> Integers:
+        """How many rows have each level."""
+        return np.bincount(self.codes(X), minlength=len(self.levels))
+
     def at_level(self, level: int) -> Floats:
         """Its inputs at one of its levels: of two levels there is one input, which marks the second."""
         if len(self.places) == 1:
@@ -170,17 +179,19 @@ def inputs_of(names: Sequence[str], encoder: Any = None) -> tuple[Inputs, ...]:
     return tuple(found)
 
 
-def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnEffects:
-    """Which columns drive the prediction: average effects over the focal rows, with 95% intervals.
+def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnEffects:
+    """Average effects of the columns on the prediction over the focal rows, with 95% intervals.
 
     Parameters
     ----------
     model
         A fitted estimator of this package, or a :class:`TableModel`.
     X : rows, optional
-        The focal rows; of a TableModel, a table. By default those of the fit, which a model from a file does not hold.
-    encoder : TableEncoder, optional
-        How tables became the inputs, so that the levels of a category are taken together. A TableModel has its own.
+        The focal rows; for a TableModel, a table. By default those of the fit, which a model from a file does not
+        contain.
+    columns : TableEncoder or sequence of str, optional
+        How tables became the inputs, so that the inputs of one categorical column are changed together, or the names of
+        the inputs. A TableModel has its own.
 
     Returns
     -------
@@ -188,10 +199,10 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
 
     Notes
     -----
-    Intervals take the rows as given and the noise from left-out rows. Their variance has two parts: the posterior
-    variance of the averaged fits, and their distance from the average. It is at least that of the plainest model of
-    many domains: effects of the sources' own models spread about their mean, and the focal rows alone. Estimators other
-    than the self-tuning ones, and models from files, have no intervals.
+    Intervals are conditional on the rows and use the noise of left-out rows. Their variance has two parts: the
+    posterior variance of the averaged fits, and their distance from the average. It is at least that of the simplest
+    model of many domains, which combines the effects in the sources' own models, with their variance, and the effect in
+    the focal rows alone. Only self-tuned estimators have intervals, and models from files have none.
 
     Examples
     --------
@@ -209,7 +220,7 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
     True
     """
     scores = Scores.of(model)
-    inputs, rows = _read(model, scores, X, encoder)
+    inputs, rows = _read(model, scores, X, columns)
     rows = rows[_even(len(rows), MOST_ROWS)]
     contrasts, constant = [], []
     for column in inputs:
@@ -223,16 +234,16 @@ def column_effects(model: Any, X: Any = None, *, encoder: Any = None) -> ColumnE
 
 
 def effect_curves(
-    model: Any, X: Any = None, *, columns: Sequence[str], encoder: Any = None
+    model: Any, X: Any = None, *, names: Sequence[str], columns: Any = None
 ) -> dict[str, tuple[ColumnEffect, ...]]:
     """The effect of going from the middle of a column to each of several values, for columns of numbers.
 
     Parameters
     ----------
-    model, X, encoder
+    model, X, columns
         As for :func:`column_effects`.
-    columns
-        Which columns; categories and columns of fewer than three values are left out.
+    names
+        Of which columns; categories and columns of fewer than three values are left out.
 
     Returns
     -------
@@ -240,44 +251,48 @@ def effect_curves(
         For each column effects with the same ``start``, in the order of their ``end``; of the first output.
     """
     scores = Scores.of(model)
-    inputs, rows = _read(model, scores, X, encoder)
+    inputs, rows = _read(model, scores, X, columns)
     rows = rows[_even(len(rows), MOST_ROWS)]
-    curves: dict[str, tuple[ColumnEffect, ...]] = {}
+    made: list[Contrast] = []
     for column in inputs:
         values = rows[:, column.places[0]]
-        if column.name not in columns or column.levels or len(np.unique(values)) < 3:
-            continue
-        first, last = (float(value) for value in np.quantile(values, CURVE_ENDS))
-        ends, middle = np.linspace(first, last, CURVE_POINTS).tolist(), float(np.median(values))
-        made = [Contrast(column, middle, end, np.array([middle]), np.array([end])) for end in ends]
-        most = 0 if scores.why_no_intervals else len(made)
-        found = _effects(scores, rows, made, intervals=most, outputs=1)
-        curves[column.name] = tuple(sorted(found, key=lambda each: each.end))
-    return curves
+        if column.name in names and not column.levels and len(np.unique(values)) > 2:
+            first, last = (float(value) for value in np.quantile(values, CURVE_ENDS))
+            ends, middle = np.linspace(first, last, CURVE_POINTS).tolist(), float(np.median(values))
+            made += [Contrast(column, middle, end, np.array([middle]), np.array([end])) for end in ends]
+    most = 0 if scores.why_no_intervals else len(made)
+    curves: dict[str, list[ColumnEffect]] = {name: [] for name in names}
+    for each in _effects(scores, rows, made, intervals=most, outputs=1):
+        curves[each.column].append(each)
+    return {name: tuple(sorted(curve, key=_end)) for name, curve in curves.items() if curve}
+
+
+def _end(effect: ColumnEffect) -> float:
+    return float(effect.end)
 
 
 def row_contributions(
-    model: Any, rows: Any, X: Any = None, *, output: int | None = None, encoder: Any = None, seed: int = 0
+    model: Any, rows: Any, X: Any = None, *, output: int | None = None, columns: Any = None, seed: int = 0
 ) -> RowContributions:
-    """What each column adds to the predictions of chosen rows, measured against the focal rows.
+    """Contribution of each column to the predictions of chosen rows, relative to the focal rows.
 
     Parameters
     ----------
     model
         A fitted estimator of this package, or a :class:`TableModel`.
     rows
-        The rows to explain; of a TableModel, a table.
-    X, encoder
+        The rows to explain; for a TableModel, a table.
+    X, columns
         As for :func:`column_effects`.
     output : int, optional
-        Which output, or the probability of which class; by default the first output, and the last class.
+        The output, or the class whose probability is explained; by default the first output, or the last class.
     seed : int
-        Of the orders in which columns are exchanged. Without interactions between columns they do not matter.
+        Seed of the orders in which columns are exchanged. These matter only if columns interact.
 
     Returns
     -------
     RowContributions
-        For numbers in the units of the target, for classes in probabilities.
+        In the units of the target for numbers, and in probabilities for classes.
 
     Examples
     --------
@@ -288,8 +303,8 @@ def row_contributions(
     array([[3. , 0.5]])
     """
     scores = Scores.of(model)
-    inputs, background = _read(model, scores, X, encoder)
-    chosen = _read(model, scores, rows, encoder)[1]
+    inputs, background = _read(model, scores, X, columns)
+    chosen = _read(model, scores, rows, columns)[1]
     background = background[_even(len(background), BACKGROUND)]
     place = scores.default_output if output is None else output
     generator = np.random.default_rng(seed)
@@ -306,6 +321,8 @@ class Scores:
     inner: Any
     sharpness: float | None
     outputs: tuple[str, ...]
+    #: The same, with the first of two classes.
+    all_outputs: tuple[str, ...]
 
     @classmethod
     def of(cls, model: Any) -> Scores:
@@ -320,8 +337,9 @@ class Scores:
         count = 1 if np.ndim(inner.coef_) == 1 else np.shape(inner.coef_)[1]
         if inner is not fitted:
             names = tuple(map(str, fitted.classes_.tolist()))
-            return cls(inner, float(fitted.sharpness_), names[1:] if len(names) == 2 else names)
-        return cls(inner, None, ("",) if count == 1 else tuple(f"output {k + 1}" for k in range(count)))
+            return cls(inner, float(fitted.sharpness_), names[1:] if len(names) == 2 else names, names)
+        names = ("",) if count == 1 else tuple(f"output {k + 1}" for k in range(count))
+        return cls(inner, None, names, names)
 
     @property
     def default_output(self) -> int:
@@ -332,7 +350,7 @@ class Scores:
     def why_no_intervals(self) -> str | None:
         """None where intervals can be made."""
         if not hasattr(self.inner, "_choices"):
-            return f"a {type(self.inner).__name__} does not judge its own choice"
+            return f"a {type(self.inner).__name__} does not estimate the uncertainty of its choice"
         if self.inner._choices is None:
             return "the model comes from a file, which does not hold the averaged fits"
         if not np.all(np.isfinite(self.inner._uncertainty.left_out.residuals)):
@@ -391,7 +409,21 @@ class Contrast:
         return pair
 
 
-def _read(model: Any, scores: Scores, X: Any, encoder: Any) -> tuple[tuple[Inputs, ...], Floats]:
+def user_columns(model: Any, columns: Any = None) -> tuple[Inputs, ...]:
+    """The columns of the user, of a fitted model; ``columns`` as for :func:`column_effects`."""
+    inner, known = Scores.of(model).inner, getattr(model, "encoder", None)
+    width = inner.n_features_in_
+    if isinstance(columns, Sequence):
+        names, encoder = tuple(map(str, columns)), None
+    else:
+        names = column_names(inner) or tuple(f"x{place}" for place in range(width))
+        encoder = known if columns is None else columns
+    if (made := len(names if encoder is None else encoder.names)) != width:
+        raise DataError(f"columns tells of {made} inputs, the model takes {width}; pass the columns of its fit")
+    return inputs_of(names, encoder)
+
+
+def _read(model: Any, scores: Scores, X: Any, columns: Any) -> tuple[tuple[Inputs, ...], Floats]:
     """The columns of the user, and rows of inputs: those that were passed, or the focal rows of the fit."""
     known = getattr(model, "encoder", None)
     if X is None:
@@ -400,14 +432,10 @@ def _read(model: Any, scores: Scores, X: Any, encoder: Any) -> tuple[tuple[Input
             raise ParameterError("the model does not hold its focal rows; pass them as X")
         found = next(iter(rows.values())).X
     else:
-        found = known.encode(X).X if known is not None else check_new(scores.inner, X)
-    encoder = known if encoder is None else encoder
-    names = column_names(scores.inner) or tuple(f"x{place}" for place in range(found.shape[1]))
-    if encoder is not None and len(encoder.names) != found.shape[1]:
-        raise DataError(
-            f"the encoder makes {len(encoder.names)} inputs, the model takes {found.shape[1]}; pass its own"
-        )
-    return inputs_of(names, encoder), np.asarray(found, dtype=np.float64)
+        # An array is in the order of the columns of the fit; a frame is arranged by their names.
+        named = column_names(scores.inner) is not None and isinstance(X, np.ndarray)
+        found = known.encode(X).X if known is not None else X if named else check_new(scores.inner, X)
+    return user_columns(model, columns), np.asarray(found, dtype=np.float64)
 
 
 def _even(count: int, most: int) -> Integers:
@@ -417,9 +445,7 @@ def _even(count: int, most: int) -> Integers:
 
 def _contrasts(column: Inputs, X: Floats) -> Iterable[Contrast]:
     if column.levels:
-        marked = X[:, column.places]
-        codes = (marked[:, 0] > 0.5).astype(int) if len(column.places) == 1 else np.argmax(marked, axis=1)
-        counts = np.bincount(codes, minlength=len(column.levels))
+        counts = column.counts(X)
         common = int(np.argmax(counts))
         for level in np.flatnonzero(counts).tolist():
             if level != common:

@@ -114,7 +114,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         return cls(study.feature_map, standardise=False, focal_name=study.focal, guard=guard)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any = None) -> Self:
-        """Fit to focal rows, inputs as the study encodes them, and what the members' answers amount to.
+        """Fit to focal rows, with inputs as the study encodes them, and to the combined answers of the members.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         return self
 
     def _solve(self, prepared: fits.Prepared) -> fits.Solved:
-        raise DataError("a federated model is made from what the members' answers amount to")
+        raise DataError("a federated model is fitted to the combined answers of the members")
 
 
 @dataclass(frozen=True, eq=False)

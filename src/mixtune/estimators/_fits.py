@@ -50,6 +50,7 @@ from mixtune.moments import (
     posterior,
     recentred,
     roots_of,
+    spectrum_of,
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
@@ -67,6 +68,8 @@ ROUNDING = 1e-12
 HEAD_RIDGE = 1.0
 #: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
 WIDEST = 512
+#: Up to this many columns, a spectrum is cheaper than a randomised one.
+EXACT_WIDTH = 1536
 #: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
 #: second over the number of rows, since few rows hardly know their range.
 MARGIN = (0.25, 20.0)
@@ -156,7 +159,7 @@ def check_map(feature_map: Any) -> None:
             "unfitted; pass mixtune.features.SklearnFeatures(transformer.fit(X))"
         )
     if isinstance(feature_map, type) or not callable(getattr(feature_map, "transform", None)):
-        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), which gives a row of features per row")
+        raise ParameterError(f"feature_map={feature_map!r} needs transform(X), with one row of features for each row")
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,7 +466,7 @@ def _same(value: Any) -> Any:
 def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
     left_out, found = parts["left_out"], parts["posterior"]
     if not isinstance(left_out, LeaveOneOut) or not isinstance(found, Posterior | None):
-        raise TypeError("the uncertainty of the predictions is not what a fit gives")
+        raise TypeError("the stored uncertainty of the predictions is not valid")
     return Uncertainty(partial(_same, left_out), partial(_same, found))
 
 
@@ -694,10 +697,15 @@ def samples_of(
     """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
     found = []
     for place in (0, *(1 + places).tolist()):
-        rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
-        one = Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
-        found.append(Sample(moments[place].output(output), one, intercept=prepared.fit_intercept))
+        # Where sources take no focal role, nobody asks for their rows.
+        rows = partial(_sample_rows, prepared, block, place, output)
+        found.append(Sample(moments[place].output(output), rows, intercept=prepared.fit_intercept))
     return found
+
+
+def _sample_rows(prepared: Prepared, block: FeatureBlock, place: int, output: int) -> Rows:
+    rows = prepared.focal if place == 0 else prepared.scaling.apply(prepared.mapped[place])
+    return Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
 
 
 def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
@@ -716,7 +724,10 @@ def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple
     else:
         pooled = np.concatenate([rows.X for rows in prepared.rows])
     rank = min(WIDEST, *pooled.shape)
-    basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
+    if width <= EXACT_WIDTH and len(pooled) >= width:
+        basis = spectrum_of(pooled.T @ pooled)[1][:, : -rank - 1 : -1]
+    else:
+        basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 

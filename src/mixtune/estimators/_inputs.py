@@ -92,8 +92,8 @@ class Sources:
     Use this class, rather than a plain dict, in cross-validation and grid search: scikit-learn slices a dict of as many
     sources as there are focal rows.
 
-    Wrappers of scikit-learn transform the focal rows and not the sources: the steps of a ``Pipeline`` in front of the
-    estimator, and ``TransformedTargetRegressor``. ``fit`` warns unless :meth:`transformed` was called.
+    The steps of a ``Pipeline`` before the estimator, and ``TransformedTargetRegressor``, transform the focal rows and
+    not the sources. ``fit`` warns unless :meth:`transformed` was called.
 
     Examples
     --------
@@ -123,7 +123,7 @@ class Sources:
 
     @classmethod
     def from_stream(cls, stream: StreamedSources) -> Sources:
-        """Sources that are streamed; their names are known once they are read.
+        """Streamed sources; their names are known after reading.
 
         Examples
         --------
@@ -175,14 +175,14 @@ class Sources:
     def transformed(self, X: Callable[[Any], Any] | None = None, y: Callable[[Any], Any] | None = None) -> Sources:
         """The same sources for an estimator inside a wrapper that transforms the focal rows.
 
-        Without functions this only says that the sources are transformed already.
+        Without functions, this declares that the sources are transformed already.
 
         Parameters
         ----------
         X : callable, optional
-            What the steps in front do to inputs, such as ``pipeline[:-1].transform`` of fitted steps.
+            The transformation of the inputs before the estimator, such as ``pipeline[:-1].transform`` of fitted steps.
         y : callable, optional
-            What the wrapper does to targets, such as ``numpy.log``.
+            The transformation of the targets, such as ``numpy.log``.
 
         Examples
         --------
@@ -304,12 +304,12 @@ def as_sources(value: Any) -> Sources | None:
         value = Sources(value)
     elif is_collection(value):
         raise DataError(
-            "sources came as a Dask collection; say which columns are what with StreamedSources(frame, target=..., "
+            "sources is a Dask collection; name its columns with StreamedSources(frame, target=..., "
             "domain=...), or pass {name: (X, y)} of Dask arrays"
         )
     elif not isinstance(value, Sources):
         raise DataError(
-            f"sources came as a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). Cross-validation cuts up "
+            f"sources is a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). Cross-validation splits "
             "a plain dict or Domains with as many members as there are focal rows: wrap it in Sources"
         )
     return value if value.names or value.streams else None
@@ -340,7 +340,7 @@ def check_not_cut_up() -> None:
             named = name == "sources" or name.endswith("__sources")
             if named and isinstance(value, Mapping | Domains) and len(value) == _num_samples(rows):
                 raise DataError(
-                    f"there are as many sources as focal rows, {len(value)}, and cross-validation would cut up a plain "
+                    f"there are as many sources as focal rows, {len(value)}, and cross-validation would split a plain "
                     f"{type(value).__name__} of them by rows: wrap it in Sources",
                     code="sources-cut-up",
                 )
@@ -360,8 +360,8 @@ def check_transformed(sources: Sources | None, focal: Rows) -> None:
         if part is None or np.array_equal(np.asarray(frame.f_locals.get(part)), focal.X if part == "X" else focal.y):
             continue
         told = (
-            "{wrapper} transforms {part} of the focal rows and does not see the sources; {remedy}. If the sources are "
-            "right as they are, pass Sources(...).transformed()"
+            "{wrapper} transforms {part} of the focal rows but not of the sources; {remedy}. If the sources are "
+            "transformed already, pass Sources(...).transformed()"
         )
         fields = {"wrapper": type(owner).__name__, "part": part, "remedy": REMEDIES[part]}
         warnings.warn(Note("untransformed-sources", told, **fields), UserWarning, stacklevel=3)
@@ -391,7 +391,7 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
     if apart := _columns_apart(focal.X, *_location(np.concatenate([_evenly(rows.X) for rows in others]))):
         told = (
             "{count} of {columns} columns of the sources lie far from the focal rows; were they prepared in the same "
-            "way? Steps in front of the estimator in a pipeline do not see the sources: use feature_map"
+            "way? Pipeline steps before the estimator are not applied to the sources: use feature_map"
         )
         found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
     # Targets may well differ in level between domains, and in a few of them altogether.
@@ -454,7 +454,7 @@ def _as_source(name: str, value: Any) -> Source:
             f'source "{name}" is a file; pass StreamedSources({{"{name}": {str(value)!r}}}, target=...) as sources'
         )
     if not isinstance(value, tuple | list) or len(value) not in (2, 3):
-        raise DataError(f'source "{name}" must come as (X, y) or (X, y, sample_weight); got a {type(value).__name__}')
+        raise DataError(f'source "{name}" must be (X, y) or (X, y, sample_weight); got a {type(value).__name__}')
     for what, part in zip(("X", "y", "sample_weight"), value):
         check_unmasked(part, f'{what} of domain "{name}"')
     return Source(*value)
@@ -473,7 +473,7 @@ def _as_stream(members: dict[str, Source]) -> StreamedSources:
 
     for name, source in members.items():
         if source.sample_weight is not None:
-            raise DataError(f'source "{name}" is streamed, which knows no sample weights; leave them out')
+            raise DataError(f'source "{name}" is streamed; streamed sources cannot have sample weights, leave them out')
         if hasattr(source.X, "columns"):
             raise DataError(
                 f'source "{name}" is a Dask data frame; pass all of them in one, as StreamedSources(frame, target=..., '

@@ -51,7 +51,7 @@ def split_labels(X: Any, domain: Any, column: Any) -> tuple[Any, Labels | None]:
     if column is None:
         return X, None if domain is None else read_labels(domain, _num_samples(X))
     if domain is not None:
-        raise ParameterError(f"domain={column!r} says where labels are; leave domain out of this call, or of the model")
+        raise ParameterError(f"the model reads labels from column {column!r}; leave domain out of this call")
     (X,) = computed(X)
     own, X = _taken_out(known_frame(X, "X"), column)
     return X, read_labels(own, _num_samples(X))

@@ -157,7 +157,7 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
     if inputs > SETTINGS.most_curved_inputs:
         return {"inputs"}, (f"{inputs} columns: the model is linear in them",)
     if inputs > SETTINGS.curved_inputs:
-        notes = (f"{inputs} columns: curves are tried for their {SETTINGS.components} leading principal components",)
+        notes = (f"{inputs} columns: non-linear features use their {SETTINGS.components} leading principal components",)
     learned = {"learned"} if sources > SETTINGS.learned_sources and outputs <= SETTINGS.learned_outputs else set()
     boosted = {"boosted"} if outputs == 1 else set()
     return {"inputs", "splines", "Fourier"} | learned | boosted, notes

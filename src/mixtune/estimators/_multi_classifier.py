@@ -271,6 +271,13 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         found = np.column_stack([each._predictions(features, places) for each in self.regressors_])
         return self._all_scores(found), places
 
+    def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
+        parts = [each._exported()[:2] for each in self.regressors_]
+        coef, intercept = (np.stack([part[k] for part in parts], axis=-1) for k in (0, 1))
+        if len(parts) == 1:
+            coef, intercept = (np.concatenate([-part, part], axis=-1) for part in (coef, intercept))
+        return coef, intercept, {"classes": self.classes_, "sharpness": self.sharpness_}
+
     @staticmethod
     def _all_scores(scores: Floats) -> Floats:
         return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores

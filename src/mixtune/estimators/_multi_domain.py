@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,7 +44,9 @@ from mixtune.estimators._fits import (
 from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
-from mixtune.estimators._saving import Savable, savable
+from mixtune.estimators._onnx import DEFAULT_OPSET, domains_to_onnx
+from mixtune.estimators._saving import Savable, savable, write_bytes
+from mixtune.features import Clipped
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
     SETTINGS,
@@ -398,6 +401,61 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
 
+    def to_onnx(
+        self,
+        path: str | Path | None = None,
+        *,
+        dtype: str = "float64",
+        input_name: str = "features",
+        domain_name: str = "domain",
+        output_name: str | None = None,
+        label_name: str = "label",
+        opset: int = DEFAULT_OPSET,
+    ) -> bytes:
+        """Export all models to one ONNX model: features and the name of each row's domain in, predictions out.
+
+        Names that the model does not know are domains that were not seen, whatever ``unseen`` is: they get the
+        prediction of the population. A classifier gives probabilities and labels. Without a feature map the features
+        are the columns. The graph does not hold a map that was given: compute its features before. Models on maps made
+        from the rows (``feature_map="auto"``) cannot be exported, unless the inputs are the only map; fit them with
+        ``feature_map=None``. Intervals are not in the graph.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Where to write the model as well.
+        dtype : {"float64", "float32"}
+            What the graph takes and computes in.
+        input_name, domain_name, output_name, label_name : str
+            Names in the graph; the output is "prediction", or "probabilities" of classes.
+        opset : int
+            Version of the standard operators.
+
+        Returns
+        -------
+        bytes
+        """
+        check_is_fitted(self)
+        known = self._known
+        low, high = known._low, known._high
+        if is_auto(self.feature_map):
+            inputs, *others = known._made_map.maps
+            if others:
+                raise ParameterError(
+                    "to_onnx cannot write the splines and trees of feature_map_, which this model has; fit it with "
+                    "feature_map=None, or pass a feature map whose features you compute before the graph"
+                )
+            low, high = (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
+        names: dict[str, Any] = {"input_name": input_name, "domain_name": domain_name, "label_name": label_name}
+        coef, intercept, more = self._exported()
+        output = output_name or ("prediction" if not more else "probabilities")
+        options: dict[str, Any] = {"low": low, "high": high, "dtype": dtype, "opset": opset, "output_name": output}
+        return write_bytes(path, domains_to_onnx(coef, intercept, known.domains_, **options, **names, **more))
+
+    @abstractmethod
+    def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
+        """Coefficients and intercepts of all domains and last of the population, and what is known of classes."""
+
     def _drawn(self, X: Any, y: Any, domain: Any) -> tuple[Any, Any, Any]:
         """Inputs, targets and labels of a stream, some rows of each domain; other rows as they came."""
         if not isinstance(X, StreamedSources):
@@ -476,10 +534,10 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     """A model for every domain, from one fit: each domain is the focal one, with all others as its sources.
 
     For every domain this averages the same candidates as :class:`RegretOptimalRegressorCV`. What domains have in common
-    is computed once: feature maps, priors learned from all domains, and the tasks of cross-domain validation. A domain
-    uses priors with its own contribution switched off, and the weights of its candidates come from tasks that its rows
-    had no part in, and from leave-one-out on its rows. Rows of a domain that was not seen get a model of the population
-    of domains, with intervals from domains that were left out in turn.
+    is computed once: feature maps, priors learned from all domains, and the tasks of cross-domain validation. The
+    contribution of a domain is removed from its priors, and the shares of its candidates come from validation tasks
+    that do not use its rows, and from leave-one-out on its rows. Rows of a domain that was not part of the fit get a
+    model of the population of domains, with intervals from domains that were left out in turn.
 
     Parameters
     ----------
@@ -489,7 +547,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         The column of ``X`` that holds the domain of each row: its name in a data frame, or its place in an array.
         Without it, pass ``domain=labels`` to ``fit`` and ``predict``. Without any labels all rows are one domain.
     unseen : {"population", "error"}
-        What ``predict`` does for domains that ``fit`` has not seen.
+        What ``predict`` does with domains that were not part of the fit.
     standardise, fit_intercept, clamp, seed
         As for :class:`RegretOptimalRegressorCV`.
 
@@ -780,13 +838,16 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._fits = None
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
-        coef = np.vstack([self.coef_, self.population_coef_])
-        intercept = np.append(self.intercept_, self.population_intercept_)
+        coef, intercept, _ = self._exported()
         found = np.empty(len(features))
         for start in range(0, len(features), BLOCK):
             part = slice(start, start + BLOCK)
             found[part] = np.einsum("ij,ij->i", features[part], coef[places[part]]) + intercept[places[part]]
         return found
+
+    def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
+        coef = np.vstack([self.coef_, self.population_coef_])
+        return coef, np.append(self.intercept_, self.population_intercept_), {}
 
     def _half_width(self, place: int, features: Floats, coverage: float) -> Floats:
         if place < 0:

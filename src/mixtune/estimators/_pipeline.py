@@ -16,7 +16,7 @@ from mixtune.estimators._inputs import as_sources, sampled
 
 
 class SourcesPipeline(Pipeline):  # type: ignore[misc]
-    """A scikit-learn pipeline whose transformers see the sources too.
+    """A scikit-learn pipeline whose transformers are applied to the sources too.
 
     ``make_pipeline(StandardScaler(), RegretOptimalRegressorCV())`` transforms the focal rows only, and
     ``TransformedTargetRegressor`` their targets only; this class transforms the sources in the same way. In
@@ -25,11 +25,11 @@ class SourcesPipeline(Pipeline):  # type: ignore[misc]
     Parameters
     ----------
     steps : list of (str, estimator)
-        Transformers, then an estimator that takes sources. Transformers get the rows as they come: data frames with
-        text, say, for a ``ColumnTransformer``.
+        Transformers, then an estimator that takes sources. Transformers get the rows unchanged, for example data frames
+        with text for a ``ColumnTransformer``.
     target_transformer : transformer, optional
-        What is done to targets, with ``inverse_transform`` for predictions, such as
-        ``FunctionTransformer(np.log, np.exp)``. Increasing or decreasing, if intervals are asked for.
+        The transformer of the targets, whose ``inverse_transform`` is applied to predictions, such as
+        ``FunctionTransformer(np.log, np.exp)``. It must be monotonic for intervals.
     fit_steps_on : {"all", "focal"}
         Which rows the transformers learn from: those of all domains, or the focal ones.
     transform_input, memory, verbose
@@ -63,7 +63,7 @@ class SourcesPipeline(Pipeline):  # type: ignore[misc]
         self.fit_steps_on = fit_steps_on
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, sources: Any = None) -> Self:
-        """Fit the transformers, then the estimator to what they make of focal rows and sources.
+        """Fit the transformers, then the estimator to the transformed focal rows and sources.
 
         Parameters
         ----------

@@ -22,7 +22,7 @@ from mixtune.estimators._base import (
     transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
-from mixtune.estimators._saving import savable
+from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
@@ -40,7 +40,7 @@ from mixtune.weights import (
 
 @dataclass(eq=False, repr=False)
 class FixedSettings(Settings):
-    """Parameters shared by the regressor and the classifier at fixed parameters."""
+    """Parameters shared by the regressor and the classifier with fixed parameters."""
 
     _: KW_ONLY
     weights: Any = "predictive"
@@ -67,9 +67,9 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     weights : {"predictive", "equal", "wasserstein"}, WeightRule or mapping name -> weight
         How much each domain counts. "wasserstein" compares standardised rows at temperature 10.
     sharing : float, optional
-        For "predictive", in squared units of the target: domains whose head has a mean squared error on the focal rows
-        above the focal head's by this much or more get no weight. By default the leave-one-out error of the focal head
-        (with a single focal row, the variance of all targets).
+        For "predictive", in squared units of the target: a domain has weight zero if the mean squared error of its
+        model on the focal rows exceeds that of the focal model by this much or more. By default the leave-one-out error
+        of the focal model (with a single focal row, the variance of all targets).
     ridge : float
         kappa >= 0 of the local models, on standardised features. Without sources, this is ``alpha`` of
         :class:`sklearn.linear_model.Ridge`.
@@ -78,13 +78,13 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     horizon : int
         T, the number of steps.
     stop : int or "best", optional
-        The step whose model is kept, 0 to ``horizon``; by default the last one. "best" takes the step with the least
-        leave-one-out error on the focal rows. The reported error is then that least one, which is a little too small.
-        Ignored without sources.
+        The step whose model is kept, 0 to ``horizon``; by default the last one. "best" chooses the step with the
+        smallest leave-one-out error on the focal rows. The reported error is this smallest error, which is slightly too
+        small. Ignored without sources.
     standardise : bool
         Divide features by their standard deviation over all rows of sources and focal domain.
     fit_intercept : bool
-        Without it nothing is subtracted from features and targets.
+        Whether to fit an intercept; if False, features and targets are not centred.
     focal_name : str
         The name of the focal domain.
     device : str
@@ -110,12 +110,12 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     effective_ridge_ : float
         The single ridge to which transfer, stability and horizon are equivalent.
     stopped_at_ : int or None
-        The step whose model ``coef_`` is; None without sources.
+        The step whose model is ``coef_``; None without sources.
     bound_gain_ : float or None
         T-Gain of the paper's bound if distances are known; negative means that the bound improves.
     compared_ : tuple of Comparison
-        Leave-one-out errors of this fit, of the focal rows alone, all rows pooled, and the mean of local models, all
-        at this ridge, with standard errors; computed on first access.
+        Leave-one-out errors of this fit, of own rows alone, of all rows pooled, and of the mean of local models, all
+        with the same ridge, with standard errors; computed on first access.
     transfer_gain_ : TransferGain
         The relative reduction of the error against the focal rows alone, by leave-one-out.
     loo_error_, focal_loo_error_ : float
@@ -137,6 +137,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     2.0
     """
 
+    _stored_types: ClassVar[Mapping[str, Any]] = STORED_WEIGHTS
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "distances_", "effective_ridge_", "stopped_at_", "bound_gain_", "_state", "_held"),
     )
@@ -185,7 +186,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     def _comparisons(self) -> dict[str, Comparison]:
         """Computed on first access from the moments that the fit keeps, so that fitting costs nothing more."""
         check_is_fitted(self, "coef_")
-        state, ridge = self._state, float(self.ridge)
+        state, ridge = self._state, check_nonnegative("ridge", self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
             plain = {"focal only": fits.pooled(state, [0], ridge)}
             if len(state.names) > 1:
@@ -200,9 +201,9 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     def distances(
         self, X: Any, y: Any, sample_weight: Any = None, *, sources: Any, rule: WassersteinWeights | None = None
     ) -> TransportWeights:
-        """Transport distances of sources to the focal rows with the sampling floor, whatever rule the fit used.
+        """Transport distances of the sources to the focal rows with the sampling floor, for any weight rule of the fit.
 
-        Rows are not kept by a fit, so they are passed again; ``rule`` sets how to compare them.
+        A fitted model does not keep rows, so pass them again; ``rule`` sets how they are compared.
         """
         check_is_fitted(self, "coef_")
         prepared = self._prepare(self._read_focal(X, y, sample_weight), encoded_sources(self, as_sources(sources)))
@@ -246,7 +247,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     def forget(self, name: str) -> Self:
         """Remove a source exactly: its moments are dropped and the problem is solved again without it.
 
-        The standardisation, which was computed with its rows, is kept; fit again where that must go as well.
+        The standardisation, which was computed with its rows, is kept; to remove this influence as well, fit again.
         """
         check_is_fitted(self, "coef_")
         state = self._state
@@ -371,7 +372,7 @@ def _given(weights: dict[str, float], names: Sequence[str], gone: frozenset[str]
     """Weights in the order of the domains, divided by their sum if sources were forgotten."""
     unknown = [name for name in weights if name not in names and name not in gone]
     if unknown:
-        raise ParameterError(f'weights names "{unknown[0]}", which is no domain; {nearest(unknown[0], list(names))}')
+        raise ParameterError(f'weights names "{unknown[0]}", which is not a domain; {nearest(unknown[0], list(names))}')
     missing = [name for name in names if name not in weights]
     if missing:
         raise ParameterError(f"weights has no entry for {quoted(missing)}; give every domain a weight, 0 leaves it out")

@@ -50,6 +50,7 @@ _ARRAYS = {
     "_uncertainty.left_out.residuals": "nd~",
     "_uncertainty.left_out.spreads": "n+",
     "_uncertainty.left_out.sample_weight": "n+",
+    "_rival_residuals": "mnd~",
     "_uncertainty.posterior.center": "p",
     "_uncertainty.posterior.factor": "pk",
     "_uncertainty.posterior.basis": "pj",
@@ -72,6 +73,9 @@ _ARRAYS = {
 _HEAVIEST = 1e150
 _ADVICE = ": set weights to a rule of mixtune.weights, or after the fit to model.weights_.as_dict()"
 
+#: What the attributes of weights are in a file.
+STORED_WEIGHTS = dict.fromkeys(("weights_", "_distances", "distances_"), weights.DomainWeights | None)
+
 E = TypeVar("E", bound="Savable")
 
 
@@ -83,6 +87,8 @@ class Savable:
     """
 
     _stored_attributes: ClassVar[tuple[str, ...]] = ()
+    #: What some of them are; arrays are checked by themselves.
+    _stored_types: ClassVar[Mapping[str, Any]] = {}
 
     def save(
         self, path: str | Path, *, store_feature_map: bool = True, metadata: Mapping[str, Any] | None = None
@@ -91,18 +97,18 @@ class Savable:
 
         The file is written whole or not at all, and read back before it takes its place. It holds the settings, the
         fitted attributes and what further fitting and intervals need: sums over the rows of every domain, and the
-        features and targets of the focal rows themselves (and of sources with fewer rows than features). Hand it only
-        to those who may see these. A file that is replaced keeps its permissions.
+        features and targets of the focal rows themselves (and of sources with fewer rows than features). Share it only
+        with people who may see these. A file that is replaced keeps its permissions.
 
         Parameters
         ----------
         path : str or Path
-            Where to, such as "model.mixtune"; an existing file is replaced without a question.
+            The file to write, such as "model.mixtune"; an existing file is replaced.
         store_feature_map : bool
-            Store the feature map as well. Without it, the same map has to be passed to ``load``; only how to recognise
-            it is stored.
+            Store the feature map as well. Otherwise the same map has to be passed to ``load``, and only what is needed
+            to recognise it is stored.
         metadata : mapping, optional
-            Anything JSON can hold, to be found again with :func:`mixtune.estimators.read_info`.
+            Any JSON data, which :func:`mixtune.estimators.read_info` returns.
 
         Returns
         -------
@@ -126,7 +132,7 @@ class Savable:
                 "loaded; decorate the class with mixtune.estimators.savable"
             )
         if metadata is not None and not isinstance(metadata, Mapping):
-            raise ParameterError(f"metadata came as a {type(metadata).__name__}; pass a dict of what JSON can hold")
+            raise ParameterError(f"metadata is a {type(metadata).__name__}; pass a dict of JSON data")
         feature_map = fitted_map(self)
         store = to_spec if store_feature_map or feature_map is None else given_spec
         map_spec, map_arrays = store(feature_map)
@@ -201,6 +207,11 @@ def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_m
     # Only what the class itself would store: a file must not put anything in the place of a method.
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
+    for name, kind in cls._stored_types.items():
+        if name in fitted and not isinstance(fitted[name], kind):
+            raise DataError(
+                f'the file holds "{name}" as {type(fitted[name]).__name__}, not as a fit gives it; save it again'
+            )
     model = cls(**{"feature_map": feature_map, **settings})
     model._made_map = feature_map if "feature_map" in settings else None
     model._set_stored(fitted)
@@ -226,8 +237,8 @@ def check_arrays(model: Any, width: int) -> None:
             kind = code[-1] if code[-1] in "ib" else "f"
             check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
     check_array("intercept_", np.asarray(model.intercept_), outputs)
-    weights, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
-    if weights is not None and abs(float(np.sum(weights.values)) - 1.0) > 1e-6:
+    shares, rows = getattr(model, "weights_", None), model._uncertainty.left_out.sample_weight
+    if shares is not None and abs(float(np.sum(shares.values)) - 1.0) > 1e-6:
         raise DataError("the file holds weights of domains that do not add up to 1; save the model again")
     totals = [m.gram[-1, -1] for m in getattr(getattr(model, "_state", None), "moments", ()) if m.rows is None]
     if not all(0 < total < _HEAVIEST for total in (np.sum(np.minimum(rows, _HEAVIEST)), *totals)):
@@ -252,18 +263,18 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     feature_map : object with transform(X), optional
         The map of the fit, where the model was saved without it (``store_feature_map=False``).
     networks : mapping name -> module, optional
-        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The message of a
-        load without them says which are needed.
+        PyTorch modules for the feature map to put its stored tensors into, by the names in the file. The error of a
+        load without them lists those that are needed.
 
     Returns
     -------
     estimator
-        Fitted; a :class:`RegretOptimalRegressor` also takes further rows and forgets sources as before.
+        The fitted estimator; ``partial_fit`` and ``forget`` of a :class:`RegretOptimalRegressor` still work.
 
     Raises
     ------
     DataError
-        If the file is missing, cut off, altered, no model, or of a newer version.
+        If the file is missing, truncated, altered, not a model, or of a newer version.
     ParameterError
         If the feature map or a module is missing, or is another one.
 
@@ -288,7 +299,7 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
 
 
 class SavedInfo(NamedTuple):
-    """What a model file says about itself, without building the model.
+    """Description of a model file, read without building the model.
 
     Attributes
     ----------
@@ -309,7 +320,7 @@ class SavedInfo(NamedTuple):
 
 
 def read_info(path: str | Path) -> SavedInfo:
-    """Read what a file of ``save`` says about itself, and the metadata that were saved with it.
+    """Read the description of a saved model, and the metadata that were saved with it.
 
     Examples
     --------

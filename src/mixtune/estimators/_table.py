@@ -26,11 +26,11 @@ class TableModel(Shown):
     Parameters
     ----------
     estimator
-        The fitted estimator, with all that it says about the fit: ``weights_``, ``transfer_gain_``, ``maps_``.
+        The fitted estimator, with its attributes ``weights_``, ``transfer_gain_``, ``maps_`` and others.
     encoder
         How tables become numbers.
     notes
-        What was done with the training table without asking.
+        What was done with the training table automatically.
 
     Examples
     --------
@@ -52,8 +52,8 @@ class TableModel(Shown):
         Parameters
         ----------
         table
-            A pandas or polars frame, a pyarrow table or a dict of columns, with the input columns in any order. It may
-            have others, which are left out.
+            A pandas or polars frame, a pyarrow table or a dict of columns, with the input columns in any order. Other
+            columns are ignored.
 
         Returns
         -------
@@ -63,7 +63,7 @@ class TableModel(Shown):
         return self.estimator.predict(self._inputs(table))
 
     def predict_interval(self, table: Any, *, coverage: float = 0.9) -> tuple[Any, Any]:
-        """Lower and upper ends of intervals that hold the target with this probability.
+        """Lower and upper ends of intervals that contain the target with about this probability.
 
         Parameters
         ----------
@@ -92,8 +92,8 @@ class TableModel(Shown):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model into one file, for :meth:`load` and for ``mixtune predict`` and ``mixtune inspect``.
 
-        As for an estimator, the file holds the focal rows' features and targets: hand it only to those who may see
-        these.
+        As for an estimator, the file contains the features and targets of the focal rows: share it only with people who
+        may see these.
         """
         about = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes))}
         return Path(self.estimator.save(Path(path), metadata={**about, "encoder": self.encoder.to_dict()}))
@@ -116,13 +116,13 @@ class TableModel(Shown):
         encoder, notes = metadata.get("encoder"), metadata.get("notes")
         if not isinstance(encoder, dict):
             raise DataError(
-                f'"{path}" does not say how tables become its inputs; use mixtune.load for models of numbers'
+                f'"{path}" does not describe how tables become its inputs; use mixtune.load for models of arrays'
             )
         told = tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
         model = cls(load(Path(path)), TableEncoder.from_dict(encoder), told)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
-            raise DataError(f'"{path}" takes {taken} inputs, but says how to make {made}; fit it again')
+            raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
         return model
 
     def __repr__(self) -> str:
@@ -143,6 +143,10 @@ def fit_table(
     columns: str | Sequence[str] | None = None,
     keep: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
+    text: str | Sequence[str] = (),
+    text_model: str | os.PathLike[str] | None = None,
+    images: str | Sequence[str] = (),
+    image_model: str | os.PathLike[str] | None = None,
     missing: Literal["refuse", "impute"] = "impute",
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
@@ -153,8 +157,8 @@ def fit_table(
 ) -> TableModel:
     """Fit a model for one domain of a table, with the help of the others.
 
-    Text, missing values, dates and truth values are taken as they come, as ``mixtune fit`` does; ``model.notes`` says
-    what was done.
+    Text, missing values, dates and truth values need no preparation, as for ``mixtune fit``; ``model.notes`` lists what
+    was done.
 
     Parameters
     ----------
@@ -163,10 +167,12 @@ def fit_table(
     target
         The column to predict: numbers, or text or truth values for classes.
     domain
-        The column that says where each row comes from.
+        The column that names the domain of each row.
     focal
         The domain to predict for.
-    ignore, columns, keep, categories, missing, max_levels, target_kind, drop_missing_target
+    ignore, columns, keep, categories, text, text_model, images, image_model
+        As for :func:`mixtune.data.read_training`.
+    missing, max_levels, target_kind, drop_missing_target
         As for :func:`mixtune.data.read_training`.
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
@@ -185,7 +191,7 @@ def fit_table(
     >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20, "rent": 300 + 9 * size}
     >>> model = fit_table(flats, target="rent", domain="city", focal="Rome")
     >>> model.notes
-    ('missing values were filled in: "lift" (20)',)
+    ('missing values were imputed: "lift" (20)',)
     >>> model.predict({"size": [100.0], "lift": ["yes"]}).round(-2)
     array([1200.])
     """
@@ -198,6 +204,10 @@ def fit_table(
         columns=columns,
         keep=keep,
         categories=categories,
+        text=text,
+        text_model=text_model,
+        images=images,
+        image_model=image_model,
         missing=missing,
         max_levels=max_levels,
         target_kind=target_kind,

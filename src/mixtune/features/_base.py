@@ -24,7 +24,7 @@ DTYPES = ("float32", "float64")
 class FeatureMap(Protocol):
     """A frozen map from rows of inputs to rows of features.
 
-    Anything with these two members will do; it is ready to use when constructed.
+    Any object with these two members is a feature map; it is ready to use when constructed.
 
     Examples
     --------

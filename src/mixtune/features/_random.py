@@ -45,13 +45,13 @@ class RandomFeatures:
     constant
         Whether to append a feature that is always 1, as the last column.
     input_shift, input_scale
-        Subtracted from ``X`` and dividing it before the layer: numbers, or one value per column.
+        ``X`` is shifted and divided by these before the layer: numbers, or one value per column.
     normalise
         Whether to divide the hidden features (not the constant) by the square root of ``width``.
     output_scale
         Multiplies the hidden features (not the constant).
     seed
-        Fixes weights and biases. Weights are drawn first, then biases, in float64 whatever the ``dtype``.
+        Seed of weights and biases. Weights are drawn first, then biases, in float64 for any ``dtype``.
     dtype
         "float64" or "float32": the precision of the layer and of the features.
 
@@ -162,7 +162,7 @@ class RandomFeatures:
         X
             Array or tensor of shape (n, n_inputs).
         out
-            Where to write the features, to save the allocation when the same map is applied again and again.
+            Where to write the features, to avoid allocations when the same map is applied repeatedly.
 
         Returns
         -------

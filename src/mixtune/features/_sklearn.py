@@ -55,7 +55,7 @@ class SklearnFeatures:
     Raises
     ------
     ParameterError
-        If the transformer is not fitted or does not tell the number of its features.
+        If the transformer is not fitted, or the number of its features is unknown.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class SklearnFeatures:
         return match_library(self._check(features), X)
 
     def transform_named(self, X: Array, columns: Sequence[str], /) -> Array:
-        """Compute the features of rows whose columns have names, in whatever order.
+        """Compute the features of rows whose columns have names, in any order.
 
         Parameters
         ----------

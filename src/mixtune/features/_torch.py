@@ -34,7 +34,7 @@ from mixtune.features._random import RandomFeatures
 
 @dataclass(frozen=True, eq=False)
 class TorchFeatures:
-    """What reaches the last layer of a PyTorch module.
+    """The inputs of the last layer of a PyTorch module.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class Moments:
     gram : array (p, p)
         ``U'U``.
     cross : array (p,) or (p, D)
-        ``U'Y``; its number of dimensions says whether targets are a vector or a matrix.
+        ``U'Y``; it has one dimension if targets are a vector, and two if they are a matrix.
     square : float or array (D,)
         Sum of squared targets, per output.
 
@@ -128,17 +128,17 @@ class Moments:
     def from_rows(cls, U: Array, Y: Array, *, keep_rows: bool = False, precision: str = "float64") -> Moments:
         """Moments of features ``U`` (n, p) and targets ``Y`` (n,) or (n, D).
 
-        Sums are accumulated in float64 whatever the inputs are. With n < p the rows themselves are kept (copied).
+        Sums are accumulated in float64 for inputs of any type. With n < p the rows themselves are kept (copied).
 
         Parameters
         ----------
         U, Y : array
             Of any array library; memory maps are read in blocks.
         keep_rows : bool
-            For features so wide that a p x p matrix should not be formed: keep the rows, however many, where they are
-            and in the precision they have. Nothing is copied, so do not change them afterwards.
+            Whether to keep the rows, of any number, for features so wide that a p x p matrix should not be formed. They
+            are not copied or converted, so do not change them afterwards.
         precision : {"float64", "float32", "tf32", "split"}
-            What products are formed in; sums are float64, and so are rows that are kept. See the page on numerics.
+            The precision of products; sums are float64, and so are rows that are kept. See the page on numerics.
         """
         check_choice("precision", precision, PRECISIONS)
         U, Y, single = check_rows(U, Y)
@@ -219,7 +219,7 @@ class Moments:
 
     @property
     def gram(self) -> Array:
-        """``U'U``, shape (p, p); formed when first asked for where rows are kept."""
+        """``U'U``, shape (p, p); computed on first access if rows are kept."""
         if self._gram is None:
             blocks = (block for U, Y in self.parts for block, _ in float64_blocks(U, Y))
             self._gram = freeze(add_up(map(column_gram, blocks)))
@@ -242,7 +242,7 @@ class Moments:
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the rows are at hand (n < p, or kept on request)."""
+        """Whether the rows are kept (n < p, or on request)."""
         return self._kept is not None
 
     @property
@@ -299,7 +299,7 @@ class Moments:
         return self._replaced(gram=self.gram[np.ix_(places, places)], cross=self._cross[places])
 
     def without_rows(self) -> Moments:
-        """The same sums, with no row kept: what a site may share that must not share rows."""
+        """The same sums without rows, for members who must not share rows."""
         return self._replaced(gram=self.gram, rows=None)
 
     def on_device(self, device: str | None) -> Moments:
@@ -484,6 +484,7 @@ def _restored(parts: dict[str, Any]) -> Moments:
         raise DataError("the file holds moments with neither sums nor rows; save the model again")
     width, outputs = parts["cross"].shape
     check_whole("count", parts["count"], least=0)
+    check_nonnegative("summed", parts["summed"])
     check_array("cross", parts["cross"], (width, outputs))
     check_array("square", parts["square"], (outputs,), least=0.0)
     if parts["rows"] is None:

@@ -8,7 +8,7 @@ the decomposition. Where rows are fewer than features, the same is said through 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -169,6 +169,7 @@ class Regression:
 
     def judged(self, index: Any) -> Regression:
         """The same sums with some of the rows to leave out in turn; not where rows are what describes it."""
+        assert self.spectrum is not None  # made here, it serves all parts
         found = copy(self)
         for name in ("rows", "unit", "_across"):
             found.__dict__.pop(name, None)
@@ -274,8 +275,9 @@ class Sample:
     ----------
     moments : Moments
         Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
-    rows : Rows, optional
-        The rows, without the constant; or some of them, to leave out in turn.
+    rows : Rows or callable, optional
+        The rows, without the constant; or some of them, to leave out in turn. A function makes all of them when they
+        are first asked for.
     intercept : bool
         Whether the constant is part of the model.
 
@@ -286,8 +288,26 @@ class Sample:
     (array([1.]), array([[2.]]))
     """
 
-    def __init__(self, moments: Moments, rows: Rows | None = None, *, intercept: bool = True) -> None:
-        self.moments, self.rows, self.intercept = moments, rows, intercept
+    def __init__(
+        self, moments: Moments, rows: Rows | Callable[[], Rows] | None = None, *, intercept: bool = True
+    ) -> None:
+        self.moments, self._given, self.intercept = moments, rows, intercept
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made of these is made again: regressions hold their sample, and skops cannot write such circles.
+        return {name: getattr(self, name) for name in ("moments", "_given", "intercept")}
+
+    @cached_property
+    def rows(self) -> Rows | None:
+        """The rows, if they are known."""
+        return self._given() if callable(self._given) else self._given
+
+    @property
+    def size(self) -> int:
+        """How many rows are known."""
+        if self._given is None:
+            return 0
+        return self.moments.count if callable(self._given) else len(self._given.y)
 
     @classmethod
     def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
@@ -313,10 +333,8 @@ class Sample:
     def free(self) -> Regression:
         """The regression with an intercept that no prior knows of: all about the means."""
         center = self.center if self.intercept else no_center(self.moments)
-        rows: Any = self.rows
-        if rows is not None and self.intercept:
-            # Sources inform priors by their sums alone: most rows are never asked for.
-            rows = partial(_about, rows, center)
+        # Sources inform priors by their sums alone: most rows are never asked for.
+        rows = None if self._given is None else partial(_about, self, center)
         system = recentred(self.moments, center).system
         return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
 
@@ -325,7 +343,7 @@ class Sample:
         """The regression with the constant as a feature like any other; as :attr:`free` where there is none."""
         if not self.intercept:
             return self.free
-        rows = None if self.rows is None else partial(_with_constant, self.rows)
+        rows = None if self._given is None else partial(_with_constant, self)
         return Regression(self.moments.system, rows, self.total, count=self._count)
 
     @property
@@ -356,16 +374,16 @@ class Sample:
         return Sample.of(self.known.part(index), intercept=self.intercept)
 
     def judged(self, index: Any) -> Sample:
-        """The same sums with some of the rows to leave out in turn; spectra that are known stay known."""
+        """The same sums, with one spectrum, and some of the rows to leave out in turn."""
         found = Sample(self.moments, self.known.part(index), intercept=self.intercept)
-        for name in ("free", "full"):
-            if (known := self.__dict__.get(name)) is not None:
-                found.__dict__[name] = known.judged(index)
+        found.__dict__.update(free=self.free.judged(index), full=self.full.judged(index))
         return found
 
     def divided(self, size: float) -> Sample:
         """The same with targets divided by ``size``."""
-        rows = None if self.rows is None else Rows(self.rows.X, self.rows.y / size, self.rows.sample_weight)
+        rows: Any = self._given
+        if rows is not None:
+            rows = partial(_divided, self, size) if callable(rows) else _divided(self, size)
         return Sample(self.moments.divided(size), rows, intercept=self.intercept)
 
     def predict(self, head: Floats) -> Floats:
@@ -502,13 +520,23 @@ def turned(matrices: Floats) -> Floats:
     return np.swapaxes(matrices, -1, -2)
 
 
-def _about(rows: Rows, center: Center) -> Rows:
-    """The rows about their means."""
+def _about(sample: Sample, center: Center) -> Rows:
+    """The rows about a point."""
+    rows = sample.known
+    if not sample.intercept:
+        return rows
     return Rows(rows.X - center.features, rows.y - center.targets, rows.sample_weight)
 
 
-def _with_constant(rows: Rows) -> Rows:
+def _divided(sample: Sample, size: float) -> Rows:
+    """The rows with targets divided by ``size``."""
+    rows = sample.known
+    return Rows(rows.X, rows.y / size, rows.sample_weight)
+
+
+def _with_constant(sample: Sample) -> Rows:
     """The rows with a constant 1 as the last feature."""
+    rows = sample.known
     return Rows(np.column_stack([rows.X, np.ones(len(rows.y))]), rows.y, rows.sample_weight)
 
 

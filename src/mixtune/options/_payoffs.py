@@ -209,7 +209,7 @@ class CustomPayoff:
         if not callable(self.function):
             raise ParameterError(f"a custom payoff needs a function of prices; got {self.function!r}")
         if not isinstance(self.name, str) or not self.name:
-            raise ParameterError(f"a payoff is named by a text that is not empty, not by {self.name!r}")
+            raise ParameterError(f"the name of a payoff must be text that is not empty; got {self.name!r}")
 
     def __call__(self, prices: ArrayLike) -> Array:
         array = _as_prices(prices)

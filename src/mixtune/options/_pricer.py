@@ -86,6 +86,8 @@ INNER_FOLDS = 3
 STRENGTH = {"transfer": 2.0, "stability": 1.0, "ridge": 1.0}
 #: Paths on which a payoff is tried with its assets in other orders.
 SYMMETRY_PATHS = 50
+#: Training paths where the option is held to maturity and what that is worth is known.
+HELD_PATHS = 1000
 #: Relative differences of prices below this are rounding.
 ROUNDING = 1e-9
 
@@ -506,7 +508,10 @@ class PricingRun:
     def paths(self) -> tuple[PathData, PathData]:
         """Training and evaluation paths."""
         how: dict[str, Any] = {"device": self.settings.device}
-        training = self.draw(self.process, self.streams[0], paths=self.settings.training_paths, **how)
+        count = self.settings.training_paths
+        if self.waits_for_sure and count is not None:
+            count = min(count, HELD_PATHS)  # nothing to learn
+        training = self.draw(self.process, self.streams[0], paths=count, **how)
         return training, self.evaluation_paths(self.process, **how)
 
     def result(
@@ -522,7 +527,7 @@ class PricingRun:
             control = self.held_control(held, evaluation)
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
-        outcome = self.outcome(policy, evaluation, earned, control)
+        outcome = self.outcome(policy, held, evaluation, earned, control)
         if settings.upper:
             with stage("upper bound"):
                 found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
@@ -619,7 +624,12 @@ class PricingRun:
         return learn.train([training], [model], state=state, **rule)
 
     def outcome(
-        self, policy: learn.Policy, evaluation: PathData, earned: learn.Evaluation, held: Floats | None
+        self,
+        policy: learn.Policy,
+        held: learn.Policy | None,
+        evaluation: PathData,
+        earned: learn.Evaluation,
+        held_control: Floats | None,
     ) -> _Outcome:
         """What the policy earns on evaluation paths, and whether to exercise at once."""
         flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
@@ -627,12 +637,12 @@ class PricingRun:
         assert policy.value is not None
         # The paper takes the larger of both, which is biased; decided on training paths, it is not.
         waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
-        if self.european is not None and self.waits_for_sure:
-            waiting = self.european
+        if self.european is not None and held is not None and held.value is not None:
+            waiting += self.european - float(held.value[0])  # what the training paths are off by
         stop_now = float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
         base = self.base(self.process, self.grid)
         european = self.european if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
-        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held)
+        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held_control)
 
     def upper_bound(
         self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None

@@ -20,12 +20,12 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Check, Experiment, Results, Table
+from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
 from mixtune.paper.convergence import NetworkData
 from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
 from mixtune.weights import PredictiveWeights
 
-__all__ = ["ROBUSTNESS", "Band", "RobustnessSettings", "RobustnessSummary", "accelerated_gap", "algorithm_3"]
+__all__ = ["ROBUSTNESS", "RobustnessSettings", "accelerated_gap", "algorithm_3"]
 
 MEAN_HEADS, LOCAL_HEADS = "Algorithm 3, mean heads", "Algorithm 3, local heads"
 
@@ -108,102 +108,59 @@ def _run(settings: RobustnessSettings, seed: int) -> Outcome:
     return Outcome(rows, curves)
 
 
-@dataclass(frozen=True, eq=False)
-class Band:
-    """A positive quantity over runs: geometric mean, smallest and largest."""
-
-    mean: Floats
-    low: Floats
-    high: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class RobustnessSummary:
-    """Growth of the energy's change with epsilon and q, and of Algorithm 3's gap with the distance of w from 1/N.
-
-    ``constant`` is the least C with worst case <= C epsilon sqrt(q) in all runs and grid points.
-    """
-
-    experiment: str
-    seed: int
-    runs: int
-    settings: RobustnessSettings
-    by_epsilon: Mapping[str, Band]
-    by_share: Mapping[str, Band]
-    gaps: Mapping[str, Band]
-    slopes: Mapping[str, Mapping[str, Floats]]
-    constant: float
-
-    def as_json(self) -> dict[str, Any]:
-        names = ("experiment", "seed", "runs", "constant")
-        found = {"slopes": self.headline(), "curves": self.tables()[self.experiment]}
-        return {name: getattr(self, name) for name in names} | found
-
-    def headline(self) -> Table:
-        theorem = {"epsilon_slope": ("epsilon", 1.0), "share_slope": ("q", 0.5), "gap_slope": ("max|1/N - w|", 1.0)}
-        rows: list[dict[str, str | float]] = []
-        for name, by_method in self.slopes.items():
-            for method, values in by_method.items():
-                found = {"slope": float(values.mean()), "slope_std": float(values.std(ddof=min(1, len(values) - 1)))}
-                rows.append({"method": method, "against": theorem[name][0], **found, "theorem_slope": theorem[name][1]})
-        return rows
-
-    def notes(self) -> list[str]:
-        floor, top = self.gaps[LOCAL_HEADS].mean[0], self.gaps[LOCAL_HEADS].mean[-1]
-        return [
-            "Slopes are exponents: straight lines on log axes. The theorems are upper bounds for small changes, so "
-            "that an exponent above theirs is no contradiction.",
-            f"All worst-case changes stay below {self.constant:.4g} epsilon sqrt(q).",
-            f"Started at and held to the local heads, Algorithm 3 keeps a gap of {floor:.3g} next to equal weights "
-            f"({top:.3g} at e_1): the theorem's second part, the distance of the heads from their mean.",
-        ]
-
-    def tables(self) -> dict[str, Table]:
-        rows: list[dict[str, str | float]] = []
-        grids = {"epsilon": self.settings.epsilons, "share": self.settings.shares, "distance": self.settings.distances}
-        for (panel, grid), bands in zip(grids.items(), (self.by_epsilon, self.by_share, self.gaps)):
-            for method, band in bands.items():
-                for x, mean, low, high in zip(grid, band.mean, band.low, band.high):
-                    numbers = {"x": float(x), "mean": float(mean), "lowest": float(low), "highest": float(high)}
-                    rows.append({"against": panel, "method": method, **numbers})
-        return {self.experiment: rows}
-
-    def checks(self) -> dict[str, Check]:
-        """A bound C x^a fails where the measured exponent is below a: small changes would do more than it allows."""
-        by_epsilon, by_share = (
-            float(self.slopes[name]["worst case"].min()) for name in ("epsilon_slope", "share_slope")
-        )
-        gap = float(self.slopes["gap_slope"][MEAN_HEADS].min())
-        attack = f"least exponents {by_epsilon:.2f} in epsilon (bound: 1), {by_share:.2f} in q (bound: 0.5)"
-        walk = f"least exponent {gap:.2f} in max|1/N - w| (bound: 1)"
-        return {
-            "Theorem 4": Check(by_epsilon > 0.95 and by_share > 0.45, f"{attack}; C = {self.constant:.3g}"),
-            "Theorem 6 (i)": Check(gap > 0.95, walk),
-        }
-
-
-def _summarise(settings: RobustnessSettings, results: Results) -> RobustnessSummary:
-    attacks = ("worst case", "random")
-    changes = {name: results.curves(name, "change") for name in attacks}
-    slopes = {
-        quantity: {name: results.values(name, quantity) for name in names}
-        for quantity, names in (("epsilon_slope", attacks), ("share_slope", attacks), ("gap_slope", (MEAN_HEADS,)))
+def _summarise(settings: RobustnessSettings, results: Results) -> Findings:
+    attacks, constant = ("worst case", "random"), float(results.values("worst case", "constant").max())
+    epsilons, shares, distances = np.array(settings.epsilons), np.array(settings.shares), settings.distances
+    change, axes = r"$|\mathcal{L} - \widetilde{\mathcal{L}}|$", (True, True)
+    panels = {
+        "epsilon": Panel("Change of all rows", r"severity $\varepsilon$", change, *axes),
+        "share": Panel(rf"Change of some rows, $\varepsilon = {epsilons[0]:g}$", "share of rows $q$", change, *axes),
+        "distance": Panel("Algorithm 3", r"$\max_i |1/N - w_i|$", "energy above the least one", *axes),
     }
-    return RobustnessSummary(
-        results.experiment,
-        results.seed,
-        results.runs,
-        settings,
-        by_epsilon={name: _band(change[:, :, -1]) for name, change in changes.items()},
-        by_share={name: _band(change[:, 0, :]) for name, change in changes.items()},
-        gaps={name: _band(results.curves(name, "gap")) for name in (MEAN_HEADS, LOCAL_HEADS)},
-        slopes=slopes,
-        constant=float(results.values("worst case", "constant").max()),
-    )
+    lines = []
+    for name in attacks:
+        found = results.curves(name, "change")
+        lines += lines_of("epsilon", name, epsilons, found[:, :, -1])
+        lines += lines_of("share", name, shares, found[:, 0])
+    gaps = {name: results.curves(name, "gap") for name in (MEAN_HEADS, LOCAL_HEADS)}
+    for name, gap in gaps.items():
+        lines += lines_of("distance", name, distances, gap)
+    bound = r"bound $C\,\varepsilon\sqrt{q}$"
+    lines += lines_of("epsilon", bound, epsilons, constant * epsilons[None])
+    lines += lines_of("share", bound, shares, constant * epsilons[0] * np.sqrt(shares)[None])
+    slope = np.median(gaps[MEAN_HEADS][:, -1]) * distances / distances[-1]
+    lines += lines_of("distance", "theorem: slope 1", distances, slope[None])
+    # A bound C x^a fails where the measured exponent is below a: small changes would do more than it allows.
+    slopes = [
+        *((name, "epsilon", results.values(name, "epsilon_slope"), 1.0) for name in attacks),
+        *((name, "q", results.values(name, "share_slope"), 0.5) for name in attacks),
+        (MEAN_HEADS, "max|1/N - w|", results.values(MEAN_HEADS, "gap_slope"), 1.0),
+    ]
+    rows: list[dict[str, str | float]] = []
+    for method, against, values, theorem in slopes:
+        spread = float(values.std(ddof=min(1, len(values) - 1)))
+        mean = {"slope": float(values.mean()), "slope_std": spread, "least": float(values.min())}
+        rows.append({"method": method, "against": against, **mean, "theorem_slope": theorem})
+    floor, top = (float(np.median(gaps[LOCAL_HEADS][:, place])) for place in (0, -1))
+    sentences = [
+        "Slopes are exponents: straight lines on log axes. The theorems are upper bounds for small changes, so "
+        "that an exponent above theirs is no contradiction.",
+        f"All worst-case changes stay below {constant:.4g} epsilon sqrt(q).",
+        f"Started at and held to the local heads, Algorithm 3 keeps a gap of {floor:.3g} next to equal weights "
+        f"({top:.3g} at e_1): the theorem's second part, the distance of the heads from their mean.",
+    ]
+    checks = _checks({(str(row["method"]), str(row["against"])): float(row["least"]) for row in rows}, constant)
+    return Findings(results.experiment, results.seed, results.runs, rows, sentences, checks, panels, lines)
 
 
-def _band(values: Floats) -> Band:
-    return Band(np.exp(np.log(values).mean(axis=0)), values.min(axis=0), values.max(axis=0))
+def _checks(least: Mapping[tuple[str, str], float], constant: float) -> dict[str, Check]:
+    by_epsilon, by_share = least["worst case", "epsilon"], least["worst case", "q"]
+    gap = least[MEAN_HEADS, "max|1/N - w|"]
+    told = f"least exponents {by_epsilon:.2f} in epsilon (bound: 1), {by_share:.2f} in q (bound: 0.5)"
+    return {
+        "Theorem 4": Check(by_epsilon > 0.95 and by_share > 0.45, f"{told}; C = {constant:.3g}"),
+        "Theorem 6 (i)": Check(gap > 0.95, f"least exponent {gap:.2f} in max|1/N - w| (bound: 1)"),
+    }
 
 
 ROBUSTNESS = Experiment("robustness", RobustnessSettings(), _run, _summarise, runs=10)

@@ -42,7 +42,7 @@ _assign = object.__setattr__  # how a frozen dataclass fills its own fields
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RegretProblem:
-    """What :func:`mixtune.solve` solves.
+    """The problem that :func:`mixtune.solve` solves.
 
     Parameters
     ----------
@@ -51,13 +51,13 @@ class RegretProblem:
     weights : array (N,)
         w on the simplex; any object NumPy can read, such as the result of a weighting rule.
     heads : array (N, p) or (N, p, D), optional
-        Pre-trained heads Theta*. Give these or ``ridge``.
+        Pre-trained heads Theta*. Pass these or ``ridge``.
     ridge : float or array (N,), optional
-        kappa: make the heads by local ridge regression.
+        kappa: compute the heads by local ridge regression.
     transfer : float
-        lambda >= 0: how strongly iterates are held to the reference.
+        lambda >= 0: the penalty on the distance of the iterates from the reference.
     stability : float
-        beta >= 0: how strongly steps are kept small.
+        beta >= 0: the penalty on the size of the steps.
     horizon : int
         T >= 0: the number of steps.
     start, reference : array, optional
@@ -116,7 +116,7 @@ class RegretProblem:
         return f"RegretProblem({sizes}, {strengths}, horizon={self.horizon})"
 
     def replaced(self, **changes: Any) -> RegretProblem:
-        """The same problem, its heads kept, with some arguments changed.
+        """The same problem and heads, with some arguments changed.
 
         Examples
         --------
@@ -206,7 +206,7 @@ class Path(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RegretSolution:
-    """Where an algorithm ends and how it gets there.
+    """The final heads of an algorithm, and its trajectory.
 
     Attributes
     ----------
@@ -214,12 +214,12 @@ class RegretSolution:
     method : str
         "closed-form", "riccati", "accelerated" or "descent".
     effective_ridge : float or None
-        r = rho/|w|^2, the one ridge that (transfer, stability, horizon) amount to: ``coef`` is the weighted ridge
-        solution of strength r around the mixed prior. Infinite for horizon 0, zero in the weighted least-squares
+        r = rho/|w|^2, the single ridge to which (transfer, stability, horizon) are equivalent: ``coef`` is the weighted
+        ridge solution of strength r around the mixed prior. Infinite for horizon 0, zero in the weighted least-squares
         limit, None for gradient descent.
     stats : SolveStats or None
         How the closed form's ridge problem was solved ("primal cholesky", "dual cholesky", "conjugate gradients",
-        "eigenbasis"), what that took, and how exact it is; None for horizon 0 and for the other methods.
+        "eigenbasis"), at what cost, and how accurately; None for horizon 0 and for the other methods.
     """
 
     problem: RegretProblem
@@ -239,9 +239,9 @@ class RegretSolution:
 
     @property
     def is_least_squares(self) -> bool:
-        """Whether nothing held the heads back (transfer = stability = 0): plain weighted least squares.
+        """Whether there was no penalty (transfer = stability = 0): plain weighted least squares.
 
-        ``coef`` is then the minimum-norm weighted least-squares solution, whatever the heads were.
+        ``coef`` is then the minimum-norm weighted least-squares solution, for any heads.
         """
         return self.effective_ridge == 0
 
@@ -267,12 +267,12 @@ class RegretSolution:
 
     @cached_property
     def ideal_loss(self) -> float:
-        """``l*``: the least weighted loss any coefficients reach."""
+        """``l*``: the smallest weighted loss of any coefficients."""
         return self.problem.system.least_loss
 
     @property
     def regret(self) -> float:
-        """``R = L - l*``; never negative (rounding below zero is cut off)."""
+        """``R = L - l*``; never negative (values below zero by rounding are set to zero)."""
         return max(self.energy - self.ideal_loss, 0.0)
 
     def coef_at(self, t: Any) -> Array:
@@ -298,7 +298,7 @@ class RegretSolution:
     def predict(self, features: Array) -> Array:
         """Predictions ``features @ coef`` for features (n, p), in float64 and in the library of the solution.
 
-        Pass what the feature map makes of the inputs, ``phi.transform(X)``, not the inputs themselves.
+        Pass the features of the inputs, ``phi.transform(X)``, not the inputs themselves.
         """
         coef = self.coef
         if hasattr(features, "to_numpy") and not hasattr(features, "__array_namespace__"):

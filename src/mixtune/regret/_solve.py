@@ -52,14 +52,14 @@ def solve(
         "closed-form": one p x p (or n x n) solve. "riccati": the paper's Algorithm 2, dense, for small problems.
         "accelerated": its Algorithm 3, exact at equal weights and a heuristic elsewhere.
     solver : {"auto", "direct", "iterative"}
-        How the closed form's one ridge problem is solved. "direct": a Cholesky factor of the p x p matrix or of its
-        n x n dual, whichever is cheaper. "iterative": conjugate gradients with a random sketch as preconditioner, for
+        How the ridge problem of the closed form is solved. "direct": a Cholesky factor of the p x p matrix or of its n
+        x n dual, whichever is cheaper. "iterative": conjugate gradients with a random sketch as preconditioner, for
         features so wide that neither should be formed; keep the rows then (``Moments.from_rows(..., keep_rows=True)``).
-        "auto": the cheapest that fits into memory, by operations counted beforehand; ``solution.stats`` says which.
+        "auto": the solver with the fewest operations that fits into memory; ``solution.stats`` reports which one.
     tolerance : float
         Relative residual at which conjugate gradients stop.
     memory_limit : int or str, optional
-        What the solver may take beside the data, such as "4 GB"; half the memory of the machine by default.
+        Memory for the solver in addition to the data, such as "4 GB"; by default half the memory of the machine.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def descend(
     steps : int
         Number of gradient steps.
     allow_divergence : bool
-        Let it diverge on purpose; losses may then be infinite.
+        Whether to allow divergence; losses may then be infinite.
 
     Examples
     --------

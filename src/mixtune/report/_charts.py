@@ -7,13 +7,17 @@ and two charts stand side by side on a desk. Colours come from the page's style:
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixtune._messages import counted
-from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.columns import ColumnSpread
+from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
+
+if TYPE_CHECKING:
+    from mixtune.estimators import ColumnEffect
 
 WIDTH = 380
 LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
@@ -200,12 +204,12 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     drawing = Drawing(name, title, shown, height=52.0 + 36 * len(rows))
     bottom = drawing.height - 44
     low, high = nice_range([even, *(value for *_, values in rows for value in values)])
-    scale = Scale(max(low, 0.0), high, 106.0, WIDTH - 58.0)
+    scale = Scale(max(low, 0.0), high, 152.0, WIDTH - 58.0)
     drawing.x_axis(scale, bottom, label, 8)
     for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
         y = 24.0 + 36 * place
         style = "ours" if method == OWN else "theirs"
-        drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 16), f"name {style}", "start")
+        drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 22), f"name {style}", "start")
         if low_end is not None and high_end is not None:
             drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
         drawing.dot(scale(middle), y, 5.0, f"dot {style}", f"{text} ({number(low_end)} to {number(high_end)})")
@@ -330,3 +334,114 @@ def residual_chart(rows: LeftOut, name: str) -> Html:
         f"Median {middle}; half of the rows are off by less than {number(np.median(np.abs(residuals)))}; "
         f"the largest miss is {number(residuals[worst])}, in row {worst + 1:,}.",
     )
+
+
+def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, target: str) -> Html:
+    """How the prediction changes along one column, with the interval, and in the sources' own models."""
+    ends = [float(each.end) for each in curve]
+    values = [each.effect for each in curve]
+    others = [each.sources for each in curve if each.sources is not None]
+    bands = [(each.low, each.high) for each in curve if each.low is not None and each.high is not None]
+    # Wide intervals at the ends must not flatten the curve.
+    inside = [*values, *others]
+    room = 0.75 * (max(inside) - min(inside))
+    edges = [min(max(edge, min(inside) - room), max(inside) + room) for pair in bands for edge in pair]
+    described = f"from {number(values[0])} at {number(ends[0])} to {number(values[-1])} at {number(ends[-1])}"
+    drawing = Drawing(name, f"Effect of {shorten(column, 60)}", described, 250.0)
+    x, y = Scale(ends[0], ends[-1], LEFT, RIGHT - 8), Scale(*nice_range([*inside, *edges], room=0.06), 206.0, TOP + 4)
+    drawing.x_axis(x, 206, shorten(column, 40), TOP)
+    drawing.y_axis(y, "change of the prediction", most=5)
+    if len(bands) == len(curve):
+        lower, upper = edges[::2], edges[1::2]
+        around = [(x(e), y(v)) for e, v in zip(ends, upper)] + [(x(e), y(v)) for e, v in zip(ends[::-1], lower[::-1])]
+        drawing.shape("polygon", around, "band")
+    drawing.line(LEFT, y(0.0), RIGHT - 8, y(0.0), "even")
+    if len(others) == len(curve):
+        drawing.shape("polyline", [(x(e), y(v)) for e, v in zip(ends, others)], "curve second")
+    drawing.shape("polyline", [(x(e), y(v)) for e, v in zip(ends, values)], "curve main")
+    middle = number(float(curve[0].start))
+    caption = (
+        f"Average change of {target} over the focal rows when {shorten(column, 60)} goes from its median, {middle}."
+    )
+    caption += " The band is the 95% interval." if bands else ""
+    caption += " Dashed: the mean of the other datasets' own models." if others else ""
+    return drawing.figure(column, caption)
+
+
+def spread_chart(spread: ColumnSpread, name: str) -> Html:
+    """How a column is distributed in the focal rows (bars) and in the sources (line)."""
+    most = max(float(spread.focal.max()), float(spread.sources.max()))
+    drawing = Drawing(name, f"Distribution of {shorten(spread.name, 60)}", "focal rows and other datasets", 210.0)
+    y = Scale(0.0, 100 * most * 1.08, 166.0, TOP + 4)
+    drawing.y_axis(y, "% of rows", most=3)
+    count = len(spread.focal)
+    if spread.edges is not None:
+        x = Scale(float(spread.edges[0]), float(spread.edges[-1]), LEFT, RIGHT)
+        drawing.x_axis(x, 166, shorten(spread.name, 40), TOP)
+        places = [x(float(edge)) for edge in spread.edges]
+        tips = [f"{number(a)} to {number(b)}" for a, b in zip(spread.edges[:-1], spread.edges[1:])]
+    else:
+        places = np.linspace(LEFT, RIGHT, count + 1).tolist()
+        tips = list(spread.levels)
+        drawing.line(LEFT, 166, RIGHT, 166, "axis")
+        drawing.text((LEFT + RIGHT) / 2, 200, shorten(spread.name, 40), "label")
+        if count <= 6:
+            for k, level in enumerate(spread.levels):
+                drawing.text((places[k] + places[k + 1]) / 2, 183, shorten(level, max(3, 36 // count)))
+    line = []
+    for k, (own, other) in enumerate(zip(spread.focal.tolist(), spread.sources.tolist())):
+        tip = f"{tips[k]}: {percent(own)} of the focal rows, {percent(other)} of the others"
+        width, top = places[k + 1] - places[k] - 1.4, y(100 * own)
+        drawing.add("rect", "bar", tip=tip, x=places[k] + 0.7, y=top, width=width, height=166.0 - top)
+        line += [(places[k], y(100 * other)), (places[k + 1], y(100 * other))]
+    drawing.shape("polyline", line, "curve second")
+    return drawing.figure(spread.name, "Bars: the focal rows. Dashed: the rows of all other datasets.")
+
+
+def calibration_chart(classes: ClassFact) -> Html:
+    """Probabilities against how often they come true, for the model and for the plain alternatives."""
+    drawing = Drawing("calibration", "Calibration of the probabilities", "predicted and observed shares", 330.0)
+    x, y = Scale(0.0, 100.0, LEFT, RIGHT), Scale(0.0, 100.0, 286.0, TOP + 4)
+    drawing.x_axis(x, 286, "probability given to the class, %", TOP)
+    drawing.y_axis(y, "came true, %", most=5)
+    drawing.line(x(0.0), y(0.0), x(100.0), y(100.0), "even")
+    for method, shares in classes.shares.items():
+        points = calibration_points(classes.labels, shares)
+        if method == OWN:
+            for middle, share, low, high, count in points:
+                drawing.line(x(100 * middle), y(100 * low), x(100 * middle), y(100 * high), "interval")
+                tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"
+                drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot ours", tip)
+        elif method != "mean" and len(points) > 1:
+            line = [(x(100 * middle), y(100 * share)) for middle, share, *_ in points]
+            drawing.shape("polyline", line, "curve thin")
+    which = classes.names[1] if len(classes.names) == 2 else "each class"
+    return drawing.figure(
+        "Do probabilities come true?",
+        f"Probabilities of {shorten(which, 60)} without the row, in groups of equal size, and how often they came "
+        "true: dots with 95% intervals are mixtune, thin lines the plain alternatives. On the diagonal they are right.",
+    )
+
+
+def calibration_points(labels: Any, shares: Any) -> list[tuple[float, float, float, float, int]]:
+    """Groups of rows of like probability: its mean, how often it came true with a 95% interval, and rows.
+
+    Examples
+    --------
+    >>> points = calibration_points(np.array([0, 0, 1, 1] * 5), np.array([[0.8, 0.2], [0.8, 0.2], [0.3, 0.7], [0.3, 0.7]] * 5))
+    >>> [(round(middle, 2), share, count) for middle, share, _, _, count in points]
+    [(0.2, 0.0, 10), (0.7, 1.0, 10)]
+    """  # noqa: E501
+    from scipy.stats import binomtest
+
+    if shares.shape[1] == 2:
+        given, true = shares[:, 1], labels == 1
+    else:
+        given, true = shares.ravel(), (labels[:, None] == np.arange(shares.shape[1])).ravel()
+    order = np.argsort(given, kind="stable")
+    points = []
+    for part in np.array_split(order, int(np.clip(len(order) // 10, 1, 8))):
+        hits = int(true[part].sum())
+        low, high = binomtest(hits, len(part)).proportion_ci(method="wilson")
+        points.append((float(given[part].mean()), hits / len(part), float(low), float(high), len(part)))
+    return points

@@ -135,7 +135,7 @@ class EffectsDisplay(Display):
         if any(each.sources is not None for each in shown):
             ax.plot([], [], "o", color=OWN, label="focal domain")
             ax.plot([], [], "o", color=MARK, markerfacecolor="none", label="sources' own models")
-            ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, frameon=False)
+            ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, frameon=False)
         return self
 
 
@@ -170,10 +170,20 @@ class PathDisplay(Display):
         ax.plot(self.ridges[usable], self.errors[usable], color=OWN)
         ax.plot(self.ridges[self.chosen], self.errors[self.chosen], "o", color=MARK, label="largest share")
         ax.set_xscale("log")
+        _label_log_axis(ax.xaxis)
         ax.set_xlabel("effective ridge")
         ax.set_ylabel("left-out error (RMSE)")
         ax.legend()
         return self
+
+
+def _label_log_axis(axis: Any) -> None:
+    """Numbers at 1, 2 and 5 times each power of ten, which do not run into each other."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def estimator_of(model: Any) -> Any:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune.report import _charts as charts
 from mixtune.report.facts import LeftOut
-from mixtune.report.page import bar, pair, row_name, section, settings_section, table
+from mixtune.report.page import bar, folder_text, pair, row_name, script_hash, section, settings_section, table
 from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
 
 #: Domains in the heat map, and in a chart of shrinkage: more cannot be read. Those with the most rows are shown.
@@ -71,16 +70,19 @@ def every_html(
     tone, verdict, evidence = facts.verdict()
     remarks = [element("li", note) for note in dict.fromkeys((*model.notes_, *notes))]
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    folder = files("mixtune.report")
     parts = [_domains(facts), _borrowing(facts), _shrinkage(facts), _apart(facts), _details(facts)]
     parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
     about: Any = SimpleNamespace(estimator=type(model).__name__, parameters=parameters)
-    parts.append(settings_section(about, settings, date))
+    parts.append(settings_section(about, settings))
+    script = folder_text("page.js")
     fields = {
         "short_title": shorten(title, 120),
         "title": title,
         "data": f"{counted((int(sum(facts.rows)), 'row'))} in {counted((facts.count, 'domain'))}",
-        "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
+        "made": date or "",
+        "style": Html(folder_text("page.css")),
+        "script": Html(script),
+        "hash": script_hash(script),
         "tone": tone,
         "verdict": verdict,
         "evidence": element("p", evidence, class_="meaning"),
@@ -88,7 +90,7 @@ def every_html(
         "notes": aside if remarks else "",
         "sections": join(parts),
     }
-    template = Template(folder.joinpath("every.html").read_text(encoding="utf-8"))
+    template = Template(folder_text("every.html"))
     return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
 
 

@@ -18,7 +18,8 @@ from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.wording import carried_by, plain_value
 
 if TYPE_CHECKING:
-    from mixtune.estimators import Sources
+    from mixtune.estimators import Measures, Sources
+    from mixtune.report.columns import ColumnFacts
 
 #: Names of two methods in a comparison: the model itself, and a fit to the focal rows alone.
 OWN, FOCAL_ONLY = "ours", "focal only"
@@ -75,7 +76,10 @@ class Gain:
 
 @dataclass(frozen=True)
 class MethodFact:
-    """The left-out error of one method, and the model's own error relative to it with a 95% interval."""
+    """The left-out error of one method, and the model's own error relative to it with a 95% interval.
+
+    Of classes the error is that of the scores; ``measures`` are those of the classes.
+    """
 
     method: str
     error: float | None
@@ -83,6 +87,7 @@ class MethodFact:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
+    measures: Measures | None = None
 
 
 @dataclass(frozen=True)
@@ -196,10 +201,15 @@ class LeftOut:
 
 @dataclass(frozen=True, eq=False)
 class ClassFact:
-    """How often each class (rows) is taken for each other (columns), each focal row predicted without itself."""
+    """How often each class (rows) is taken for each other (columns), each focal row predicted without itself.
+
+    ``labels`` are the places of the true classes, ``shares`` probabilities (n, K) by every method.
+    """
 
     names: tuple[str, ...]
     counts: np.ndarray[Any, Any]
+    labels: Any
+    shares: Mapping[str, Floats]
 
     @property
     def right(self) -> int:
@@ -240,6 +250,7 @@ class Facts:
     target: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
+    columns: ColumnFacts | None = None
 
     @property
     def transferred(self) -> float:
@@ -271,7 +282,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     """
     inner = _fitted(model)
     focal_rows = (rows or {}).get(inner.domain_names_[0])
-    compared = tuple(_method(each, focal_rows) for each in getattr(inner, "compared_", ()))
+    compared = _compared(model, inner, focal_rows)
     # What a single focal row, left out or not, says about removing a source is chance.
     removals = None if focal_rows == 1 else _removals(inner)
     distances = getattr(inner, "distances_", None)
@@ -301,7 +312,16 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     )
 
 
-def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequence[str] | None = None) -> Facts:
+def read_facts(
+    model: Any,
+    *,
+    X: Any,
+    y: Any,
+    sources: Any,
+    target: str | Sequence[str] | None = None,
+    columns: Any = None,
+    explain: bool = True,
+) -> Facts:
     """Read a fitted RegretOptimalRegressorCV or RegretOptimalClassifierCV together with what it was fitted to.
 
     Parameters
@@ -312,6 +332,10 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequen
         The focal rows and the sources of the fit.
     target : str or sequence of str, optional
         What is predicted; a name for each output.
+    columns : TableEncoder or sequence of str, optional
+        How tables became the inputs, or the names of the inputs.
+    explain : bool
+        Whether to read effects of columns, contributions and distributions, too.
 
     Raises
     ------
@@ -320,7 +344,8 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequen
     """
     from sklearn.utils.validation import _num_samples
 
-    from mixtune.estimators import as_sources
+    from mixtune.estimators import as_sources, left_out_rows
+    from mixtune.report.columns import read_columns
 
     inner = _fitted(model)
     if not hasattr(inner, "removal_effects"):
@@ -343,10 +368,13 @@ def read_facts(model: Any, *, X: Any, y: Any, sources: Any, target: str | Sequen
             f"y has {_num_samples(y)} rows, the model was fitted to {len(predicted)} focal rows; "
             "pass the rows of the fit, without those of sample_weight 0"
         )
+    found = left_out_rows(model)
+    facts = replace(facts, columns=read_columns(model, left_out=found, columns=columns) if explain else None)
     if not np.all(np.isfinite(predicted)):
         return replace(facts, target=names)
     if model is not inner:
-        return replace(facts, target=names, classes=_classes(model, predicted, y))
+        shares = {} if found is None else found.predicted
+        return replace(facts, target=names, classes=_classes(model, predicted, y, shares))
     return replace(facts, target=names, left_out=_left_out(inner, predicted, X, y, names))
 
 
@@ -401,6 +429,19 @@ def _domains(
             without = (float(gone.change), _root(gone.loo_error), float(gone.shift), gone.change_low, gone.change_high)
         facts.append(DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance, *without))
     return facts
+
+
+def _compared(model: Any, inner: Any, focal_rows: int | None) -> tuple[MethodFact, ...]:
+    """The model and the plain alternatives, with the mean of the targets as the last."""
+    from mixtune.estimators import MEAN, left_out_rows
+
+    found = [_method(each, focal_rows) for each in getattr(inner, "compared_", ())]
+    rows = left_out_rows(model) if found else None
+    if rows is None:
+        return tuple(found)
+    measures = rows.measures()
+    mean = MethodFact(MEAN, measures[MEAN].rmse, *(None,) * 4)
+    return tuple(replace(each, measures=measures.get(each.method)) for each in (*found, mean))
 
 
 def _method(comparison: Any, focal_rows: int | None) -> MethodFact:
@@ -506,7 +547,7 @@ def _half_widths(inner: Any, X: Any, rows: int) -> tuple[Floats | None, str]:
     return (half, "") if np.all(np.isfinite(half)) else (None, "the intervals are not finite")
 
 
-def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
+def _classes(model: Any, scores: Floats, y: Any, shares: Mapping[str, Floats]) -> ClassFact:
     from sklearn.metrics import confusion_matrix
 
     classes, labels = np.asarray(model.classes_), np.asarray(y).ravel()
@@ -514,7 +555,8 @@ def _classes(model: Any, scores: Floats, y: Any) -> ClassFact:
         raise DataError(f"y holds the class {unknown[0]!r}, which the model does not know; pass the y of the fit")
     guessed = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
     counts = confusion_matrix(labels, classes[guessed], labels=classes)
-    return ClassFact(tuple(str(name) for name in classes.tolist()), counts)
+    names = tuple(str(name) for name in classes.tolist())
+    return ClassFact(names, counts, np.searchsorted(classes, labels), shares)
 
 
 def _matrix(values: Any) -> Floats:

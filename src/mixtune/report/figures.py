@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mixtune.options import ExerciseRegion, PriceGrid
     from mixtune.paper import Findings, Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
-    from mixtune.paper.robustness import RobustnessSummary
 
 __all__ = [
     "FIGURES",
@@ -215,44 +214,6 @@ def _power_of_ten(value: float) -> str:
     return f"10^{{{exponent:.0f}}}" if exponent == round(exponent) and exponent else f"{value:g}"
 
 
-# --- robustness -------------------------------------------------------------------------------------------------
-
-
-def _robustness(summary: RobustnessSummary) -> Figure:
-    from mixtune.paper.robustness import LOCAL_HEADS, MEAN_HEADS
-    from mixtune.regret import log_slope
-
-    figure, panels = _panels(3, size=(13, 4.2))
-    s, colours = summary.settings, {"worst case": ORANGE, "random": BLUE, MEAN_HEADS: GREEN, LOCAL_HEADS: PURPLE}
-    epsilons, shares = np.array(s.epsilons), np.array(s.shares)
-    curves = ((epsilons, summary.by_epsilon), (shares, summary.by_share), (s.distances, summary.gaps))
-    for axes, (x, bands) in zip(panels, curves):
-        for marker, (name, band) in zip("os", bands.items()):
-            slope = "a floor" if name == LOCAL_HEADS else f"slope {log_slope(x, band.mean):.2f}"
-            axes.plot(x, band.mean, marker=marker, markersize=4, color=colours[name], label=f"{name}: {slope}")
-            axes.fill_between(x, band.low, band.high, color=colours[name], alpha=0.15, linewidth=0)
-    _line(panels[0], epsilons, summary.constant * epsilons, r"bound $C\,\varepsilon\sqrt{q}$: slope 1")
-    by_share = summary.constant * epsilons[0] * np.sqrt(shares)
-    _line(panels[1], shares, by_share, r"bound $C\,\varepsilon\sqrt{q}$: slope 1/2")
-    gap, distance = summary.gaps[MEAN_HEADS].mean, s.distances
-    _line(panels[2], distance, gap[-1] * distance / distance[-1], "theorem: slope 1")
-    change = r"$|\mathcal{L} - \widetilde{\mathcal{L}}|$"
-    panels[0].set(title="Change of all rows", xlabel=r"severity $\varepsilon$", ylabel=change)
-    panels[1].set(title=rf"Change of some rows, $\varepsilon = {_power_of_ten(s.epsilons[0])}$", ylabel=change)
-    panels[1].set_xlabel("share of rows $q$")
-    panels[2].set(title="Algorithm 3 beside the optimum", ylabel="energy above the least one")
-    panels[2].set_xlabel(r"$\max_i |1/N - w_i|$")
-    for axes in panels:
-        axes.set(xscale="log", yscale="log")
-        axes.legend(loc="best")
-    figure.suptitle(f"Robustness and near-optimality (geometric mean and range over {summary.runs} runs)", fontsize=11)
-    return figure
-
-
-def _line(axes: Axes, x: Floats, y: Floats, label: str) -> None:
-    axes.plot(x, y, color=GREY, linestyle=(0, (5, 2)), linewidth=1.2, label=label, zorder=1)
-
-
 # --- other studies ----------------------------------------------------------------------------------------------
 
 
@@ -349,7 +310,6 @@ def _shade(axes: Axes, x: Floats, region: ExerciseRegion, decisions: Integers) -
 FIGURES: Mapping[str, Callable[[Any], Figure]] = {
     "figure1": _figure_1,
     "figure2": _figure_2,
-    "robustness": _robustness,
     "layers": _figure_2,
-    **dict.fromkeys(("near-optimality", "bound", "early-stopping", "game"), _findings),
+    **dict.fromkeys(("robustness", "near-optimality", "bound", "early-stopping", "game"), _findings),
 }

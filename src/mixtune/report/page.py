@@ -5,6 +5,8 @@ is the frame of the page and ``page.css`` its style. Text becomes markup only th
 :func:`~mixtune.report.wording.element`, which escapes it.
 """
 
+import base64
+import hashlib
 import math
 import platform
 from collections.abc import Mapping, Sequence
@@ -22,6 +24,7 @@ from mixtune._version import __version__
 from mixtune.report import _charts as charts
 from mixtune.report.facts import (
     COVERAGE,
+    FOCAL_ONLY,
     MOST_OUTPUTS,
     OWN,
     CandidateFact,
@@ -29,12 +32,15 @@ from mixtune.report.facts import (
     DomainFact,
     Facts,
     MapFact,
+    MethodFact,
     read_facts,
 )
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
     MAP_MEANINGS,
     MAP_NAMES,
+    MEASURE_NAMES,
+    METHOD_NAMES,
     Html,
     column,
     element,
@@ -78,6 +84,7 @@ def report_html(
     settings: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
     date: str | None = None,
+    columns: Any = None,
 ) -> str:
     """Write the page as text; the same model and rows give the same text.
 
@@ -97,6 +104,8 @@ def report_html(
         What the reader should know beside the model's own notes.
     date : str, optional
         Shown as it is; without it the page has no date.
+    columns : TableEncoder or sequence of str, optional
+        How tables became the inputs, or the names of the inputs.
 
     Returns
     -------
@@ -108,7 +117,7 @@ def report_html(
     DataError
         If the rows are not those that the model was fitted to.
     """
-    facts = read_facts(model, X=X, y=y, sources=sources, target=target)
+    facts = read_facts(model, X=X, y=y, sources=sources, target=target, columns=columns)
     facts = replace(facts, notes=(*facts.notes, *notes))
     return page_html(facts, title=title, settings=settings, date=date)
 
@@ -121,49 +130,83 @@ def write_report(path: str | Path, model: Any, *, X: Any, y: Any, sources: Any, 
 
 
 def page_html(
-    facts: Facts, *, title: str | None = None, settings: Mapping[str, Any] | None = None, date: str | None = None
+    facts: Facts,
+    *,
+    title: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    date: str | None = None,
+    inputs: Sequence[str] = (),
+    command: str | None = None,
 ) -> str:
-    """Write the page from facts that were read before; the options are those of :func:`report_html`."""
+    """Write the page from facts that were read before; the options are those of :func:`report_html`.
+
+    ``inputs`` are names of files that the rows came from, and ``command`` is what was typed.
+    """
     if title is None:
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
     verdict = give_verdict(facts)
     remarks = [element("li", note) for note in dict.fromkeys(facts.notes)]
-    sections = [_datasets(facts), _comparison(facts), _path(facts), _rows(facts), _removals(facts), _average(facts)]
+    sections = [_effects(facts), _what_if(facts), _datasets(facts), _comparison(facts), _rows(facts), _misses(facts)]
+    sections += [_removals(facts), _spreads(facts), _details(facts)]
+    script = folder_text("page.js")
     data = counted((facts.focal.rows, "focal row"))
     if facts.sources:
         rows = sum(source.rows for source in facts.sources)
         data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    folder = files("mixtune.report")
-    words = {"short_title": shorten(title, 120), "title": title, "data": data}
+    # When, from what and how the page was made.
+    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
+    words = {"short_title": shorten(title, 120), "title": title, "data": data, "made": "; ".join(made)}
     fields = words | {
-        "style": Html(folder.joinpath("page.css").read_text(encoding="utf-8")),
+        "style": Html(folder_text("page.css")),
+        "script": Html(script),
+        "hash": script_hash(script),
+        "command": element("p", element("code", command), class_="data") if command else "",
         "tone": verdict.tone,
         "verdict": verdict.sentence,
         "evidence": join(element("p", text, class_="meaning") for text in (*verdict.evidence, facts.carried) if text),
         "cards": _cards(facts),
         "notes": aside if remarks else "",
-        "sections": join([*sections, _settings(facts, settings, date)]),
+        "sections": join([*sections, _settings(facts, settings)]),
     }
-    template = Template(folder.joinpath("page.html").read_text(encoding="utf-8"))
+    template = Template(folder_text("page.html"))
     return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+
+
+def script_hash(script: str) -> str:
+    """What the page's own policy knows its script by, so that the browser runs nothing else."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def folder_text(name: str) -> str:
+    """A file of this folder."""
+    return files("mixtune.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _cards(facts: Facts) -> Html:
     """The most important numbers."""
     # Side by side, so with the same decimals.
     error, alone = column([facts.error, facts.error_alone])
-    cards = [("left-out error", error, "root mean square, each row predicted without it")]
+    own = facts.compared[0].measures if facts.compared else None
+    cards = [("typical error (RMSE)", error, "root mean square, each row predicted without it")]
     if facts.sources and facts.error_alone is not None:
-        cards.append(("focal rows alone", alone, "the same error without the other datasets"))
+        cards.append(("own rows alone", alone, "the same error without the other datasets"))
+    if facts.classes is not None:
+        cards = [("classified right", percent(facts.classes.right / facts.classes.rows), "of the focal rows")]
+    if own is not None and own.log_loss is not None:
+        cards.append(("log loss", number(own.log_loss, 2), "of the probabilities; 0 is certain and right"))
+    if own is not None and own.auc is not None:
+        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 tells all classes apart"))
+    if own is not None and own.mae is not None:
+        cards.append(("mean error (MAE)", number(own.mae), "mean of the misses, whatever their sign"))
+    if own is not None and own.r2 is not None:
+        cards.append(("explained (R²)", number(own.r2, 2), "0 is the mean of the rows, 1 is exact"))
     if facts.sources:
         cards.append(("from other datasets", percent(facts.transferred), "of the prediction"))
     if inside := [rows for rows in facts.left_out if rows.half is not None]:
         part = sum(rows.covered for rows in inside) / sum(len(rows.actual) for rows in inside)
         cards.append((f"inside {percent(COVERAGE)} intervals", percent(part), "of the focal rows"))
-    elif facts.classes is not None:
-        cards.append(("classified right", percent(facts.classes.right / facts.classes.rows), "of the focal rows"))
     return join(
         element("div", element("dt", name), element("dd", element("b", value), element("span", text)))
         for name, value, text in cards
@@ -259,13 +302,163 @@ def _comparison(facts: Facts) -> Html:
     if not facts.sources or len(compared) < 2 or compared[0].method != OWN:
         return Html()
     text = (
-        "Every fit predicts each focal row without having seen it. Focal only: ridge regression on the focal rows. "
-        "Joint: one fit to all rows pooled, as if they were one dataset. Mean of locals: the average of one fit per "
-        "dataset."
+        "Every fit predicts each focal row without having seen it. Own rows alone: ridge regression on the focal rows. "
+        "Pooled: one fit to all rows, as if they were one dataset. Mean of local models: the average of one fit per "
+        "dataset. Predict the mean: that of the focal rows, whatever the columns say."
     )
     if facts.maps:
-        text += " Focal only and joint use the feature map without learned columns that suits the focal rows best."
-    return _section("comparison", "Against simpler fits", text, _pair(*charts.comparison_charts(compared)))
+        text += " Own rows alone and pooled use the feature map without learned columns that suits the focal rows best."
+    if facts.classes is not None:
+        text += " The charts show errors of the class scores, the table what becomes of the classes."
+    shown = [each for each in compared if each.ratio is not None]
+    drawn = _pair(*charts.comparison_charts(shown))
+    table = _measures([each for each in facts.compared if each.measures is not None])
+    return _section("comparison", "Against simpler fits", text, table, drawn)
+
+
+def _measures(compared: Sequence[MethodFact]) -> Html:
+    """The measures that people know, of every method."""
+    values = {name: [getattr(each.measures, name, None) for each in compared] for name in MEASURE_NAMES}
+    known = {name: found for name, found in values.items() if any(value is not None for value in found)}
+    cells = {}
+    for name, found in known.items():
+        fixed = name in ("r2", "auc", "log_loss")
+        cells[MEASURE_NAMES[name][0]] = (
+            percent_column(found)
+            if MEASURE_NAMES[name][1]
+            else [number(None) if v is None else f"{v:.2f}".replace("-", "\u2212") for v in found]
+            if fixed
+            else column(found)
+        )
+    names = [_name(METHOD_NAMES.get(each.method, each.method)) for each in compared]
+    rows = [list(row) for row in zip(names, *cells.values())]
+    return _table(["method", *cells], rows, "Errors of the methods") if cells else Html()
+
+
+def _effects(facts: Facts) -> Html:
+    """Which columns drive the prediction."""
+    if facts.columns is None or not facts.columns.effects.effects:
+        return Html()
+    found = facts.columns.effects
+    several = len({each.output for each in found.effects}) > 1
+    effects = [each for each in found.effects if not several or each.output == found.effects[0].output]
+    target, unit = _predicted(facts, effects[0].output)
+    show = (lambda v: [percent(x) for x in v]) if facts.classes is not None else column
+    reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
+    texts = show([each.effect for each in effects])
+    known = any(each.sources is not None for each in effects)
+    rows: list[list[str]] = []
+    for each, text in zip(effects, texts):
+        ends = [end if isinstance(end, str) else number(end) for end in (each.start, each.end)]
+        mark = "differs" if each.differs else ""
+        start, end = sorted([0.5, 0.5 + each.effect / reach / 2])
+        interval = "–" if each.low is None else " to ".join(show([each.low, each.high]))
+        cells: list[str] = [_name(each.column, below=f"{ends[0]} → {ends[1]}", mark=mark)]
+        cells += [_bar(text, end, start, style=f"both {'up' if each.effect > 0 else 'down'}", mark=0.5), interval]
+        cells += ["–" if each.slope is None else number(each.slope)]
+        rows.append([*cells, "–" if each.sources is None else show([each.sources])[0]])
+    heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
+    heads += ["in other datasets"] if known else []
+    text = (
+        f"How {target} changes on average over {counted((found.rows, 'focal row'))} when one column goes from a low "
+        "to a high value (10% and 90% of the focal rows; of categories, from the commonest level to another) and the "
+        f"other columns stay as they are{unit}. {found.how}"
+    )
+    if known:
+        text += " In other datasets: the same in their own models, averaged with their weights; marked where it lies "
+        text += (
+            "outside the interval. A change says what the model does, not what would happen if the column were changed."
+        )
+    if found.constant:
+        text += f" The same in all focal rows: {', '.join(found.constant[:10])}."
+    summary = f"{counted((len(rows) - SHOWN_ROWS, 'more effect'))}, all smaller"
+    table = _table(heads, rows, "Effects of columns", summary=summary)
+    curves = [
+        charts.curve_chart(curve, f"curve{k}", column=name, target=target)
+        for k, (name, curve) in enumerate(facts.columns.curves.items())
+    ]
+    return _section("effects", "Which columns drive the prediction", text, table, _pair(*curves) if curves else Html())
+
+
+def _predicted(facts: Facts, output: str) -> tuple[str, str]:
+    """What effects are changes of, and in which units."""
+    if facts.classes is not None:
+        return f"the probability of {output}", ", in percent points"
+    name = facts.target[0] if facts.target else "the prediction"
+    return (f"{name}" if not output or len(facts.target) == 1 else output), ", in its own units"
+
+
+def _what_if(facts: Facts) -> Html:
+    """Controls for all columns, and the prediction of the model, which runs in the browser."""
+    if facts.columns is None:
+        return Html()
+    if facts.columns.panel is None:
+        text = (
+            "This model is too large, or has a feature map of its own, and cannot be computed on a page; use predict."
+        )
+        return _section("what-if", "What if?", text)
+    target = _predicted(facts, "the class")[0] if facts.classes is None else "the class"
+    text = (
+        f"The model itself, computed by this page: set the columns and read the prediction of {target}. It starts at "
+        "the medians of the focal rows. "
+    )
+    if facts.error is not None and facts.classes is None:
+        text += f"Its left-out error is {number(facts.error)}."
+    result = element("p", "Prediction: ", element("output", id="prediction"), class_="prediction", aria_live="polite")
+    outside = element("p", id="outside", class_="outside", aria_live="polite")
+    data = Html(f'<script type="application/json" id="model">{facts.columns.panel}</script>')
+    no_script = element("noscript", element("p", "The panel needs JavaScript."))
+    return _section("what-if", "What if?", text, result, outside, element("div", id="panel"), no_script, data)
+
+
+def _misses(facts: Facts) -> Html:
+    """The rows that are predicted worst, and what each column adds to their predictions."""
+    if facts.columns is None or not facts.columns.misses:
+        return Html()
+    misses, classes = facts.columns.misses, facts.classes is not None
+    show = percent if classes else number
+    parts = []
+    for miss in misses:
+        rows: list[list[str]] = []
+        reach = max(abs(part) for *_, part in miss.parts) or 1.0
+        for name, value, part in miss.parts[:SHOWN_ROWS]:
+            start, end = sorted([0.5, 0.5 + part / reach / 2])
+            text = f"{'+' if part > 0 else ''}{show(part)}"
+            bar = _bar(text, end, start, style=f"both {'up' if part > 0 else 'down'}", mark=0.5)
+            rows.append([_name(name), value if isinstance(value, str) else number(value), bar])
+        table = _table(["column", "value", "adds"], rows, f"Contributions to row {miss.row + 1}")
+        actual = miss.actual if isinstance(miss.actual, str) else number(miss.actual)
+        told = (
+            f"without the row {show(miss.left_out)}" if not classes else f"given {show(miss.left_out)} without the row"
+        )
+        summary = element("summary", f"Row {miss.row + 1:,}: actual {actual}, {told}")
+        words = f"From the average prediction, {show(miss.average)}, to that of the row, {show(miss.predicted)}:"
+        parts.append(element("details", summary, element("p", words), table))
+    text = "The focal rows that are furthest off when predicted without themselves, and what each column adds to the "
+    text += "prediction of the model (Shapley values against the focal rows). Rows are counted from 1."
+    return _section("misses", "The worst misses", text, *parts)
+
+
+def _spreads(facts: Facts) -> Html:
+    """Focal against source columns."""
+    if facts.columns is None or not facts.columns.spreads:
+        return Html()
+    figures = [charts.spread_chart(each, f"spread{k}") for k, each in enumerate(facts.columns.spreads)]
+    text = (
+        "Where the bars and the dashed line lie apart, the focal rows are unlike those of the other datasets, and less "
+    )
+    text += "can be learned from them. Columns with the largest effects first."
+    return _section("spreads", "Are the rows alike?", text, _pair(*figures))
+
+
+def _details(facts: Facts) -> Html:
+    """What only those need who want to know how the fit was chosen."""
+    parts = [part for part in (_path(facts), _average(facts)) if part]
+    return (
+        element("details", element("summary", "Details: how the fit was chosen"), *parts, id="details")
+        if parts
+        else Html()
+    )
 
 
 def _path(facts: Facts) -> Html:
@@ -277,7 +470,8 @@ def _path(facts: Facts) -> Html:
         return Html()
     text = f"The effective ridge is {number(facts.effective_ridge)}."
     if len(facts.candidates) > 1:
-        text = f'Several fits are averaged (below); these charts show the one with the largest share, "{family}". '
+        text = "Several fits are averaged (below); these charts show the one with the largest share, "
+        text += f'"{_family(family)}". '
         text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
     return _section("path", "How the fit was chosen", text, _pair(*figures))
 
@@ -313,14 +507,15 @@ def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
         "Errors elsewhere on this page are those of the class scores, which should be +1 for the class and \u22121 for "
         "any other."
     )
+    drawn = [_pair(charts.calibration_chart(classes))] if classes.shares else []
     if len(classes.names) > MOST_CLASSES:
-        return text, []
+        return text, drawn
     rows = [
         [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
     heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
-    return text, [_table(heads, rows, "Actual and left-out classes")]
+    return text, [_table(heads, rows, "Actual and left-out classes"), *drawn]
 
 
 def _removals(facts: Facts) -> Html:
@@ -378,12 +573,19 @@ def _average(facts: Facts) -> Html:
         share, colour = math.fsum(parts), f"c{k % 5}"
         bands.append(element("i", class_=colour, style=f"width:{100 * share:.2f}%"))
         meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        words = element("span", element("b", name), f" {percent(share)}", element("span", meaning, class_="why"))
+        words = element(
+            "span", element("b", _family(name)), f" {percent(share)}", element("span", meaning, class_="why")
+        )
         legend.append(element("li", element("i", class_=colour), words))
     shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
     listed = element("ul", *legend, class_="legend")
     table = _candidate_table(facts.candidates)
     return _section("average", "What was averaged", text, *_map_parts(facts), shown, listed, table)
+
+
+def _family(name: str) -> str:
+    """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
+    return METHOD_NAMES[FOCAL_ONLY] if name == FOCAL_ONLY else name
 
 
 def _map_parts(facts: Facts) -> list[Html]:
@@ -414,7 +616,7 @@ def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
     rows: list[list[str]] = []
     for c, share, error, validation in zip(top, shares, errors, column([c.validation_error for c in top])):
         settings = ", ".join(f"{name} {plain_value(value)}" for name, value in c.settings.items())
-        name, bar = _name(c.family, below=settings), _bar(share, c.share / most)
+        name, bar = _name(_family(c.family), below=settings), _bar(share, c.share / most)
         rows.append([name, bar, number(c.effective_ridge), error, validation])
     heads = ["candidate", "share", "effective ridge", "left-out error"]
     heads += ["validation error ÷ best"] if any(c.validation_error is not None for c in top) else []
@@ -423,12 +625,12 @@ def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
     return join([table, element("p", more)]) if rest else table
 
 
-def _settings(facts: Facts, settings: Mapping[str, Any] | None, date: str | None) -> Html:
+def _settings(facts: Facts, settings: Mapping[str, Any] | None) -> Html:
     """What was set, and with which versions."""
     import sklearn
 
     versions = {"mixtune": __version__, "NumPy": np.__version__, "scikit-learn": sklearn.__version__}
-    versions |= {"Python": platform.python_version(), **({} if date is None else {"date": date})}
+    versions |= {"Python": platform.python_version()}
     given = {name: plain_value(value) for name, value in (settings or {}).items()}
     lists = []
     for heading, pairs in {"Given": given, facts.estimator: facts.parameters, "Versions": versions}.items():

@@ -8,7 +8,23 @@ from typing import Any
 
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
-METHOD_NAMES = {"ours": "mixtune"}
+METHOD_NAMES = {
+    "ours": "mixtune",
+    "focal only": "own rows alone",
+    "joint": "pooled",
+    "mean of locals": "mean of local models",
+    "boosting": "boosted trees + domain",
+    "mean": "predict the mean",
+}
+#: Measures of predictions, by the fields that hold them: what they are called, and whether percent are shown.
+MEASURE_NAMES = {
+    "rmse": ("RMSE", False),
+    "mae": ("MAE", False),
+    "r2": ("R²", False),
+    "accuracy": ("accuracy", True),
+    "log_loss": ("log loss", False),
+    "auc": ("AUC", False),
+}
 #: How the feature maps that an estimator makes by itself are called, and what they consist of.
 MAP_NAMES = {
     "inputs": "the columns themselves",

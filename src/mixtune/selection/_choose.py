@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import EPSILON, Floats, Integers, in_threads
+from mixtune._array import EPSILON, Booleans, Floats, Integers, in_threads
 from mixtune.moments import Batch, Paths, Rows, Sample
-from mixtune.selection._families import Family, Fits, FocalFamily, Label, Memo, Prior
+from mixtune.selection._families import ROW_FREE, USED, Family, Fits, FocalFamily, Label, Memo, Prior
 from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import (
     Task,
@@ -83,6 +83,15 @@ class Pool:
     def fits(self, task: Sample, allowed: Floats, memos: Sequence[Memo] | None = None) -> list[Fits]:
         """What all families make of a task; ``memos``, one of each family, serve one task."""
         return [family.fits(task, allowed, memo) for family, memo in zip(self.families, memos or repeat(None))]
+
+    def row_memos(self, memos: Sequence[Memo], used: Booleans) -> list[Memo]:
+        """What memos hold for any rows of their task; of candidates that are not ``used`` (C,), nothing is computed."""
+        found, first = [], 0
+        for family, memo in zip(self.families, memos):
+            own = used[first : first + len(family.labels)]
+            first += len(own)
+            found.append({USED: own} | {key: memo[key] for key in ROW_FREE if key in memo})
+        return found
 
     def batch_size(self, sources: int, rows: int) -> int:
         """How many validation tasks of so many rows are done in one call: one, unless priors are learned."""
@@ -317,10 +326,11 @@ def choose(
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     judged = focal if plan.judged is None else focal.judged(plan.judged)
     here = validation_tasks(pool, sources, plan) if tasks is None else []
-    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed), *here]
+    memos: list[Memo] | None = None if plan.judged is None else [{} for _ in pool.families]
+    jobs: list[Callable[[], Any]] = [partial(pool.fits, judged, allowed, memos), *here]
     fits, *done = in_threads(lambda job: job(), jobs, width=focal.columns)
     known = validated_weights(pool, [*chain.from_iterable(done)] if tasks is None else tasks)
-    found = choice_of(pool, given, judged, allowed, fits, known, size)
+    found = choice_of(pool, given, judged, allowed, fits, known, size, memos)
     pool.release()
     return found
 
@@ -361,7 +371,9 @@ def choice_of(
     top = int(np.argmax(shares))
     own = leverages @ (weight / judged.free.unit) * (len(focal.known.y) / len(weight))
     if partly:
-        rows = _all_rows(pool, focal, allowed, np.stack([shares, focal_shares]), top)
+        rows = _all_rows(
+            pool, focal, allowed, np.stack([shares, focal_shares]), top, memos or [{}] * len(pool.families)
+        )
     else:
         rows = np.stack([mix(shares, left_out), mix(focal_shares, left_out), leverages[top]])
     return Choice(
@@ -393,7 +405,7 @@ def draw_plan(focal: Sample, sources: Sequence[Sample], *, seed: int, most: int 
     Tasks are of sources with rows to spare, or at least half as many as the focal domain. Sources whose rows are
     unknown inform priors only. What is drawn follows the content of rows and sources, not the order they came in.
     """
-    sizes = [0 if source.rows is None else len(source.rows.y) for source in sources]
+    sizes = [source.size for source in sources]
     return _by_content(plan_of(focal, sizes, lambda k: rank_of(sources[k].known), seed=seed, most=most), sources)
 
 
@@ -424,7 +436,7 @@ def draw_tasks(
     most: int | None = None,
 ) -> Plan:
     """Validation tasks of sources at the ``usable`` places, each of which learns from ``rows`` rows."""
-    sizes = {k: 0 if sources[k].rows is None else len(sources[k].known.y) for k in usable}
+    sizes = {k: sources[k].size for k in usable}
     plan = _drawn(rows, sizes, sources[0].columns, lambda k: rank_of(sources[k].known), rng, most=most)
     return _by_content(plan, sources)
 
@@ -584,11 +596,14 @@ def _symmetric(X: Floats) -> tuple[Floats, Floats]:
     return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
-def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int) -> Floats:
+def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:
     """Left-out residuals of the mixes, and leverages of one candidate, for all rows, block by block."""
     parts = []
+    used = np.any(mixes > SETTINGS.rounding_share, axis=0)
+    used[top] = True
     for start in range(0, len(focal.known.y), SETTINGS.judged_rows):
-        paths = joined_paths(pool.fits(focal.judged(slice(start, start + SETTINGS.judged_rows)), allowed))
+        block = focal.judged(slice(start, start + SETTINGS.judged_rows))
+        paths = joined_paths(pool.fits(block, allowed, pool.row_memos(memos, used)))
         parts.append(np.vstack([*(mix(share, paths.left_out) for share in mixes), paths.leverages[top]]))
     return np.hstack(parts)
 

@@ -13,14 +13,14 @@ from mixtune.selection._settings import SETTINGS
 
 @dataclass(frozen=True)
 class Comparison:
-    """Leave-one-out mean squared error of a method on the focal rows, and how the chosen fit compares.
+    """Leave-one-out mean squared error of a method on the focal rows, and the comparison of mixtune with it.
 
     Attributes
     ----------
     method : str
     loo_error, standard_error : float
     ratio, ratio_low, ratio_high : float
-        Root mean squared error of the chosen fit over that of this method, with a 95% interval over the rows.
+        Root mean squared error of mixtune divided by that of this method, with a 95% interval over the rows.
     """
 
     method: str
@@ -33,16 +33,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class TransferGain:
-    """By what part transfer cuts the error (RMSE) of the focal rows alone, with a 95% interval.
+    """Relative reduction of the root mean squared error compared with own rows alone, with a 95% interval.
 
     Attributes
     ----------
     reduction, low, high : float
-        From both of the following: validation says what is usual, the focal rows what is different here.
+        Estimated from cross-domain validation, as a prior, and leave-one-out on the focal rows, as a measurement.
     from_rows : float
-        By leave-one-out on the focal rows.
+        The reduction by leave-one-out on the focal rows alone.
     from_plays : float or None
-        The geometric mean over sources that took the focal role, on rows kept for testing.
+        The reduction in cross-domain validation: the geometric mean over sources that took the focal role, on their
+        test rows.
     """
 
     reduction: float

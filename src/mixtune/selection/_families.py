@@ -35,6 +35,9 @@ from mixtune.selection._settings import SETTINGS
 Label = tuple[str, dict[str, Any]]
 #: What a family computed of one task and need not compute again when sources are left out.
 Memo = dict[Any, Any]
+#: What a memo holds that is the same for any rows of the task; and under which key, which candidates are used at all.
+ROW_FREE = ("scores", "distances", "noise", "near", "group")
+USED = "used"
 
 
 @dataclass(frozen=True, eq=False)

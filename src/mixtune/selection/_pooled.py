@@ -26,7 +26,7 @@ import numpy as np
 
 from mixtune._array import Floats, in_threads
 from mixtune.moments import Regression, Sample, best_ridge, half_solve, lower_root
-from mixtune.selection._families import Fits, Inputs, Label, Memo, Prior, recalled, similar
+from mixtune.selection._families import USED, Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
@@ -155,13 +155,16 @@ class PooledFamily:
         ]
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
-        regression, found = self._view(task), []
+        regression, found = self._view(task), list[Path]()
         weights = self._weights(task, allowed, memo)
         # Leaving a source out may leave a path as it is, or takes one message from the last sum.
         known: Memo = memo if memo is not None and allowed.all() else dict(memo or {})
         for weight in weights:
             for place in range(len(self.own)):
                 key = (place, weight.tobytes())
+                if not _is_used(memo, len(found)):
+                    found.append(_no_path(regression))
+                    continue
                 if key not in known:
                     total = self._sum(weight, place, known.get(place))
                     if known is memo:
@@ -219,7 +222,8 @@ class PooledFamily:
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
-        score = np.where(allowed > 0, self._scores(self._view(task), allowed), -np.inf)
+        scores = recalled(memo, "scores", lambda: self._scores(self._view(task), allowed))
+        score = np.where(allowed > 0, scores, -np.inf)
         order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
         found = [_likeliest(score, min(size, len(order))) for size in self.sizes]
         soft = np.exp((score - score.max()) / SETTINGS.temperature)
@@ -258,7 +262,13 @@ class StackedFamily:
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         mean, along = self._heads(allowed)
-        found, pulls = zip(*(self._path(task.free, mean, along, own) for own in self._own_variances))
+        ways = [
+            self._path(task.free, mean, along, own)
+            if _is_used(memo, place)
+            else (_no_path(task.free), np.zeros((len(SETTINGS.pooled_scales), task.free.width)))
+            for place, own in enumerate(self._own_variances)
+        ]
+        found, pulls = zip(*ways)
         # What each source adds to the mean; one that counts reversed is not among the weights.
         added = SETTINGS.stacked_variance * np.vstack(pulls) @ self.pooled.heads.T
         share = np.maximum(allowed / allowed.sum() + added, 0.0) * allowed
@@ -292,6 +302,19 @@ class StackedFamily:
         pulls = duals @ task.design
         heads = mean + own * pulls + SETTINGS.stacked_variance * (duals @ projected) @ along
         return Path(heads, leverages, variance), pulls
+
+
+def _is_used(memo: Memo | None, place: int) -> bool:
+    """Whether a candidate of the path at this place is used."""
+    used = None if memo is None else memo.get(USED)
+    points = len(SETTINGS.pooled_scales)
+    return used is None or bool(np.any(used[place * points : (place + 1) * points]))
+
+
+def _no_path(task: Regression) -> Path:
+    """In place of a path that is not used."""
+    points = len(SETTINGS.pooled_scales)
+    return Path(np.zeros((points, task.width)), np.zeros((points, len(task.unit))), 1.0)
 
 
 def _fits(task: Regression, found: Sequence[Path], weights: Floats, noise: float) -> Fits:

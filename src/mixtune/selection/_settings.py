@@ -156,9 +156,9 @@ class ChoiceSettings:
     validated_rows: int = 1000
     #: Most rows to test one validation task on.
     test_rows: int = 500
-    #: Numbers (32 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
+    #: Numbers (4 MB) that validation tasks done in one call may take for covariances and leverages: small tasks one by
     #: one spend most of their time between calls.
-    batch_entries: int = 2**22
+    batch_entries: int = 2**19
     #: Rows of a validation task that are left out in turn above ``wide_columns``, where its rows are more than its
     #: columns: they only say how much wider intervals should be. Without it, leverages of all rows take half the time.
     left_out_rows: int = 128
@@ -188,6 +188,8 @@ class ChoiceSettings:
     #: Mean squared errors below this part of the targets' variance count as equal. Without it, rounding decides between
     #: candidates that are exact.
     negligible_error: float = 1e-8
+    #: Candidates of a smaller share do not count for the rows beyond those that they are judged on.
+    rounding_share: float = 1e-12
     #: Most focal rows to judge candidates on at once: errors of 4,000 rows are known to 2%.
     judged_rows: int = 4000
 

@@ -560,9 +560,8 @@ def _table_stream(
                 )
         else:
             if unknown := [name for name in ignore if name not in schema.names]:
-                raise ParameterError(
-                    f'ignore names "{unknown[0]}", which no table has; {nearest(unknown[0], schema.names)}'
-                )
+                hint = nearest(unknown[0], schema.names)
+                raise ParameterError(f'ignore names "{unknown[0]}", which is not a column of any table; {hint}')
             chosen = choose_inputs(known.drop_columns(list(ignore)), columns=columns, **roles)
         read = ColumnRoles(chosen, targets, isinstance(target, str), column, form)
         chunks.append(TableChunk(str(path), read, label, None, rows))
@@ -619,7 +618,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
 def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[Chunk]:
     """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
     if not (is_collection(X) and is_collection(y)):
-        raise ParameterError(f'domain "{name}" must come as a pair (X, y) of Dask arrays')
+        raise ParameterError(f'domain "{name}" must be a pair (X, y) of Dask arrays')
     if labels is not None and not is_collection(labels):
         raise ParameterError("domain must be a Dask array with the label of every row of one pair (X, y)")
     make = dask_module("dask").delayed(_array_block, pure=False)

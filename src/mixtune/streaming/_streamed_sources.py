@@ -209,10 +209,10 @@ class _Pass(NamedTuple):
 class StreamedSources:
     """Sources that are read block by block, for ``fit(X, y, sources=...)``.
 
-    Estimators at fixed parameters (:class:`RegretOptimalRegressor` and the baselines) learn from all rows, through sums
-    gathered in one pass. Whatever needs single rows uses ``sample_rows`` rows of each source, drawn at random: the
-    choice that the CV estimators make, classifiers, and weights from distances. Sums are kept with this object, so that
-    grid search and cross-validation read the data once; make a new one for arrays that changed.
+    Estimators with fixed parameters (:class:`RegretOptimalRegressor` and the baselines) learn from all rows, through
+    sums computed in one pass. Estimators that need single rows (the CV estimators, classifiers, and weights from
+    distances) use ``sample_rows`` rows of each source, drawn at random. Sums are kept with this object, so that grid
+    search and cross-validation read the data once; create a new object if arrays have changed.
 
     Parameters
     ----------
@@ -226,15 +226,15 @@ class StreamedSources:
         The column that names each row's domain; for one pair of arrays, the labels of all rows. By default every file
         is a domain of its own, named after it.
     columns : sequence of str, optional
-        The input columns. By default those of the focal rows where these have names, else all others.
+        The input columns. By default those of the focal rows if these have names, otherwise all other columns.
     leave_out : label or sequence of labels
-        Domains that are not to be used, such as the focal one where its rows are in the same file.
+        Domains that are not used, such as the focal one if its rows are in the same file.
     memory_limit : int or str
-        Memory for blocks and sums, such as "1 GB", beside what Python itself takes; on a cluster, in each worker.
+        Memory for blocks and sums, such as "1 GB", in addition to that of Python itself; on a cluster, for each worker.
     dtype : {"float64", "float32"}
         Precision of the features; sums are in float64 in any case.
     sample_rows : int
-        How many rows of each source are drawn where single rows are needed.
+        Number of rows to draw from each source if single rows are needed.
     seed : int
         Fixes the draw.
     engine : {"local", "dask"}
@@ -244,14 +244,14 @@ class StreamedSources:
     workers : int, optional
         Processes of that local cluster.
     folder : path, optional
-        With Dask, where sums of finished blocks are kept, so that a pass that was cut off can be continued.
+        With Dask, where sums of finished blocks are kept, so that an interrupted pass can be continued.
     device : str, optional
         Where features and sums of the blocks are computed: "cpu" for NumPy, or "cuda" for PyTorch on a CUDA device, as
         for :func:`mixtune.streaming.stream_moments`. By default that of the estimator; the workers of a cluster compute
         with NumPy.
     progress : bool or callable
-        Show a bar in terminals and notebooks; or call this with the rows done and the rows in all (None where only
-        reading tells).
+        Whether to show a progress bar in terminals and notebooks; or a function of the number of rows read and of all
+        rows (None if unknown).
     encoding, separator, decimal
         How CSV is written.
 
@@ -318,7 +318,8 @@ class StreamedSources:
         feature_map
             The features, or None for the inputs.
         origin
-            A point near the rows, for example a mean of the focal rows. Sums that are there already are moved to it.
+            A point near the rows, for example a mean of the focal rows. Sums that were computed before are shifted to
+            it.
         columns
             Names of the focal rows' columns, where these have any.
         device
@@ -366,7 +367,7 @@ class StreamedSources:
         return self._left(before.found, kept=whole)
 
     def without(self, *names: str) -> StreamedSources:
-        """The same sources but for some, and what was read of them already.
+        """The same sources without some of them; what was read already is kept.
 
         Examples
         --------

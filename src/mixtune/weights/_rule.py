@@ -157,7 +157,7 @@ class EqualWeights(WeightRule):
 
 @dataclass(frozen=True, eq=False)
 class GivenWeights(WeightRule):
-    """Weights the user knows; checked to lie on the simplex."""
+    """Weights set by the user; they must be non-negative and sum to 1."""
 
     values: Sequence[float]
 

@@ -39,7 +39,8 @@ DistanceFunction = Callable[[Floats, Floats], "TransportDistance | float"]
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransportWeights(DomainWeights):
-    """Weights from transport distances, with all that entered them. Distances are in units of ``diameter``.
+    """Weights from transport distances, and the quantities they were computed from. Distances are in units of
+    ``diameter``.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class TransportWeights(DomainWeights):
         W1 of each domain to the focal one (0 for itself), each with its bounds and how it was found (`method`):
         exact, between bounds, or screened, which is only known to lie beyond the threshold.
     sampling_floor : TransportDistance or None
-        Distance between two random halves of the focal domain; None where it has a single row or was not asked for.
+        Distance between two random halves of the focal domain; None if it has a single row or was not requested.
     diameter : Diameter
         What distances were divided by (1 if ``rescale=False``).
     relevance : array (N,)
@@ -82,7 +83,7 @@ class WassersteinWeights(WeightRule):
     Parameters
     ----------
     temperature : float
-        gamma >= 0: 0 weighs all admitted domains alike, large values only the closest.
+        gamma >= 0: with 0 all admitted domains have the same weight, with large values only the closest has a weight.
     threshold : float
         eta >= 0: domains farther than this are left out; infinity admits all.
     distance : str or callable
@@ -98,11 +99,11 @@ class WassersteinWeights(WeightRule):
         Report the sampling floor, at the cost of one more distance.
     screen : bool
         Leave domains out without solving for their distance where a proven lower bound already exceeds the threshold.
-        The weights are the same; such distances are reported as that bound, method "screened". Worth it with many
-        domains of which most are far. Does nothing for "sliced" distances and for functions.
+        The weights are the same; such distances are reported as that bound, method "screened". Useful with many domains
+        of which most are far from the focal one. Does nothing for "sliced" distances and for functions.
     jobs : int, optional
-        Distances in work at a time, each in its own thread; by default one for each processor. Functions are called
-        one at a time.
+        Number of distances computed at the same time, each in its own thread; by default one for each processor.
+        Functions are called one at a time.
 
     Examples
     --------

@@ -116,8 +116,8 @@ def wasserstein_distance(
     Parameters
     ----------
     A, B
-        Samples of shape (n, d) and (m, d), or (n,) and (m,) for one column: arrays, tensors or lists. With
-        PyTorch or CuPy arrays, whatever looks at all pairs of a bracket runs in that library and on their device.
+        Samples of shape (n, d) and (m, d), or (n,) and (m,) for one column: arrays, tensors or lists. For PyTorch or
+        CuPy arrays, computations over all pairs of a bracket run in that library and on their device.
     method
         - ``"line"``: one column only; the closed form.
         - ``"exact"``: network simplex on all n x m costs, certified by duality.
@@ -127,7 +127,7 @@ def wasserstein_distance(
           quantity**, never larger than the Wasserstein distance; do not compare it with the other methods.
         - ``"auto"``: the line for one column, exact up to `max_exact_entries` pairs, the bracket beyond.
     seed
-        Seeds subsamples and directions. No proven bound depends on it beyond its width.
+        Seed of subsamples and directions. It only affects how tight the proven bounds are.
     subsample
         Rows of each sample whose exact solution starts ``"bracket"``.
     directions
@@ -141,7 +141,7 @@ def wasserstein_distance(
     Returns
     -------
     TransportDistance
-        The value and its bounds; see there for what they mean.
+        The value and its bounds, which that class describes.
 
     Raises
     ------

@@ -1,0 +1,153 @@
+"""What the page says about columns: effects and their curves, the worst misses, distributions, and the model itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mixtune._array import Floats
+
+if TYPE_CHECKING:
+    from mixtune.estimators import ColumnEffect, ColumnEffects, Inputs, LeftOutRows, Scores
+
+#: So many columns of numbers, those with the largest effects, get a curve.
+MOST_CURVES = 4
+#: So many columns get a distribution, and so many bins it has.
+MOST_SPREADS, BINS = 8, 12
+#: So many of the worst misses are explained.
+MOST_MISSES = 5
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnSpread:
+    """How a column is distributed in the focal rows and in the sources: shares of bins or of levels."""
+
+    name: str
+    focal: Floats
+    sources: Floats
+    edges: Floats | None = None
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A focal row whose left-out prediction is far off, and what each column adds to its prediction.
+
+    Attributes
+    ----------
+    row : int
+        From 0.
+    actual, left_out : str or float
+        The target or the class, and the prediction without the row or the probability of the class.
+    average, predicted : float
+        The mean prediction, and that of the row by the model itself; contributions lead from one to the other.
+    parts : tuple of (column, value, contribution)
+        The largest contributions first.
+    """
+
+    row: int
+    actual: str | float
+    left_out: float
+    average: float
+    predicted: float
+    parts: tuple[tuple[str, str | float, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnFacts:
+    """All that is said about columns; ``panel`` is the model as JSON, or None where the page cannot compute it."""
+
+    effects: ColumnEffects
+    curves: dict[str, tuple[ColumnEffect, ...]]
+    misses: tuple[Miss, ...]
+    spreads: tuple[ColumnSpread, ...]
+    panel: str | None
+
+
+def read_columns(model: Any, *, left_out: LeftOutRows | None, columns: Any = None) -> ColumnFacts | None:
+    """Read what a freshly fitted model says about its columns; None where it holds no rows.
+
+    Parameters
+    ----------
+    model
+        A fitted estimator that tunes itself.
+    left_out
+        Its left-out focal rows.
+    columns : TableEncoder or sequence of str, optional
+        How tables became the inputs, or the names of the inputs.
+    """
+    from mixtune.estimators import Scores, column_effects, effect_curves, user_columns
+    from mixtune.report._panel import panel_json
+
+    scores = Scores.of(model)
+    rows = getattr(scores.inner, "_inputs", None)
+    if not rows:
+        return None
+    inputs = user_columns(model, columns)
+    parts = [part.X for part in rows.values()]
+    effects = column_effects(model, columns=columns)
+    # Columns by their largest effect.
+    ranked = list(dict.fromkeys(each.column for each in effects.effects))
+    numbers = [name for name in ranked if not next(each for each in inputs if each.name == name).levels]
+    curves = effect_curves(model, names=numbers[:MOST_CURVES], columns=columns)
+    low, high = (
+        np.array(ends) for ends in (np.min([p.min(0) for p in parts], 0), np.max([p.max(0) for p in parts], 0))
+    )
+    by_name = {each.name: each for each in inputs}
+    return ColumnFacts(
+        effects=effects,
+        curves=curves,
+        misses=() if left_out is None else _misses(model, scores, inputs, parts[0], left_out, columns),
+        spreads=tuple(_spread(by_name[name], parts) for name in ranked[:MOST_SPREADS]) if len(parts) > 1 else (),
+        panel=panel_json(scores, inputs, parts[0], low, high),
+    )
+
+
+def _spread(column: Inputs, parts: list[Floats]) -> ColumnSpread:
+    focal, others = parts[0], np.concatenate(parts[1:])
+    if column.levels:
+        own, rest = (column.counts(X) for X in (focal, others))
+        return ColumnSpread(column.name, own / own.sum(), rest / rest.sum(), levels=column.levels)
+    values = [X[:, column.places[0]] for X in (focal, others)]
+    # Extreme values of sources count in the outer bins, so that one of them does not squeeze all others.
+    first, last = np.quantile(values[1], [0.005, 0.995])
+    first, last = min(first, values[0].min()), max(last, values[0].max())
+    edges = np.linspace(first, last if last > first else first + 1.0, BINS + 1)
+    own, rest = (np.histogram(np.clip(each, edges[0], edges[-1]), edges)[0] for each in values)
+    return ColumnSpread(column.name, own / own.sum(), rest / rest.sum(), edges=edges)
+
+
+def _misses(
+    model: Any, scores: Scores, inputs: Any, X: Floats, left_out: LeftOutRows, columns: Any
+) -> tuple[Miss, ...]:
+    """The worst misses of the first output; of classes, the rows whose class was given the least probability."""
+    from mixtune.estimators import row_contributions
+
+    own = left_out.predicted["ours"]
+    if left_out.classes:
+        left = own[np.arange(len(own)), left_out.actual]
+        worst = np.argsort(left, kind="stable")[:MOST_MISSES].tolist()
+    else:
+        left = own[:, 0]
+        worst = np.argsort(-np.abs(left_out.actual[:, 0] - left), kind="stable")[:MOST_MISSES].tolist()
+    found = []
+    for row in worst:
+        place = int(left_out.actual[row]) if left_out.classes else 0
+        # Of two classes there is the probability of the second only.
+        turned = len(left_out.classes) == 2 and place == 0
+        output = 0 if len(left_out.classes) <= 2 else place
+        told = row_contributions(model, X[[row]], output=output, columns=columns)
+        sign = -1.0 if turned else 1.0
+        values = (sign * told.values[0]).tolist()
+        order = np.argsort(-np.abs(values), kind="stable").tolist()
+        shown = tuple((inputs[k].name, _value(inputs[k], X[row]), values[k]) for k in order)
+        ends = [1.0 - end if turned else end for end in (told.average, float(told.predictions[0]))]
+        actual = left_out.classes[place] if left_out.classes else float(left_out.actual[row, 0])
+        found.append(Miss(row, actual, float(left[row]), ends[0], ends[1], shown))
+    return tuple(found)
+
+
+def _value(column: Inputs, row: Floats) -> str | float:
+    return column.levels[int(column.codes(row[None])[0])] if column.levels else float(row[column.places[0]])
