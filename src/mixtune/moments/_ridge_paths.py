@@ -583,6 +583,8 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
     Where rounding leaves the sum without a factor, as much is added to its diagonal as rounding may amount to.
     """
+    if not len(matrix):  # one row about its own mean; LAPACK takes no empty matrix
+        return matrix
     for more in (0.0, rounding_of(len(matrix)) * float(np.max(np.diagonal(matrix)))):
         shifted = add_to_diagonal(matrix, shift + more)
         fortran = shifted if shifted.flags.f_contiguous else shifted.T
@@ -594,6 +596,8 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
 def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floats:
     """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is lost."""
+    if not right.size:
+        return right
     columns = right.reshape(len(right), -1)
     found = scipy.linalg.blas.dtrsm(1.0, root, columns, lower=1, trans_a=int(transposed), overwrite_b=1)
     return found.reshape(right.shape)
