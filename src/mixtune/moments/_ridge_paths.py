@@ -156,6 +156,8 @@ class Regression:
         """The spectrum without directions that are rounding."""
         values, vectors = self.spectrum
         kept = values > RANK_TOLERANCE * values[-1]
+        if not kept.any():  # one row about its own mean: one direction stays, which says nothing
+            return np.full(1, np.finfo(np.float64).tiny), vectors[:, -1:]
         return (values, vectors) if kept.all() else (values[kept], vectors[:, kept])
 
     @cached_property
@@ -583,8 +585,6 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
     Where rounding leaves the sum without a factor, as much is added to its diagonal as rounding may amount to.
     """
-    if not len(matrix):  # one row about its own mean; LAPACK takes no empty matrix
-        return matrix
     for more in (0.0, rounding_of(len(matrix)) * float(np.max(np.diagonal(matrix)))):
         shifted = add_to_diagonal(matrix, shift + more)
         fortran = shifted if shifted.flags.f_contiguous else shifted.T
@@ -596,8 +596,6 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
 def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floats:
     """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is lost."""
-    if not right.size:
-        return right
     columns = right.reshape(len(right), -1)
     found = scipy.linalg.blas.dtrsm(1.0, root, columns, lower=1, trans_a=int(transposed), overwrite_b=1)
     return found.reshape(right.shape)
