@@ -274,7 +274,7 @@ def test_help_has_examples_and_exit_codes(command):
     assert "Exit code 0" in done.out
 
 
-@pytest.mark.parametrize(("features", "most"), [((), 58), (("--linear",), 52)])
+@pytest.mark.parametrize(("features", "most"), [((), 59), (("--linear",), 53)])
 def test_a_fit_runs_through_few_modules(tmp_path, data, features, most):
     found = modules_run(lambda: run("fit", data, *SITES, *features, "--out", tmp_path / "model.mixtune", "--force"))
     assert (tmp_path / "model.mixtune").exists()

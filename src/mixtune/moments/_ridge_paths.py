@@ -156,6 +156,8 @@ class Regression:
         """The spectrum without directions that are rounding."""
         values, vectors = self.spectrum
         kept = values > RANK_TOLERANCE * values[-1]
+        if not kept.any():  # one row about its own mean: one direction stays, which says nothing
+            return np.full(1, np.finfo(np.float64).tiny), vectors[:, -1:]
         return (values, vectors) if kept.all() else (values[kept], vectors[:, kept])
 
     @cached_property
