@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 
 import pytest
-from benchmarks.transfer import OURS, YARDSTICK, geometric_mean, summarise
+from benchmarks.transfer import CLASSES, OURS, YARDSTICK, geometric_mean, summarise
 
 from docs import comparison
 
@@ -56,7 +56,7 @@ def test_figures_follow_from_the_single_cases(results):
 def test_figures_of_the_tables_follow_from_the_single_cases(known):
     """The same by hand: geometric means of ratios to the focal ridge, over 12 problems of two focal domains each."""
     with comparison.KNOWN.open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        rows = [row for row in csv.DictReader(file) if row["problem"] not in CLASSES]
 
     def case(row):
         return tuple(row[name] for name in ("problem", "variant", "focal", "seed", "n_train"))
@@ -147,7 +147,7 @@ def test_what_the_page_says_in_words(results):
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
     for found in (honest, texts):
-        assert 0 < found["stacked"].relative_rmse - found[OURS].relative_rmse < 0.0145
+        assert 0 < found["stacked"].relative_rmse - found[OURS].relative_rmse < 0.0185
     others = [s for s in summarise(results) if s.method != comparison.LINEAR]
     best = {
         (s.problem, s.variant): min(
@@ -165,7 +165,23 @@ def test_what_the_page_says_in_words(results):
         assert max(s.worst_ratio for s in own) > max(s.worst_ratio for s in ours.values())
 
 
+def test_what_the_page_says_of_classes_in_words(known):
+    def mean(method, variant):
+        cases = [r.log_loss for r in known if r.problem in CLASSES and (r.method, r.variant) == (method, variant)]
+        return sum(cases) / len(cases)
+
+    for variant in ("clean", "flip"):
+        ours, catboost = (mean(name, variant) for name in (OURS, "catboost"))
+        assert abs(ours - catboost) < 0.01
+        assert all(
+            mean(name, variant=variant) > ours + 0.02 for name in ("lightgbm", "histgradient", "pooled", "focal")
+        )
+    assert len({r.problem for r in known if r.problem in CLASSES}) == 4
+
+
 def test_what_the_page_says_of_tables_in_words(known):
+    known = [r for r in known if r.problem not in CLASSES]
+
     def mean(method, **where):
         return geometric_mean(
             [r for r in known if r.method == method and all(getattr(r, k) == v for k, v in where.items())]
