@@ -99,6 +99,42 @@ def test_a_second_run_with_one_member_less(group, second):
     np.testing.assert_array_equal(one, two)
 
 
+def numbered(group, original, step, **changes):
+    """The coordinator's request with another number, and other content."""
+    told, held = original.open(group.keys["m0"])
+    header = {name: original.header[name] for name in ("kind", "study", "says", "public")}
+    cards = [group.study.card(name) for name in original.header["recipients"]]
+    return write_message(group.keys["m0"], cards, step=step, **header, spec={**told, **changes}, arrays=held)
+
+
+def test_requests_under_another_number(group, second):
+    """One answer in each step: the number of the step must not make room for a second one."""
+    sites, _, request, _ = second
+    sites["m1"].answer(request)
+    for step in (1, 3, 7):
+        with pytest.raises(RefusedError, match=f"'sums' in step {step}, but it belongs in step 2"):
+            sites["m1"].answer(numbered(group, request, step, weights=[0.1] * 5, focal_weight=0.5))
+    with pytest.raises(RefusedError, match="'keys' in step 5"):
+        sites["m1"].answer(numbered(group, group.coordinator().ask(), 5))
+
+
+def test_a_policy_that_allows_another_run_allows_no_second_sum_in_one(group):
+    sites, coordinator = group.sites(Policy(one_release=False)), group.coordinator()
+    first = coordinator.ask()
+    answers = [site.answer(first) for site in sites.values()]
+    second = coordinator.ask(answers)
+    answers += [sites[name].answer(second) for name in ("m1", "m2", "m3", "m4")]
+    other = forged(group, second, spec={"weights": [0.1] * 5, "focal_weight": 0.5, "second": {"first": "0" * 64}})
+    with pytest.raises(RefusedError, match="second release"):
+        sites["m1"].answer(other)
+    third = coordinator.ask(answers)
+    sites["m1"].answer(third)
+    with pytest.raises(RefusedError, match="second release"):
+        sites["m1"].answer(forged(group, third, spec={"dropped": ["m4"]}))
+    # Another run is what the policy allows.
+    sites["m1"].answer(group.coordinator().ask())
+
+
 def test_shares_of_members_that_answered(group, second):
     """A coordinator that says members dropped out gets shares of as many as the study allows, not more, and once."""
     sites, answers, request, coordinator = second

@@ -75,6 +75,12 @@ def test_a_study_by_files(tables, tmp_path):
     assert not (tmp_path / "b.mxf").exists()
     with pytest.raises(MixtuneError, match="4 keys"):
         run("ask", study, "--out", tmp_path / "c.mxf")
+    with pytest.raises(MixtuneError, match='key of "m1", not of "m5"'):
+        run("study", "join", study, "--name", "m5", "--key", tmp_path / "m1.key")
+    (tmp_path / "empty").mkdir()
+    study.rename(tmp_path / "empty" / "study.toml")
+    with pytest.raises(MixtuneError, match="no key in the folder"):
+        run("ask", tmp_path / "empty" / "study.toml", "--out", tmp_path / "c.mxf")
 
 
 def simulate(tables, *options, level=2):

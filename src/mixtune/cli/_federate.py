@@ -66,7 +66,8 @@ def study_new(
     """Plan a study: columns, levels, scales, feature map, method and level.
 
     Scales are means and standard deviations of the first table, to two digits.
-    Look through the file and edit it before anybody joins.
+    Look through the file and edit it before anybody joins; if you edit columns
+    or features, delete the line with the hash of the feature map.
     """
     from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
 
@@ -87,6 +88,7 @@ def study_new(
     made.save(study)
     console = outputs.output()
     console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {level}.")
+    console.print(outputs.safe(made.predicts), soft_wrap=True)
     console.print(f"Next, every member: mixtune federate study join {outputs.safe(study)} --name NAME")
 
 
@@ -107,6 +109,8 @@ def study_join(
         found.read(data)
     place = key or study.parent / f"{name}.key"
     made = Key.load(place) if place.exists() else Key.generate(name)
+    if made.name != name:
+        raise ParameterError(f'{place} is the key of "{made.name}", not of "{name}"; pass another --key or --name')
     joined = found.joined(made.card)
     if not place.exists():
         made.save(place)
@@ -115,7 +119,7 @@ def study_join(
     console.print(
         f'"{outputs.safe(name)}" is a member of study "{outputs.safe(found.name)}"; its key is {outputs.safe(place)}.'
     )
-    console.print("Send the study file to the other members; never share the key file.")
+    console.print("Send the study file to the next member, the last one to all; never share the key file.")
 
 
 @study_app.command("check")
@@ -473,6 +477,8 @@ def _key(path: Path | None, study: Path) -> Key:
 def _key_path(study: Path) -> Path:
     """The one key beside the study."""
     found = sorted(study.parent.glob("*.key"))
-    if len(found) != 1:
+    if not found:
+        raise ParameterError(f"there is no key in the folder of {study}; join the study first, or pass --key")
+    if len(found) > 1:
         raise ParameterError(f"there are {len(found)} keys in the folder of {study}; choose one with --key")
     return found[0]
