@@ -307,7 +307,7 @@ class Site:
         """The weighted sums under masks."""
         told = Telling.read(self.study, spec, arrays)
         mine = told.check(self.key.name, self._private(told.first))
-        self.policy.check_weights(told.weights)
+        self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=told.first):
             raise RefusedError(
                 "masked sums that follow from another request",
@@ -332,6 +332,12 @@ class Site:
             says += ["the other members take off a last mask when they have confirmed who took part"]
         return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
 
+    def _check_weights(self, told: Telling) -> None:
+        """Refuse weights that the policy forbids, and others than equal ones where the study agreed on these."""
+        self.policy.check_weights(told.weights)
+        if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
+            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones", code="other-study")
+
     def _spend(self, request: Message) -> float:
         """The epsilon of this release, if the member's budget has it; an answer with noise is given only once."""
         epsilon = self.study.privacy.epsilon
@@ -350,7 +356,7 @@ class Site:
         """A further vector of the members of an earlier sum, under masks of its own."""
         told = Telling.read(self.study, spec["second"], arrays)
         mine = told.check(self.key.name, self._private(told.first))
-        self.policy.check_weights(told.weights)
+        self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
             raise RefusedError("a further sum", "these rows took no part in the sum before it", code="other-study")
         transcript = later_transcript(told, spec, arrays)

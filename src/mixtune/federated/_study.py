@@ -41,6 +41,7 @@ from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_s
 from mixtune.federated._keys import Card
 from mixtune.federated._masks import COMPLETE, DEGREE, Graph
 from mixtune.federated._messages import MOST_BYTES, canonical
+from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
 
 _FORMAT, _VERSION = "mixtune-study", 1
@@ -352,7 +353,11 @@ class Study:
             f"{len(self.members)} members: {quoted(self._names, 20)}",
         ]
         if self.level > 1 and self.members:
-            lines.append(f"masks hold unless {self.threshold} members collude with the coordinator")
+            lines.append(
+                f"the coordinator can read a member's sums if {self.threshold} other members collude with it, or "
+                f"{min(self.threshold, Policy().least_sources - 1)} if it also lies about who takes part (the member's "
+                "policy sets this number: least_sources - 1)"
+            )
         if self.level == 3:
             lines.append(f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row")
         return lines
