@@ -49,6 +49,8 @@ def test_a_study_by_files(tables, tmp_path):
     files = [first]
     for request in (first, second):
         if request == second:
+            with pytest.raises(MixtuneError, match=r'2 members answered, .* wait for "m3"'):
+                run("ask", study, *files[:-1], "--out", second, "--focal", tables / "m0.csv", *key)
             run("ask", study, *files, "--out", second, "--focal", tables / "m0.csv", *key)
             files.append(second)
         for place in range(1, 4):
@@ -66,7 +68,9 @@ def test_a_study_by_files(tables, tmp_path):
     assert "rows never left the members" in report.read_text()
     predicted = CliRunner().invoke(app, ["predict", str(model), str(tables / "m0.csv"), "--json"])
     assert predicted.exit_code == 0, predicted.output
-    assert "federated study" in CliRunner().invoke(app, ["inspect", str(model)]).output.replace("\n", " ")
+    inspected = CliRunner().invoke(app, ["inspect", str(model)]).output
+    assert "federated study" in inspected.replace("\n", " ")
+    assert "every domain" not in inspected
     # A second run of the same rows is refused: the ledger is beside the key.
     run("ask", study, "--out", tmp_path / "again.mxf", "--focal", tables / "m0.csv", *key)
     own = ["--study", study, "--key", tmp_path / "m1.key", "--out", tmp_path / "b.mxf"]

@@ -68,6 +68,18 @@ def test_members_that_drop_out(consortium):
         coordinator.combine(messages, require_all=True)
 
 
+def test_members_that_are_missing_are_named_with_the_next_request(consortium):
+    group = consortium(members=6)
+    sites, coordinator = group.sites(), group.coordinator()
+    request = coordinator.ask()
+    assert coordinator.missing([]) == {}
+    answers = [sites[name].answer(request) for name in ("m1", "m2", "m4", "m5")]
+    second = coordinator.ask(answers)
+    assert coordinator.missing(answers) == {"m3": "it did not answer"}
+    answers += [sites[name].answer(second) for name in ("m1", "m2", "m5")]
+    assert coordinator.missing(answers) == {"m4": "it did not answer"}
+
+
 def test_sums_of_members_that_dropped_out_need_shares(consortium):
     group = consortium(members=6)
     coordinator = group.coordinator()

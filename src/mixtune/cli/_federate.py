@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -160,9 +161,11 @@ def ask(
 
     outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
     found = Study.load(study)
-    request = Coordinator(found, focal, _key(key, study), policy=_policy(policy)).ask(files or ())
+    coordinator = Coordinator(found, focal, _key(key, study), policy=_policy(policy))
+    request = coordinator.ask(files or ())
     request.save(out)
-    outputs.show_lines(outputs.output(), f"Wrote {out}", request.explain())
+    lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
+    outputs.show_lines(outputs.output(), f"Wrote {out}", [*request.explain(), *lost])
 
 
 @federate.command()
@@ -386,7 +389,8 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
     model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
     facts = model_facts(model, {study.focal: len(rows.y)})
     if out is not None:
-        metadata = {"made_by": "mixtune federate", "encoder": study.encoder.to_dict(), "notes": model.notes_}
+        encoder = replace(study.encoder, focal=study.focal).to_dict()
+        metadata = {"made_by": "mixtune federate", "encoder": encoder, "notes": model.notes_}
         model.save(out, metadata=outputs.plain(metadata | {"rows": {study.focal: len(rows.y)}}))
     if report is not None:
         settings = {"level": study.level, "method": study.method, "study": study.name}

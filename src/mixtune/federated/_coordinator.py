@@ -6,7 +6,7 @@ request or the result follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -248,7 +248,8 @@ class Coordinator:
         least = self.policy.least_sources
         if len(told) < least:
             raise DataError(
-                f"{len(told)} members answered, a masked sum needs {least}; wait for more", code="few-answers"
+                f"{len(told)} members answered, a masked sum needs {least}; wait for {_listed(self._missing(told))}",
+                code="few-answers",
             )
         roster = [name for name in study.sources if name in told]
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
@@ -685,7 +686,17 @@ class Coordinator:
         answered = self._read(known, known.last)
         return [name for name in spec["roster"] if name not in answered]
 
-    def _missing(self, names: Sequence[str]) -> dict[str, str]:
+    def missing(self, messages: Iterable[Message | str | Path | bytes]) -> dict[str, str]:
+        """Members that gave no usable answer to the last request that others answered, and why."""
+        known = self._sorted(messages)
+        answered = {answer.header["reply_to"] for answer in known.answers}
+        asked = [request for request in known.requests if request.digest in answered]
+        if not asked:
+            return {}
+        told = self._missing(self._read(known, asked[-1])) | self.rejected
+        return {name: why for name, why in told.items() if name in asked[-1].header["recipients"]}
+
+    def _missing(self, names: Collection[str]) -> dict[str, str]:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
@@ -703,6 +714,11 @@ class Coordinator:
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _listed(missing: Mapping[str, str]) -> str:
+    """Members that are missing, each with the reason."""
+    return ", ".join(f'"{name}" ({why})' for name, why in missing.items())
 
 
 def _missing_error(name: str, why: str) -> DataError:
