@@ -14,6 +14,9 @@ from mixtune.errors import MixtuneError
 
 pytest.importorskip("cryptography")
 
+from mixtune.federated import Key, read_message
+from mixtune.federated._messages import write_message
+
 
 def run(*arguments):
     result = CliRunner().invoke(app, ["federate", *map(str, arguments)])
@@ -59,13 +62,23 @@ def test_a_study_by_files(tables, tmp_path):
             run("answer", request, "--data", tables / f"m{place}.csv", "--out", out, *own)
             files.append(out)
     assert "only m0 can read that" in run("inspect", files[-1])
+    assert "was not checked" in run("inspect", files[-1])
+    assert 'signature is that of "m3"' in run("inspect", files[-1], "--study", study)
+    altered, held = tmp_path / "altered.mxf", read_message(files[-1])
+    write_message(Key.generate("m3"), [], kind="answer", study=held.header["study"], step=2, says=[]).save(altered)
+    with pytest.raises(MixtuneError, match="not signed with the key"):
+        run("inspect", altered, "--study", study)
     assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
     model, report = tmp_path / "model.mixtune", tmp_path / "report.html"
     made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
     found = json.loads(run("combine", *files, *made, "--json"))
     assert found["exchanges"] == 2
     assert found["members"] == ["m1", "m2", "m3"]
-    assert "rows never left the members" in report.read_text()
+    page = report.read_text()
+    assert "rows never left the members" in page
+    assert "60 focal rows, 3 other datasets" in page
+    assert "not known" in page
+    assert "cannot judge these rows" not in page
     predicted = CliRunner().invoke(app, ["predict", str(model), str(tables / "m0.csv"), "--json"])
     assert predicted.exit_code == 0, predicted.output
     inspected = CliRunner().invoke(app, ["inspect", str(model)]).output

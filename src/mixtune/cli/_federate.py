@@ -196,16 +196,24 @@ def answer(
 @federate.command("inspect")
 def inspect_message(
     message: Annotated[Path, typer.Argument(metavar="FILE", help="A request or an answer, .mxf.")],
+    study: Annotated[Path | None, typer.Option("--study", help="Check the signature by this study.")] = None,
     as_json: reading.AsJson = False,
 ) -> None:
-    """Describe what a file contains, who can read it and how large it is."""
-    from mixtune.federated import read_message
+    """Describe what a file contains, who can read it and how large it is.
 
-    found = read_message(message)
+    With --study, a file that its sender did not sign is refused.
+    """
+    from mixtune.federated import Study, read_message
+
+    found, checked = read_message(message), "the signature was not checked; pass --study to check it"
+    if study is not None:
+        found.check(Study.load(study).card(found.sender))
+        checked = f'the signature is that of "{found.sender}", as the study pins it'
+    lines = [*found.explain(), checked]
     if as_json:
-        outputs.print_json({**found.header, "bytes": found.size, "explained": found.explain()})
+        outputs.print_json({**found.header, "bytes": found.size, "explained": lines})
         return
-    outputs.show_lines(outputs.output(), str(message), found.explain())
+    outputs.show_lines(outputs.output(), str(message), lines)
 
 
 @federate.command()
@@ -387,11 +395,14 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
     study = combined.study
     rows = study.read(focal)
     model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
-    facts = model_facts(model, {study.focal: len(rows.y)})
+    counts = {study.focal: len(rows.y)}
+    if study.level == 1:
+        counts |= {name: moments.count for name, moments in combined.moments.items()}
+    facts = model_facts(model, counts)
     if out is not None:
         encoder = replace(study.encoder, focal=study.focal).to_dict()
         metadata = {"made_by": "mixtune federate", "encoder": encoder, "notes": model.notes_}
-        model.save(out, metadata=outputs.plain(metadata | {"rows": {study.focal: len(rows.y)}}))
+        model.save(out, metadata=outputs.plain(metadata | {"rows": counts}))
     if report is not None:
         settings = {"level": study.level, "method": study.method, "study": study.name}
         title = f"{study.encoder.target.name} of {study.focal}"
