@@ -53,6 +53,7 @@ def second(group):
         ([0.78, 0.005, 0.005, 0.005, 0.005], "one-hot"),
         ([-0.2, 0.5, 0.2, 0.2, 0.1], "other-study"),
         ([0.9, 0.9, 0.9, 0.9, 0.9], "other-study"),
+        ([0.2, 0.2, 0.2, 0.1, 0.1], "other-study"),
     ],
 )
 def test_weights_that_single_out_a_member(group, second, weights, code):
@@ -63,9 +64,10 @@ def test_weights_that_single_out_a_member(group, second, weights, code):
 
 
 def test_different_stories_give_noise_and_are_noticed(group, second):
-    """One member hears of other weights than the rest: its masks do not cancel, and the total says so."""
+    """One member hears of another range than the rest: its masks do not cancel, and the total says so."""
     sites, answers, request, coordinator = second
-    other = forged(group, request, spec={"weights": [0.2, 0.2, 0.2, 0.1, 0.1], "focal_weight": 0.2})
+    ranges = request.open(group.keys["m0"])[0]["exponents"]
+    other = forged(group, request, spec={"exponents": {**ranges, "gram": ranges["gram"] - 1}})
     told = {name: site.answer(other if name == "m1" else request) for name, site in sites.items()}
     vectors = [answer.open(group.keys["m0"])[1]["masked"] for answer in told.values()]
     total = np.sum(vectors, axis=0, dtype=np.uint64)
@@ -97,6 +99,42 @@ def test_a_second_run_with_one_member_less(group, second):
     # The same request again is no second release: the answer holds the same numbers.
     one, two = (sites["m2"].answer(request).open(group.keys["m0"])[1]["masked"] for _ in range(2))
     np.testing.assert_array_equal(one, two)
+
+
+def numbered(group, original, step, **changes):
+    """The coordinator's request with another number, and other content."""
+    told, held = original.open(group.keys["m0"])
+    header = {name: original.header[name] for name in ("kind", "study", "says", "public")}
+    cards = [group.study.card(name) for name in original.header["recipients"]]
+    return write_message(group.keys["m0"], cards, step=step, **header, spec={**told, **changes}, arrays=held)
+
+
+def test_requests_under_another_number(group, second):
+    """One answer in each step: the number of the step must not make room for a second one."""
+    sites, _, request, _ = second
+    sites["m1"].answer(request)
+    for step in (1, 3, 7):
+        with pytest.raises(RefusedError, match=f"'sums' in step {step}, but it belongs in step 2"):
+            sites["m1"].answer(numbered(group, request, step, weights=[0.1] * 5, focal_weight=0.5))
+    with pytest.raises(RefusedError, match="'keys' in step 5"):
+        sites["m1"].answer(numbered(group, group.coordinator().ask(), 5))
+
+
+def test_a_policy_that_allows_another_run_allows_no_second_sum_in_one(group):
+    sites, coordinator = group.sites(Policy(one_release=False)), group.coordinator()
+    first = coordinator.ask()
+    answers = [site.answer(first) for site in sites.values()]
+    second = coordinator.ask(answers)
+    answers += [sites[name].answer(second) for name in ("m1", "m2", "m3", "m4")]
+    other = forged(group, second, spec={"weights": [0.1] * 5, "focal_weight": 0.5, "second": {"first": "0" * 64}})
+    with pytest.raises(RefusedError, match="second release"):
+        sites["m1"].answer(other)
+    third = coordinator.ask(answers)
+    sites["m1"].answer(third)
+    with pytest.raises(RefusedError, match="second release"):
+        sites["m1"].answer(forged(group, third, spec={"dropped": ["m4"]}))
+    # Another run is what the policy allows.
+    sites["m1"].answer(group.coordinator().ask())
 
 
 def test_shares_of_members_that_answered(group, second):
@@ -207,6 +245,26 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
     blocks = decode(sum(vectors[name] for name in honest), told.exponents, 4, 3)
     expected = sum(told.weights[name] * sites[name]._local().blocks["cross"] for name in honest)
     np.testing.assert_allclose(blocks["cross"], expected, rtol=1e-12)
+
+
+def test_a_lying_coordinator_needs_two_colluding_members(group, second):
+    """It names a sum over them and one other: that is the stated bound, which a member's own policy raises."""
+    sites, _, request, _ = second
+    spec, arrays = request.open(group.keys["m0"])
+    few = {"roster": ["m1", "m4", "m5"], "weights": [0.25] * 3, "focal_weight": 0.25}
+    kept = [spec["roster"].index(name) for name in few["roster"]]
+    keys = {name: arrays[name][kept] for name in ("mask_keys", "mask_signatures")}
+    lie = forged(group, request, spec=few, arrays=keys, to=["m1", "m4", "m5", "m0"])
+    sites["m1"].policy = Policy(least_sources=4)
+    with pytest.raises(RefusedError, match="weight on 3 members, but 4 are the least"):
+        sites["m1"].answer(lie)
+    sites["m1"].policy = Policy()
+    vectors = [sites[name].answer(lie).open(group.keys["m0"])[1]["masked"] for name in few["roster"]]
+    total = decode(np.sum(vectors, axis=0, dtype=np.uint64), spec["exponents"], 4, 3)["cross"] * 4
+    theirs = sum(sites[name]._local().blocks["cross"] for name in ("m4", "m5"))
+    np.testing.assert_allclose(total - theirs, sites["m1"]._local().blocks["cross"], rtol=1e-9)
+    told = " ".join(group.study.describe())
+    assert "if 3 other members collude with it, or 2 if it also lies about who takes part" in told
 
 
 # --- a malicious member -----------------------------------------------------------------------------------------------

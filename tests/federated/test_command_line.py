@@ -14,6 +14,9 @@ from mixtune.errors import MixtuneError
 
 pytest.importorskip("cryptography")
 
+from mixtune.federated import Key, read_message
+from mixtune.federated._messages import write_message
+
 
 def run(*arguments):
     result = CliRunner().invoke(app, ["federate", *map(str, arguments)])
@@ -49,6 +52,8 @@ def test_a_study_by_files(tables, tmp_path):
     files = [first]
     for request in (first, second):
         if request == second:
+            with pytest.raises(MixtuneError, match=r'2 members answered, .* wait for "m3"'):
+                run("ask", study, *files[:-1], "--out", second, "--focal", tables / "m0.csv", *key)
             run("ask", study, *files, "--out", second, "--focal", tables / "m0.csv", *key)
             files.append(second)
         for place in range(1, 4):
@@ -57,16 +62,28 @@ def test_a_study_by_files(tables, tmp_path):
             run("answer", request, "--data", tables / f"m{place}.csv", "--out", out, *own)
             files.append(out)
     assert "only m0 can read that" in run("inspect", files[-1])
+    assert "was not checked" in run("inspect", files[-1])
+    assert 'signature is that of "m3"' in run("inspect", files[-1], "--study", study)
+    altered, held = tmp_path / "altered.mxf", read_message(files[-1])
+    write_message(Key.generate("m3"), [], kind="answer", study=held.header["study"], step=2, says=[]).save(altered)
+    with pytest.raises(MixtuneError, match="not signed with the key"):
+        run("inspect", altered, "--study", study)
     assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
     model, report = tmp_path / "model.mixtune", tmp_path / "report.html"
     made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
     found = json.loads(run("combine", *files, *made, "--json"))
     assert found["exchanges"] == 2
     assert found["members"] == ["m1", "m2", "m3"]
-    assert "rows never left the members" in report.read_text()
+    page = report.read_text()
+    assert "rows never left the members" in page
+    assert "60 focal rows, 3 other datasets" in page
+    assert "not known" in page
+    assert "cannot judge these rows" not in page
     predicted = CliRunner().invoke(app, ["predict", str(model), str(tables / "m0.csv"), "--json"])
     assert predicted.exit_code == 0, predicted.output
-    assert "federated study" in CliRunner().invoke(app, ["inspect", str(model)]).output.replace("\n", " ")
+    inspected = CliRunner().invoke(app, ["inspect", str(model)]).output
+    assert "federated study" in inspected.replace("\n", " ")
+    assert "every domain" not in inspected
     # A second run of the same rows is refused: the ledger is beside the key.
     run("ask", study, "--out", tmp_path / "again.mxf", "--focal", tables / "m0.csv", *key)
     own = ["--study", study, "--key", tmp_path / "m1.key", "--out", tmp_path / "b.mxf"]
@@ -75,6 +92,12 @@ def test_a_study_by_files(tables, tmp_path):
     assert not (tmp_path / "b.mxf").exists()
     with pytest.raises(MixtuneError, match="4 keys"):
         run("ask", study, "--out", tmp_path / "c.mxf")
+    with pytest.raises(MixtuneError, match='key of "m1", not of "m5"'):
+        run("study", "join", study, "--name", "m5", "--key", tmp_path / "m1.key")
+    (tmp_path / "empty").mkdir()
+    study.rename(tmp_path / "empty" / "study.toml")
+    with pytest.raises(MixtuneError, match="no key in the folder"):
+        run("ask", tmp_path / "empty" / "study.toml", "--out", tmp_path / "c.mxf")
 
 
 def simulate(tables, *options, level=2):

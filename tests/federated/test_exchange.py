@@ -68,6 +68,18 @@ def test_members_that_drop_out(consortium):
         coordinator.combine(messages, require_all=True)
 
 
+def test_members_that_are_missing_are_named_with_the_next_request(consortium):
+    group = consortium(members=6)
+    sites, coordinator = group.sites(), group.coordinator()
+    request = coordinator.ask()
+    assert coordinator.missing([]) == {}
+    answers = [sites[name].answer(request) for name in ("m1", "m2", "m4", "m5")]
+    second = coordinator.ask(answers)
+    assert coordinator.missing(answers) == {"m3": "it did not answer"}
+    answers += [sites[name].answer(second) for name in ("m1", "m2", "m5")]
+    assert coordinator.missing(answers) == {"m4": "it did not answer"}
+
+
 def test_sums_of_members_that_dropped_out_need_shares(consortium):
     group = consortium(members=6)
     coordinator = group.coordinator()
@@ -198,8 +210,13 @@ def test_study_files(consortium, tmp_path):
     assert Study.from_toml(text).to_toml() == text
     with pytest.raises(DataError, match="not known"):
         Study.from_toml(text.replace("name =", "surprise = 1\nname =", 1))
-    with pytest.raises(DataError, match="hash"):
+    with pytest.raises(DataError, match="delete the line with the hash"):
         Study.from_toml(text.replace(group.study.map_hash, "0" * 64))
+    # Who edits a study deletes the hash.
+    edited = text.replace("scale = [1.0]", "scale = [2.0]", 1)
+    with pytest.raises(DataError, match="hash"):
+        Study.from_toml(edited)
+    assert Study.from_toml(edited.replace(f'hash = "{group.study.map_hash}"', "")).scale[0] == 2.0
     with pytest.raises(DataError, match="damaged"):
         Study.from_toml(text.replace("[fixed]", "[fixed]\nodd = 1"))
     with pytest.raises(DataError, match="TOML"):
@@ -208,6 +225,34 @@ def test_study_files(consortium, tmp_path):
         Study.load(tmp_path / "none.toml")
     changed = replace(group.study, fixed=FixedMethod(ridge=2.0))
     assert changed.fingerprint != group.study.fingerprint
+
+
+def test_studies_from_tables_with_missing_values(tmp_path):
+    """A study has no rule for missing values: neither the tables it is planned from nor those of members have any."""
+    path = tmp_path / "rows.csv"
+    path.write_text("size,kind,y\n" + "".join(f"{n / 7},{'ab'[n % 2]},{n % 5}\n" for n in range(30)))
+    study = Study.new([path], target="y", focal="a")
+    gap = tmp_path / "gap.csv"
+    for odd in ("", "NA"):
+        gap.write_text(path.read_text().replace("1.0,", f"{odd},", 1))
+        with pytest.raises(DataError, match=r'"size" .*a study does not fill in values: fill or drop these rows'):
+            study.read(gap)
+        with pytest.raises(DataError, match=r'missing in "size" \(1\); a study does not fill in values'):
+            Study.new([gap], target="y", focal="a")
+    gap.write_text(path.read_text().replace(",a,", ",c,", 1))
+    with pytest.raises(DataError, match=r'does not know: column "kind" has 1 value .*recode these rows'):
+        study.read(gap)
+
+
+def test_tables_with_semicolons_and_decimal_commas(tmp_path):
+    rows = [f"{n / 7:.3f},{n % 3},{'ab'[n % 2]},{n % 5}.5" for n in range(30)]
+    (tmp_path / "rows.csv").write_text("\n".join(["size,rooms,kind,y", *rows]))
+    german = [row.replace(",", ";").replace(".", ",") for row in rows]
+    (tmp_path / "other.csv").write_text("\n".join(["size;rooms;kind;y", *german]))
+    study = Study.new([tmp_path / "rows.csv"], target="y", focal="a")
+    one, other = (study.read(tmp_path / name) for name in ("rows.csv", "other.csv"))
+    np.testing.assert_array_equal(one.X, other.X)
+    np.testing.assert_array_equal(one.y, other.y)
 
 
 def test_dates_in_a_study(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -66,7 +67,8 @@ def study_new(
     """Plan a study: columns, levels, scales, feature map, method and level.
 
     Scales are means and standard deviations of the first table, to two digits.
-    Look through the file and edit it before anybody joins.
+    Look through the file and edit it before anybody joins; if you edit columns
+    or features, delete the line with the hash of the feature map.
     """
     from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
 
@@ -87,6 +89,7 @@ def study_new(
     made.save(study)
     console = outputs.output()
     console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {level}.")
+    console.print(outputs.safe(made.predicts), soft_wrap=True)
     console.print(f"Next, every member: mixtune federate study join {outputs.safe(study)} --name NAME")
 
 
@@ -107,6 +110,8 @@ def study_join(
         found.read(data)
     place = key or study.parent / f"{name}.key"
     made = Key.load(place) if place.exists() else Key.generate(name)
+    if made.name != name:
+        raise ParameterError(f'{place} is the key of "{made.name}", not of "{name}"; pass another --key or --name')
     joined = found.joined(made.card)
     if not place.exists():
         made.save(place)
@@ -115,7 +120,7 @@ def study_join(
     console.print(
         f'"{outputs.safe(name)}" is a member of study "{outputs.safe(found.name)}"; its key is {outputs.safe(place)}.'
     )
-    console.print("Send the study file to the other members; never share the key file.")
+    console.print("Send the study file to the next member, the last one to all; never share the key file.")
 
 
 @study_app.command("check")
@@ -156,9 +161,11 @@ def ask(
 
     outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
     found = Study.load(study)
-    request = Coordinator(found, focal, _key(key, study), policy=_policy(policy)).ask(files or ())
+    coordinator = Coordinator(found, focal, _key(key, study), policy=_policy(policy))
+    request = coordinator.ask(files or ())
     request.save(out)
-    outputs.show_lines(outputs.output(), f"Wrote {out}", request.explain())
+    lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
+    outputs.show_lines(outputs.output(), f"Wrote {out}", [*request.explain(), *lost])
 
 
 @federate.command()
@@ -189,16 +196,24 @@ def answer(
 @federate.command("inspect")
 def inspect_message(
     message: Annotated[Path, typer.Argument(metavar="FILE", help="A request or an answer, .mxf.")],
+    study: Annotated[Path | None, typer.Option("--study", help="Check the signature by this study.")] = None,
     as_json: reading.AsJson = False,
 ) -> None:
-    """Describe what a file contains, who can read it and how large it is."""
-    from mixtune.federated import read_message
+    """Describe what a file contains, who can read it and how large it is.
 
-    found = read_message(message)
+    With --study, a file that its sender did not sign is refused.
+    """
+    from mixtune.federated import Study, read_message
+
+    found, checked = read_message(message), "the signature was not checked; pass --study to check it"
+    if study is not None:
+        found.check(Study.load(study).card(found.sender))
+        checked = f'the signature is that of "{found.sender}", as the study pins it'
+    lines = [*found.explain(), checked]
     if as_json:
-        outputs.print_json({**found.header, "bytes": found.size, "explained": found.explain()})
+        outputs.print_json({**found.header, "bytes": found.size, "explained": lines})
         return
-    outputs.show_lines(outputs.output(), str(message), found.explain())
+    outputs.show_lines(outputs.output(), str(message), lines)
 
 
 @federate.command()
@@ -380,10 +395,14 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
     study = combined.study
     rows = study.read(focal)
     model = FederatedRegressor.from_study(study).fit(rows.X, rows.y, sources=combined)
-    facts = model_facts(model, {study.focal: len(rows.y)})
+    counts = {study.focal: len(rows.y)}
+    if study.level == 1:
+        counts |= {name: moments.count for name, moments in combined.moments.items()}
+    facts = model_facts(model, counts)
     if out is not None:
-        metadata = {"made_by": "mixtune federate", "encoder": study.encoder.to_dict(), "notes": model.notes_}
-        model.save(out, metadata=outputs.plain(metadata | {"rows": {study.focal: len(rows.y)}}))
+        encoder = replace(study.encoder, focal=study.focal).to_dict()
+        metadata = {"made_by": "mixtune federate", "encoder": encoder, "notes": model.notes_}
+        model.save(out, metadata=outputs.plain(metadata | {"rows": counts}))
     if report is not None:
         settings = {"level": study.level, "method": study.method, "study": study.name}
         title = f"{study.encoder.target.name} of {study.focal}"
@@ -473,6 +492,8 @@ def _key(path: Path | None, study: Path) -> Key:
 def _key_path(study: Path) -> Path:
     """The one key beside the study."""
     found = sorted(study.parent.glob("*.key"))
-    if len(found) != 1:
+    if not found:
+        raise ParameterError(f"there is no key in the folder of {study}; join the study first, or pass --key")
+    if len(found) > 1:
         raise ParameterError(f"there are {len(found)} keys in the folder of {study}; choose one with --key")
     return found[0]

@@ -427,7 +427,7 @@ class TableEncoder:
         levels = tuple(column.name for column in self.columns if isinstance(column, written))
         return levels if self.domain is None else (*levels, self.domain)
 
-    def encode(self, table: Any, where: str = "the table") -> Encoded:
+    def encode(self, table: Any, where: str = "the table", *, fill: str = "") -> Encoded:
         """Turn a table into numbers.
 
         Parameters
@@ -436,6 +436,8 @@ class TableEncoder:
             A pandas or polars frame, a pyarrow table or a dict of columns, with at least the input columns.
         where
             How errors and notes name the table.
+        fill
+            What to do about missing values, where training cannot be changed; by default, to train otherwise.
 
         Raises
         ------
@@ -453,7 +455,7 @@ class TableEncoder:
             cells = column.read(table.column(column.name), markers=self.impute)
             stop = start + len(column.outputs)
             if isinstance(cells, Fault):
-                faults[column.name] = cells
+                faults[column.name] = cells._replace(remedy=fill) if fill and cells.fillable else cells
             else:
                 notes += odd_notes(column.name, odd_texts(table.column(column.name), cells))
                 notes += column.encode(cells, X[:, start:stop])

@@ -6,7 +6,7 @@ request or the result follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -19,11 +19,11 @@ from mixtune._array import Floats
 from mixtune._files import Arrays, pack
 from mixtune._messages import quoted
 from mixtune._registry import arrays_below
-from mixtune.data import UTF8, CsvFormat
+from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
-from mixtune.federated._messages import CONTENT_FORM, Message, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
     TERM_BITS,
     TRIAL_BITS,
@@ -140,7 +140,7 @@ class Coordinator:
     policy : Policy, optional
         The focal member's rules for its own sums.
     csv : CsvFormat
-        How a CSV file is written.
+        How a CSV file is written; detected by default.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class Coordinator:
         key: Key | None = None,
         *,
         policy: Policy | None = None,
-        csv: CsvFormat = UTF8,
+        csv: CsvFormat | None = None,
     ) -> None:
         study.check()
         self.study, self.policy = study, policy or Policy()
@@ -216,7 +216,7 @@ class Coordinator:
         self._sent.append(made)
         return made
 
-    def _request(self, ask: str, step: int, to: Sequence[str], says: Sequence[str], spec: Any, arrays: Any) -> Message:
+    def _request(self, ask: str, to: Sequence[str], says: Sequence[str], spec: Any, arrays: Any) -> Message:
         study = self.study
         return write_message(
             self.key,
@@ -224,7 +224,7 @@ class Coordinator:
             [study.card(name) for name in (*to, study.focal)],
             kind="request",
             study=study.fingerprint,
-            step=step,
+            step=STEPS[ask],
             says=says,
             public={"ask": ask},
             spec={"ask": ask, "map_hash": study.map_hash, **spec},
@@ -234,23 +234,22 @@ class Coordinator:
     def _first(self) -> Message:
         study = self.study
         if study.level == 1:
-            return self._request(
-                "moments", 1, study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
-            )
+            return self._request("moments", study.sources, ["a question for sums, sealed to the coordinator"], {}, {})
         says, arrays = ["a question for keys and sizes"], {}
         if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
             says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
             arrays = moment_arrays(self._focal.moments)
-        return self._request("keys", 1, study.sources, says, {}, arrays)
+        return self._request("keys", study.sources, says, {}, arrays)
 
     def _second(self, known: _Known) -> Message:
         study, told = self.study, self._usable(known, known.last)
         least = self.policy.least_sources
         if len(told) < least:
             raise DataError(
-                f"{len(told)} members answered, a masked sum needs {least}; wait for more", code="few-answers"
+                f"{len(told)} members answered, a masked sum needs {least}; wait for {_listed(self._missing(told))}",
+                code="few-answers",
             )
         roster = [name for name in study.sources if name in told]
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
@@ -268,7 +267,7 @@ class Coordinator:
         keys = {part: np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature")}
         arrays = {"mask_keys": keys["public"], "mask_signatures": keys["signature"]}
         says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
-        return self._request("sums", 2, roster, says, spec, arrays)
+        return self._request("sums", roster, says, spec, arrays)
 
     def _usable(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
@@ -320,7 +319,7 @@ class Coordinator:
         told = {"second": spec, "second_digest": second.digest, "dropped": dropped}
         gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
         says = [f"a question for shares of the masks of {gone}"]
-        return self._request("shares", 3, alive, says, told, held)
+        return self._request("shares", alive, says, told, held)
 
     def _next_play(self, known: _Known) -> Message:
         """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
@@ -330,7 +329,7 @@ class Coordinator:
         common = {"shift": scaling.shift, "level": scaling.target_shift}
         if asked == "moments":
             says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
-            return self._request("ranks", 2, self._names_of(known), says, {"rows": rows}, common)
+            return self._request("ranks", self._names_of(known), says, {"rows": rows}, common)
         plan = self._plan(known)
         places = self._places(known, plan)
         if not places:
@@ -338,7 +337,7 @@ class Coordinator:
         spec: dict[str, Any] = {"rows": plan.rows, "size": remote.size, "spare": plan.spare}
         if asked == "ranks":
             says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
-            return self._request("parts", 3, list(places), says, spec, {**common, **_flat(self.study, places)})
+            return self._request("parts", list(places), says, spec, {**common, **_flat(self.study, places)})
         boxes, names = {}, []
         for name, parts in self._read_parts(known, places).items():
             source = self._names_of(known).index(name)
@@ -353,7 +352,7 @@ class Coordinator:
         says = ["candidates for each member's validation tasks, sealed to that member"]
         spec |= {"parts": known.last.digest}
         kept = {name: places[name] for name in names}
-        return self._request("plays", 4, names, says, spec, {**common, **_flat(self.study, kept), **boxes})
+        return self._request("plays", names, says, spec, {**common, **_flat(self.study, kept), **boxes})
 
     def _next_masked(self, known: _Known) -> Message:
         """The next request of the self-tuned choice at level 2: terms, then trials, of all that sent masked sums.
@@ -369,11 +368,11 @@ class Coordinator:
         held = {**{name: arrays[name] for name in ("mask_keys", "mask_signatures")}, **extra}
         if known.last.public["ask"] == "sums":
             says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
-            return self._request("terms", 3, spec["roster"], says, told, held)
+            return self._request("terms", spec["roster"], says, told, held)
         blocks = self._later(known, "terms") or {}
         held |= {f"terms.{name}": block for name, block in blocks.items()}
         says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
-        return self._request("trials", 4, spec["roster"], says, told, held)
+        return self._request("trials", spec["roster"], says, told, held)
 
     def _summed(self, known: _Known) -> Summed:
         """The sum of the members' moments, from the masked sums."""
@@ -687,7 +686,17 @@ class Coordinator:
         answered = self._read(known, known.last)
         return [name for name in spec["roster"] if name not in answered]
 
-    def _missing(self, names: Sequence[str]) -> dict[str, str]:
+    def missing(self, messages: Iterable[Message | str | Path | bytes]) -> dict[str, str]:
+        """Members that gave no usable answer to the last request that others answered, and why."""
+        known = self._sorted(messages)
+        answered = {answer.header["reply_to"] for answer in known.answers}
+        asked = [request for request in known.requests if request.digest in answered]
+        if not asked:
+            return {}
+        told = self._missing(self._read(known, asked[-1])) | self.rejected
+        return {name: why for name, why in told.items() if name in asked[-1].header["recipients"]}
+
+    def _missing(self, names: Collection[str]) -> dict[str, str]:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
@@ -705,6 +714,11 @@ class Coordinator:
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _listed(missing: Mapping[str, str]) -> str:
+    """Members that are missing, each with the reason."""
+    return ", ".join(f'"{name}" ({why})' for name, why in missing.items())
 
 
 def _missing_error(name: str, why: str) -> DataError:

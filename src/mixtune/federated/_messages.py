@@ -28,6 +28,9 @@ FORM, CONTENT_FORM = "mixtune-message", "mixtune-content"
 VERSION = 1
 #: Messages beyond this many bytes are refused before they are read.
 MOST_BYTES = 2**26
+#: What a coordinator may ask, and in which step of a run. Members give one answer in each step, so that whatever must
+#: not be answered twice has one step.
+STEPS = {"moments": 1, "ranks": 2, "parts": 3, "plays": 4, "keys": 1, "sums": 2, "shares": 3, "terms": 3, "trials": 4}
 _SLOT = KEY_BYTES + KEY_BYTES + TAG_BYTES
 _FIELDS = {"kind": str, "version": int, "study": str, "sender": str, "recipients": list, "step": int}
 _FIELDS |= {"reply_to": str, "says": list, "public": dict}

@@ -156,10 +156,11 @@ class Ledger:
             except (OSError, ValueError, TypeError) as error:
                 raise DataError(f"the ledger {self.path} cannot be read ({error}); restore it from a copy") from error
 
-    def other_request(self, *, data: str, step: int, request: str) -> dict[str, Any] | None:
-        """An earlier answer at this step about the same rows, to another request."""
+    def other_request(self, *, data: str, step: int, request: str, run: str | None = None) -> dict[str, Any] | None:
+        """An earlier answer at this step about the same rows, to another request; with ``run``, only of that run."""
         for entry in self.entries:
-            if (entry.get("data"), entry.get("step")) == (data, step) and entry.get("request") != request:
+            same = (entry.get("data"), entry.get("step")) == (data, step) and run in (None, entry.get("run"))
+            if same and entry.get("request") != request:
                 return entry
         return None
 
@@ -172,12 +173,13 @@ class Ledger:
         spent = {entry["request"]: float(entry.get("epsilon", 0.0)) for entry in self.entries if entry["data"] == data}
         return sum(spent.values())
 
-    def record(self, *, study: str, data: str, step: int, request: str, epsilon: float) -> None:
+    def record(self, *, study: str, data: str, step: int, request: str, epsilon: float, run: str = "") -> None:
         """Write down an answer, before it leaves."""
         if self.answered(data=data, request=request):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"time": now, "study": study, "data": data, "step": step, "request": request, "epsilon": epsilon}
+        entry["run"] = run
         entries = [*self.entries, entry]
         if self.path is not None:
             text = "".join(json.dumps(each) + "\n" for each in entries)

@@ -1,7 +1,7 @@
 """A member: it checks a request, computes sums of its rows, and answers with a file. Its rows never leave.
 
-Every answer is the same again for the same request, up to the encryption around it: masks and noise are derived from
-the member's key and the request, so that asking twice tells nothing more.
+Every answer is the same again for the same request, up to the encryption around it: masks are derived from the
+member's key and the request, so that asking twice tells nothing more. An answer with noise is given only once.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from mixtune._array import Integers
 from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
-from mixtune.data import UTF8, CsvFormat
+from mixtune.data import CsvFormat
 from mixtune.errors import DataError
 from mixtune.federated._keys import Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, own_mask, split_secret
-from mixtune.federated._messages import CONTENT_FORM, Message, hashed, read_message, write_message
+from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
     TERM_BITS,
     TRIAL_BITS,
@@ -78,24 +78,12 @@ class Site:
     ledger : Ledger, optional
         By default one in memory, which forgets when the program ends.
     csv : CsvFormat
-        How a CSV file is written.
+        How a CSV file is written; detected by default.
 
     Examples
     --------
     See the page on federated studies.
     """
-
-    _steps: ClassVar[tuple[str, ...]] = (
-        "moments",
-        "ranks",
-        "parts",
-        "plays",
-        "keys",
-        "sums",
-        "shares",
-        "terms",
-        "trials",
-    )
 
     def __init__(
         self,
@@ -105,7 +93,7 @@ class Site:
         policy: Policy | None = None,
         *,
         ledger: Ledger | None = None,
-        csv: CsvFormat = UTF8,
+        csv: CsvFormat | None = None,
     ) -> None:
         self.study, self.key = study, key
         self.policy, self.ledger = policy or Policy(), ledger or Ledger()
@@ -132,11 +120,11 @@ class Site:
             request = read_message(request, most_bytes=study.limits.message_bytes)
         spec, arrays = self._open(request)
         asked = spec["ask"]
-        self._check_release(request, asked)
+        run = _run_of(request, spec)
+        self._check_release(request, asked, run)
         if study.level < 3 and self._passed != self.policy:  # noise hides single rows, however few there are
             self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
             self._passed = self.policy
-        assert asked in self._steps
         step: Callable[[Message, dict[str, Any], Arrays], Answer] = getattr(self, f"_{asked}")
         found = step(request, spec, arrays)
         answer = write_message(
@@ -153,9 +141,8 @@ class Site:
         )
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
-        self.ledger.record(
-            study=study.fingerprint, data=self.data, step=request.step, request=request.digest, epsilon=found.epsilon
-        )
+        told: dict[str, Any] = {"study": study.fingerprint, "step": request.step, "epsilon": found.epsilon}
+        self.ledger.record(data=self.data, request=request.digest, run=run, **told)
         return answer
 
     def _open(self, request: Message) -> tuple[dict[str, Any], Arrays]:
@@ -185,11 +172,20 @@ class Site:
                 f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}",
                 code="other-study",
             )
+        # Under another number, what was answered before could be asked again.
+        if request.step != STEPS[spec["ask"]]:
+            raise RefusedError(
+                f"{spec['ask']!r} in step {request.step}",
+                f"it belongs in step {STEPS[spec['ask']]}",
+                code="other-study",
+            )
         return spec, arrays
 
-    def _check_release(self, request: Message, asked: str) -> None:
-        other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest)
-        if other is not None and self.policy.one_release:
+    def _check_release(self, request: Message, asked: str, run: str) -> None:
+        """Refuse a second answer about the same rows; the policy may allow another run, but no second one in a run."""
+        within = None if self.policy.one_release else run
+        other = self.ledger.other_request(data=self.data, step=request.step, request=request.digest, run=within)
+        if other is not None:
             raise RefusedError(
                 f"a second release of the same rows ({asked})",
                 f"on {other['time']} another request was answered; the difference of two sums tells who was left out",
@@ -311,7 +307,7 @@ class Site:
         """The weighted sums under masks."""
         told = Telling.read(self.study, spec, arrays)
         mine = told.check(self.key.name, self._private(told.first))
-        self.policy.check_weights(told.weights)
+        self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=told.first):
             raise RefusedError(
                 "masked sums that follow from another request",
@@ -336,6 +332,12 @@ class Site:
             says += ["the other members take off a last mask when they have confirmed who took part"]
         return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
 
+    def _check_weights(self, told: Telling) -> None:
+        """Refuse weights that the policy forbids, and others than equal ones where the study agreed on these."""
+        self.policy.check_weights(told.weights)
+        if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
+            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones", code="other-study")
+
     def _spend(self, request: Message) -> float:
         """The epsilon of this release, if the member's budget has it; an answer with noise is given only once."""
         epsilon = self.study.privacy.epsilon
@@ -354,7 +356,7 @@ class Site:
         """A further vector of the members of an earlier sum, under masks of its own."""
         told = Telling.read(self.study, spec["second"], arrays)
         mine = told.check(self.key.name, self._private(told.first))
-        self.policy.check_weights(told.weights)
+        self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
             raise RefusedError("a further sum", "these rows took no part in the sum before it", code="other-study")
         transcript = later_transcript(told, spec, arrays)
@@ -412,3 +414,9 @@ class Site:
                 context = share_context(study, first, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
         return found
+
+
+def _run_of(request: Message, spec: Mapping[str, Any]) -> str:
+    """The digest of the first request of the run that a request for masked sums belongs to; else its own."""
+    told = spec if spec["ask"] == "sums" else spec.get("second")
+    return str(told.get("first")) if isinstance(told, Mapping) else request.digest

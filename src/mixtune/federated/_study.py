@@ -21,7 +21,7 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune._files import write_file
-from mixtune._messages import quoted
+from mixtune._messages import Note, quoted
 from mixtune.data import (
     UTF8,
     CsvFormat,
@@ -31,6 +31,7 @@ from mixtune.data import (
     TableEncoder,
     TargetColumn,
     as_table,
+    read_file,
     read_table,
     read_training,
     to_matrix,
@@ -40,11 +41,14 @@ from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_s
 from mixtune.federated._keys import Card
 from mixtune.federated._masks import COMPLETE, DEGREE, Graph
 from mixtune.federated._messages import MOST_BYTES, canonical
+from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
 
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
 DIGITS = 2
+#: What a study says about missing values.
+_FILL = "a study does not fill in values: fill or drop these rows in the member's table"
 METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
 
 
@@ -192,7 +196,8 @@ class Study:
         if self.map_hash not in ("", found):
             raise DataError(
                 f"the feature map of study {self.name!r} has the hash {self.map_hash[:16]}, the one that is built here "
-                f"{found[:16]}; use the versions of mixtune and numpy that the study was made with",
+                f"{found[:16]}; use the versions of mixtune and numpy that the study was made with. If you edited the "
+                "columns or the features yourself before anybody joined, delete the line with the hash",
                 code="map-hash",
             )
         object.__setattr__(self, "map_hash", found)
@@ -206,7 +211,7 @@ class Study:
         focal: str,
         name: str = "study",
         days: int = 90,
-        csv: CsvFormat = UTF8,
+        csv: CsvFormat | None = None,
         today: datetime.date | None = None,
         **settings: Any,
     ) -> Self:
@@ -222,13 +227,16 @@ class Study:
         days
             So long the study is open.
         csv
-            How the tables are written.
+            How the tables are written; detected by default.
         **settings
             ``level``, ``method``, ``fixed``, ``features``, ``privacy``, ``limits``.
         """
-        form: Any = {"encoding": csv.encoding, "separator": csv.separator, "decimal": csv.decimal}
+        form: Any = {} if csv is None else vars(csv)
         read = read_training(list(like), target=target, target_kind="number", **form)
         encoder = replace(read.encoder, domain=None, focal=None, unused=())
+        for note in read.notes:
+            if isinstance(note, Note) and note.code == "filled-in":
+                raise DataError(f"values are missing in {note.fields['columns']}; {_FILL}", code="missing-values")
         first = read.domains.focal_domain
         shift, scale = np.zeros(len(encoder.names)), np.ones(len(encoder.names))
         numbers = {name for each in encoder.columns if not isinstance(each, LevelColumn) for name in each.outputs}
@@ -238,7 +246,9 @@ class Study:
                 shift[place], scale[place] = _location(values)
         level, spread = _location(np.asarray(first.y))
         last = (today or datetime.date.today()) + datetime.timedelta(days=days)
-        return cls(name, focal, encoder, shift, scale, level, spread, last, **settings)
+        made = cls(name, focal, encoder, shift, scale, level, spread, last, **settings)
+        # What the file does not say is not kept: members have the file.
+        return cls.from_dict(made.to_dict())
 
     @classmethod
     def example(cls) -> Self:
@@ -326,43 +336,59 @@ class Study:
         if (today or datetime.date.today()) > self.expires:
             raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
 
+    @property
+    def predicts(self) -> str:
+        """What is predicted from which columns."""
+        columns = quoted([column.name for column in self.encoder.columns], 20)
+        return f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features'
+
     def describe(self) -> list[str]:
         """What was agreed on, in sentences."""
         kinds = {1: "moments sealed to the coordinator", 2: "masked sums", 3: "masked sums with differential privacy"}
-        columns = quoted([column.name for column in self.encoder.columns], 20)
         lines = [
             f"fingerprint {self.fingerprint}: compare it with the other members over the telephone",
             f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
-            f'predicts "{self.encoder.target.name}" from {columns}: {self.n_features} features',
+            self.predicts,
             f"feature map {self.map_hash[:16]}; open until {self.expires}",
             f"{len(self.members)} members: {quoted(self._names, 20)}",
         ]
         if self.level > 1 and self.members:
-            lines.append(f"masks hold unless {self.threshold} members collude with the coordinator")
+            lines.append(
+                f"the coordinator can read a member's sums if {self.threshold} other members collude with it, or "
+                f"{min(self.threshold, Policy().least_sources - 1)} if it also lies about who takes part (the member's "
+                "policy sets this number: least_sources - 1)"
+            )
         if self.level == 3:
             lines.append(f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row")
         return lines
 
-    def read(self, table: Any, *, csv: CsvFormat = UTF8) -> Rows:
+    def read(self, table: Any, *, csv: CsvFormat | None = None) -> Rows:
         """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
 
         Missing columns, missing values, texts in columns of numbers and levels that the study does not know are errors.
+        How a CSV file is written is detected by default.
         """
         where = str(table) if isinstance(table, str | Path) else "the table"
         if isinstance(table, Rows):
             return table
         target = self.encoder.target.name
         if isinstance(table, str | Path):
-            table = read_table(table, csv, text=self.encoder.text_columns)
+            text = self.encoder.text_columns
+            table = read_table(table, csv or read_file(table, text=text).form or UTF8, text=text)
         table = as_table(table, where)
-        found = self.encoder.encode(table, where)
-        if odd := [note for note in found.notes if note.code == "unseen-levels"]:
+        if lost := [name for name in (*self.encoder.inputs, target) if name not in table.column_names]:
             raise DataError(
-                f'{where} has levels that study "{self.name}" does not know: {odd[0]}. Add them to it, or recode',
+                f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has; add it, or rename one',
+                code="no-column",
+            )
+        found = self.encoder.encode(table, where, fill=_FILL)
+        if odd := [note for note in found.notes if note.code == "unseen-levels"]:
+            told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
+            raise DataError(
+                f'{where} has levels that study "{self.name}" does not know: {told}; recode these rows, or add the '
+                "levels to the study before anybody joins",
                 code="other-levels",
             )
-        if target not in table.column_names:
-            raise DataError(f'{where} has no column "{target}", which the study predicts; add it', code="no-column")
         return Rows(found.X, to_matrix(table, [target], where)[:, 0].astype(np.float64))
 
     def prepared(self, rows: Rows) -> Rows:

@@ -152,8 +152,9 @@ def page_html(
     script = folder_text("page.js")
     data = counted((facts.focal.rows, "focal row"))
     if facts.sources:
-        rows = sum(source.rows for source in facts.sources)
-        data += f", {counted((rows, 'row'))} in {counted((len(facts.sources), 'other dataset'))}"
+        rows, others = sum(source.rows for source in facts.sources), counted((len(facts.sources), "other dataset"))
+        # Members of a federated study may not say how many rows they have.
+        data += f", {counted((rows, 'row'))} in {others}" if rows else f", {others}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
     # When, from what and how the page was made.
     made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
@@ -240,7 +241,8 @@ def _datasets(facts: Facts) -> Html:
             mark = effect if effect in ("helped", "hurt") else ""
             name, style = _name(domain.name, below=_why(domain, facts), mark=mark), ""
             far = _bar(distance, (domain.distance or 0.0) / reach, style="far", mark=floor)
-        rows.append([name, _bar(weight, (domain.weight or 0.0) / most, style=style), f"{domain.rows:,}", error, far])
+        count = f"{domain.rows:,}" if domain.rows else "not known"
+        rows.append([name, _bar(weight, (domain.weight or 0.0) / most, style=style), count, error, far])
     known = any(d.distance is not None for d in facts.sources)
     heads = ["dataset", "weight", "rows", "error of its own model", *(["distance"] if known else [])]
     rest = facts.sources[SHOWN_ROWS:]
@@ -489,6 +491,8 @@ def _rows(facts: Facts) -> Html:
             _pair(charts.left_out_chart(rows, f"rows{k}"), charts.residual_chart(rows, f"residuals{k}"))
             for k, rows in enumerate(facts.left_out)
         ]
+    elif facts.focal.rows > 1 and facts.error is not None:
+        return Html()  # errors are known, and the rows behind them were not given
     else:
         text = "Leave-one-out cannot judge these rows: without one of them there is nothing left to predict it from."
         parts = []
@@ -524,7 +528,7 @@ def _removals(facts: Facts) -> Html:
         return Html()
     name, heading = "removal", "If a dataset were removed"
     if facts.focal.rows == 1 or not facts.removable:
-        saved = "Not known for a model that was loaded from a file: it takes the state of the fit. Fit again to see it."
+        saved = "Not known for a model of sums or from a file: these lack the state of the fit. Fit again to see it."
         single = "A single focal row cannot tell what this would change."
         return _section(name, heading, single if facts.focal.rows == 1 else saved)
     known = [(d, d.change) for d in with_known_effect(facts) if d.change is not None]
