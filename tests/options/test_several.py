@@ -124,6 +124,13 @@ def test_grids_that_cannot_be():
         price_grid(MARKET, Put, GRID, strikes=[100], maturities=[0.3], paths=50, seed=0)
     with pytest.raises(ParameterError, match="strikes must be a list"):
         price_grid(MARKET, Put, GRID, strikes=100, paths=50, seed=0)
+    for maturities, message in (([], "a list of dates"), (1.0, "a list of dates"), (["a"], "must be numbers")):
+        with pytest.raises(ParameterError, match=f"maturities .*{message}"):
+            price_grid(MARKET, Put, GRID, strikes=[100], maturities=maturities, paths=50, seed=0)
+    with pytest.raises(ParameterError, match=r"payoff must turn a strike into a payoff.*got Put"):
+        price_grid(MARKET, Put(100.0), GRID, strikes=[100], paths=50, seed=0)
+    with pytest.raises(ParameterError, match="process must be a market"):
+        price_grid("heston", Put, GRID, strikes=[100], paths=50, seed=0)
 
 
 # --- many dates ------------------------------------------------------------------------------------------------------
@@ -140,7 +147,7 @@ def test_american_put_by_extrapolation():
         assert abs(limit.change) < 0.01 * reference
 
 
-@pytest.mark.parametrize("dates", [(10,), (10, 10), (20, 10)])
+@pytest.mark.parametrize("dates", [(10,), (10, 10), (20, 10), 10])
 def test_extrapolation_needs_increasing_numbers(dates):
     with pytest.raises(ParameterError, match="two or more increasing numbers"):
         american_limit(MARKET, Put(100.0), maturity=1.0, dates=dates, paths=50, seed=0)
