@@ -102,6 +102,11 @@ def test_without_volatility_nothing_divides_by_zero():
     assert call.greeks["delta"].value == pytest.approx([1.0])
     assert call.greeks["rho"].value == pytest.approx([100 * math.exp(-0.05)], rel=1e-6)
     assert call.greeks["vega"].value == pytest.approx([0.0], abs=1e-6)
+    safe = price(BlackScholes(spot=100.0, volatility=0.0), Put(100.0), grid, paths=200, greeks=True, seed=0)
+    assert safe.greeks["vega"].value == pytest.approx([0.0], abs=1e-6)  # out of the money at all dates
+    at_forward = BlackScholes(spot=100.0 * math.exp(-0.05), volatility=0.0)
+    vega = price(at_forward, Call(100.0), grid, paths=200, greeks=True, seed=0).greeks["vega"]
+    assert vega.value == pytest.approx([100.0 * math.exp(-0.05) / math.sqrt(2 * math.pi)], rel=1e-3)
     random = Heston(spot=100.0, v0=0.0, v_mean=0.04, v_speed=1.0, v_vol=0.2, rho=0.0)
     vega = price(random, Put(100.0), grid, paths=500, greeks=True, seed=0).greeks["vega"]
     assert np.isfinite(vega.value[0])
