@@ -51,7 +51,7 @@ class PriceGrid:
         return np.array([[result.standard_error for result in row] for row in self.results])
 
     def as_rows(self) -> list[dict[str, float]]:
-        """One row per option, for a table or a data frame."""
+        """One row per option, for a table or a data frame; with its upper bound and Greeks where they were computed."""
         return [
             {
                 "strike": strike,
@@ -60,10 +60,22 @@ class PriceGrid:
                 "standard_error": result.standard_error,
                 "european": result.european.value,
                 "exercise_time": result.exercise_time,
+                **_bounds_and_greeks(result),
             }
             for strike, row in zip(self.strikes.tolist(), self.results)
             for maturity, result in zip(self.maturities.tolist(), row)
         ]
+
+
+def _bounds_and_greeks(result: PriceResult) -> dict[str, float]:
+    """The upper bound and Greeks of an option, each with its standard error; Greeks of several assets are numbered."""
+    found: dict[str, tuple[float, float]] = {}
+    if result.upper is not None:
+        found["upper_price"] = result.upper.price, result.upper.standard_error
+    for name, greek in result.greeks.items():
+        pairs = zip(greek.value.tolist(), greek.standard_error.tolist())
+        found |= {name if greek.value.size == 1 else f"{name}_{k}": pair for k, pair in enumerate(pairs)}
+    return {key: number for name, pair in found.items() for key, number in zip((name, f"{name}_standard_error"), pair)}
 
 
 def price_grid(
