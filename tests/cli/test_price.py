@@ -100,6 +100,14 @@ def test_strikes_by_maturities(tmp_path):
         assert isinstance(run(*bad, *FAST).exception, MixtuneError)
 
 
+def test_options_on_the_average():
+    facts = as_json("--payoff", "asian-put", "--upper", *FAST)
+    assert facts["settings"]["payoff"] == "AsianPut(strike=100.0)"
+    assert facts["price"] < as_json(*FAST)["price"]
+    assert facts["upper_ci_high"] > facts["ci_low"]
+    assert len(as_json("--payoff", "asian-call", "--strikes", "90,100", *FAST)["rows"]) == 2
+
+
 def test_exercise_at_any_time():
     facts = as_json("--american", "--paths", "600", "--dates", "8", "--seed", "1")
     assert list(facts["bermudan"]) == ["2", "4", "8"]
@@ -174,6 +182,7 @@ def test_folder_of_observed_paths(tmp_path):
         (["--plot", "/nonexistent/x.png"], "no folder"),
         (["--plot", "x.png", "--assets", "3", "--payoff", "max-call"], "one or two assets"),
         (["--model", "heston", "--hurst", "0.1"], "rough-heston"),
+        (["--plot", "x.png", "--payoff", "asian-put"], "depends on past prices"),
         (["--focal", "x"], "--data"),
         (["--method", "magic"], "method"),
         (["--config", "missing.toml"], "cannot read"),

@@ -34,7 +34,7 @@ MODELS = {
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
 SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
-PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
+PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call or asian-put."
 CURVE = "time:value pairs for a curve"
 SCHEME = (
     "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
@@ -342,6 +342,8 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"
     ):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
+    if settings["strikes"] is None and settings["payoff"].startswith("asian"):
+        raise ParameterError(f"--plot draws prices at which to exercise; a {settings['payoff']} depends on past prices")
     from mixtune.report.figures import require_matplotlib
 
     require_matplotlib()
