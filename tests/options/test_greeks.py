@@ -21,9 +21,9 @@ def ql():
 
 
 def reference(ql, S, r, q, sigma, days, dates):
-    """Delta, gamma and vega of a Bermudan put with strike 100 by finite differences."""
+    """Greeks of a Bermudan put with strike 100 by finite differences."""
 
-    def option(sigma):
+    def option(sigma, r=r):
         curve = lambda x: ql.YieldTermStructureHandle(ql.FlatForward(0, ql.NullCalendar(), x, ql.Actual365Fixed()))  # noqa: E731
         flat = ql.BlackConstantVol(0, ql.NullCalendar(), sigma, ql.Actual365Fixed())
         spot = ql.QuoteHandle(ql.SimpleQuote(S))
@@ -35,7 +35,9 @@ def reference(ql, S, r, q, sigma, days, dates):
         return found
 
     vega = (option(1.01 * sigma).NPV() - option(0.99 * sigma).NPV()) / (0.02 * sigma)
-    return {"delta": option(sigma).delta(), "gamma": option(sigma).gamma(), "vega": vega}
+    rho = (option(sigma, r + 1e-3).NPV() - option(sigma, r - 1e-3).NPV()) / 2e-3
+    found = option(sigma)
+    return {"delta": found.delta(), "gamma": found.gamma(), "vega": vega, "theta": found.theta(), "rho": rho}
 
 
 @pytest.mark.parametrize("case", [(102.0, 0.05, 0.0, 0.1, 10, 10), (90.0, 0.06, 0.0, 0.3, 365, 5)])
