@@ -69,6 +69,12 @@ def test_one_number_for_each_asset(tmp_path):
     file = tmp_path / "option.toml"
     file.write_text('payoff = "max-call"\nassets = 2\nspot = [90, 110]\nvolatility = [0.1, 0.3]\ndividend = 0.1\n')
     assert as_json("--config", str(file), *FAST)["price"] == facts["price"]
+    (tmp_path / "matrix.toml").write_text("correlation = [[1.0, 0.5], [0.5, 1.0]]\n")
+    correlated = as_json(*market, "--dividend", "0.1", "--config", str(tmp_path / "matrix.toml"))
+    assert correlated["price"] == pytest.approx(as_json(*market, "--dividend", "0.1", "--correlation", "0.5")["price"])
+    assert correlated["price"] != facts["price"]
+    (tmp_path / "matrix.toml").write_text("correlation = [[1.0, 0.5]]\n")
+    assert "correlation must" in str(run(*market, "--config", str(tmp_path / "matrix.toml")).exception)
     for bad in (["--spot", "ninety"], ["--spot", "90,,100"], ["--spot", "90,100,110", "--assets", "2"]):
         done = run(*bad, *FAST)
         assert isinstance(done.exception, MixtuneError)

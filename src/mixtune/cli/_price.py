@@ -65,7 +65,9 @@ def price_command(
     dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
     cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
     volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one per asset; {CURVE}.")] = "0.2",
-    correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
+    correlation: Annotated[
+        float, typer.Option(help="Correlation between assets; a settings file may hold a matrix.")
+    ] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
     maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
@@ -162,7 +164,8 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
-        if name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
+        matrix = name == "correlation" and isinstance(value, list)  # only a file can hold one; the market checks it
+        if matrix or name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
             given[name] = value
             continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
