@@ -52,6 +52,16 @@ def test_bermudan_put(ql, case, control):
         assert found[name].standard_error[0] < (0.02 if control else 0.3) * abs(expected)
 
 
+@pytest.mark.parametrize("method", ["lsm", "recurrent"])
+def test_greeks_of_other_methods(ql, method):
+    """Gamma needs what the policy does on paths that start elsewhere; a recurrent network sees their start."""
+    case = (100.0, 0.06, 0.0, 0.2, 365, 5)
+    market, grid = BlackScholes(spot=100.0, volatility=0.2), TimeGrid(maturity=1.0, dates=5, rate=0.06)
+    found = price(market, Put(100.0), grid, paths=8000, greeks=True, method=method, seed=0).greeks
+    for name, expected in reference(ql, *case).items():
+        within(found[name], expected, slack=0.003 * abs(expected))
+
+
 @pytest.mark.parametrize("payoff", [Call(105.0), CustomPayoff(lambda P: np.maximum(P[..., 0] - 105.0, 0.0))])
 def test_one_date_is_the_closed_form(payoff):
     """In closed form for the named payoff, by simulation for one's own."""

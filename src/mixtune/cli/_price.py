@@ -65,9 +65,7 @@ def price_command(
     dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
     cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
     volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one per asset; {CURVE}.")] = "0.2",
-    correlation: Annotated[
-        float, typer.Option(help="Correlation between assets; a settings file may hold a matrix.")
-    ] = 0.0,
+    correlation: Annotated[float, typer.Option(help="Correlation between assets; a matrix in a settings file.")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
     maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
