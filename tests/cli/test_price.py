@@ -69,6 +69,12 @@ def test_one_number_for_each_asset(tmp_path):
     file = tmp_path / "option.toml"
     file.write_text('payoff = "max-call"\nassets = 2\nspot = [90, 110]\nvolatility = [0.1, 0.3]\ndividend = 0.1\n')
     assert as_json("--config", str(file), *FAST)["price"] == facts["price"]
+    (tmp_path / "matrix.toml").write_text("correlation = [[1.0, 0.5], [0.5, 1.0]]\n")
+    correlated = as_json(*market, "--dividend", "0.1", "--config", str(tmp_path / "matrix.toml"))
+    assert correlated["price"] == pytest.approx(as_json(*market, "--dividend", "0.1", "--correlation", "0.5")["price"])
+    assert correlated["price"] != facts["price"]
+    (tmp_path / "matrix.toml").write_text("correlation = [[1.0, 0.5]]\n")
+    assert "correlation must" in str(run(*market, "--config", str(tmp_path / "matrix.toml")).exception)
     for bad in (["--spot", "ninety"], ["--spot", "90,,100"], ["--spot", "90,100,110", "--assets", "2"]):
         done = run(*bad, *FAST)
         assert isinstance(done.exception, MixtuneError)
@@ -88,8 +94,24 @@ def test_strikes_by_maturities(tmp_path):
     assert len(as_json("--strikes", "100", *FAST)["rows"]) == 1
     (tmp_path / "grid.toml").write_text("strikes = [90, 110]\nmaturities = [0.5, 1.0]\n")
     assert as_json("--config", str(tmp_path / "grid.toml"), *FAST)["rows"] == rows
+    more = [*market, "--upper", "--upper-paths", "20", "--inner-paths", "4", "--greeks"]
+    facts, done = as_json(*more)["rows"][0], run(*more)
+    for name in ("upper_price", "delta", "gamma", "vega", "theta", "rho"):
+        assert f"{facts[name]:.4f} ± {1.96 * facts[f'{name}_standard_error']:.4f}" in done.output
+    two = as_json("--strikes", "100", "--assets", "2", "--payoff", "max-call", "--greeks", *FAST)["rows"][0]
+    assert {"delta_0", "delta_1", "gamma_1_standard_error", "vega"} <= two.keys()
+    bad = ["--strikes", "90,x"]
+    assert "strikes must be numbers such as 90,100" in str(run(*bad, *FAST).exception)
     for bad in (["--maturities", "0.5"], ["--strikes", "90", "--american"], ["--strikes", "90", "--focal", "x"]):
         assert isinstance(run(*bad, *FAST).exception, MixtuneError)
+
+
+def test_options_on_the_average():
+    facts = as_json("--payoff", "asian-put", "--upper", *FAST)
+    assert facts["settings"]["payoff"] == "AsianPut(strike=100.0)"
+    assert facts["price"] < as_json(*FAST)["price"]
+    assert facts["upper_ci_high"] > facts["ci_low"]
+    assert len(as_json("--payoff", "asian-call", "--strikes", "90,100", *FAST)["rows"]) == 2
 
 
 def test_exercise_at_any_time():
@@ -98,6 +120,8 @@ def test_exercise_at_any_time():
     assert facts["bermudan"]["8"] < facts["price"]
     done = run("--american", "--paths", "600", "--dates", "8", "--seed", "1")
     assert f"any time: {facts['price']:.4f}" in done.output
+    for bad in ("--greeks", "--upper"):
+        assert "extrapolates prices only" in str(run("--american", bad).exception)
     assert list(as_json("--american", "--paths", "100", "--seed", "1")["bermudan"]) == ["10", "20", "40"]
     assert isinstance(run("--american", *FAST).exception, MixtuneError)
 
@@ -139,6 +163,7 @@ def test_folder_of_observed_paths(tmp_path):
     facts = as_json(*arguments, "--focal", "today")
     assert 1.0 < facts["price"] < 4.0
     assert facts["settings"]["datasets"] == {"today": 20, "spring": 30, "crash": 30}
+    assert as_json(*arguments, "--focal", "today", "--width", "10")["price"] != facts["price"]
     assert isinstance(run(*arguments).exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "nowhere").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)
@@ -163,6 +188,7 @@ def test_folder_of_observed_paths(tmp_path):
         (["--plot", "/nonexistent/x.png"], "no folder"),
         (["--plot", "x.png", "--assets", "3", "--payoff", "max-call"], "one or two assets"),
         (["--model", "heston", "--hurst", "0.1"], "rough-heston"),
+        (["--plot", "x.png", "--payoff", "asian-put"], "depends on past prices"),
         (["--focal", "x"], "--data"),
         (["--method", "magic"], "method"),
         (["--config", "missing.toml"], "cannot read"),
@@ -187,9 +213,9 @@ def test_a_worthless_option_and_a_picture(tmp_path):
         ("a.json", "[1]", "one table"),
         ("a.json", '{"spto": 1}', "unknown settings spto"),
         ("a.toml", 'spot = "high"', "spot must be a number, or one for each asset"),
-        ("a.toml", "data = 7", "data must be a str"),
+        ("a.toml", "data = 7", "data must be text"),
         ("a.toml", 'model = "heston"\nv0 = true', "v0 must be a number, or one for each asset"),
-        ("a.toml", "rate = true", "rate must be a float"),
+        ("a.toml", "rate = true", "rate must be a number"),
         ("a.toml", "cash_dividends = [[0.5]]", "cash_dividends must be pairs such as 0.25:1.5"),
     ],
 )

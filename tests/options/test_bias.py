@@ -131,6 +131,17 @@ def test_several_assets_are_judged_by_a_put_on_the_worst():
     assert bias.missed
 
 
+def test_a_put_that_says_nothing_of_the_steps_is_not_reported():
+    """Deep in the money a put is worth its intrinsic value, whatever the steps."""
+    law = {"v0": 0.04, "v_mean": 0.04, "v_speed": 2.0, "v_vol": [0.3, 0.6], "rho": -0.7}
+    for spot, asset in (([100, 50], 0), ([50, 100], 1)):
+        process = Heston(spot=spot, **law, n_assets=2)
+        assert found(process, MaxCall(100), grid(1.0)).option == f"put, strike 100, asset {asset}"
+    sure, large = Bias("sure", 1.0, 1.01, 0.001, 0.001), Bias("large", 1.0, 1.02, 0.005, 0.001)
+    assert bias_module._worst([large, sure]) is sure
+    assert bias_module._worst([]) is None
+
+
 def test_no_bias_where_there_is_no_error_or_no_reference():
     dates = grid(1.0)
     assert found(BlackScholes(spot=100, volatility=0.2), Put(100), dates) is None

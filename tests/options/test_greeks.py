@@ -21,9 +21,9 @@ def ql():
 
 
 def reference(ql, S, r, q, sigma, days, dates):
-    """Delta, gamma and vega of a Bermudan put with strike 100 by finite differences."""
+    """Greeks of a Bermudan put with strike 100 by finite differences."""
 
-    def option(sigma):
+    def option(sigma, r=r):
         curve = lambda x: ql.YieldTermStructureHandle(ql.FlatForward(0, ql.NullCalendar(), x, ql.Actual365Fixed()))  # noqa: E731
         flat = ql.BlackConstantVol(0, ql.NullCalendar(), sigma, ql.Actual365Fixed())
         spot = ql.QuoteHandle(ql.SimpleQuote(S))
@@ -35,7 +35,9 @@ def reference(ql, S, r, q, sigma, days, dates):
         return found
 
     vega = (option(1.01 * sigma).NPV() - option(0.99 * sigma).NPV()) / (0.02 * sigma)
-    return {"delta": option(sigma).delta(), "gamma": option(sigma).gamma(), "vega": vega}
+    rho = (option(sigma, r + 1e-3).NPV() - option(sigma, r - 1e-3).NPV()) / 2e-3
+    found = option(sigma)
+    return {"delta": found.delta(), "gamma": found.gamma(), "vega": vega, "theta": found.theta(), "rho": rho}
 
 
 @pytest.mark.parametrize("case", [(102.0, 0.05, 0.0, 0.1, 10, 10), (90.0, 0.06, 0.0, 0.3, 365, 5)])
@@ -48,6 +50,16 @@ def test_bermudan_put(ql, case, control):
     for name, expected in reference(ql, *case).items():
         within(found[name], expected, slack=0.003 * abs(expected))
         assert found[name].standard_error[0] < (0.02 if control else 0.3) * abs(expected)
+
+
+@pytest.mark.parametrize("method", ["lsm", "recurrent"])
+def test_greeks_of_other_methods(ql, method):
+    """Gamma needs what the policy does on paths that start elsewhere; a recurrent network sees their start."""
+    case = (100.0, 0.06, 0.0, 0.2, 365, 5)
+    market, grid = BlackScholes(spot=100.0, volatility=0.2), TimeGrid(maturity=1.0, dates=5, rate=0.06)
+    found = price(market, Put(100.0), grid, paths=8000, greeks=True, method=method, seed=0).greeks
+    for name, expected in reference(ql, *case).items():
+        within(found[name], expected, slack=0.003 * abs(expected))
 
 
 @pytest.mark.parametrize("payoff", [Call(105.0), CustomPayoff(lambda P: np.maximum(P[..., 0] - 105.0, 0.0))])
@@ -102,6 +114,11 @@ def test_without_volatility_nothing_divides_by_zero():
     assert call.greeks["delta"].value == pytest.approx([1.0])
     assert call.greeks["rho"].value == pytest.approx([100 * math.exp(-0.05)], rel=1e-6)
     assert call.greeks["vega"].value == pytest.approx([0.0], abs=1e-6)
+    safe = price(BlackScholes(spot=100.0, volatility=0.0), Put(100.0), grid, paths=200, greeks=True, seed=0)
+    assert safe.greeks["vega"].value == pytest.approx([0.0], abs=1e-6)  # out of the money at all dates
+    at_forward = BlackScholes(spot=100.0 * math.exp(-0.05), volatility=0.0)
+    vega = price(at_forward, Call(100.0), grid, paths=200, greeks=True, seed=0).greeks["vega"]
+    assert vega.value == pytest.approx([100.0 * math.exp(-0.05) / math.sqrt(2 * math.pi)], rel=1e-3)
     random = Heston(spot=100.0, v0=0.0, v_mean=0.04, v_speed=1.0, v_vol=0.2, rho=0.0)
     vega = price(random, Put(100.0), grid, paths=500, greeks=True, seed=0).greeks["vega"]
     assert np.isfinite(vega.value[0])

@@ -15,6 +15,7 @@ from mixtune.options import (
     FractionalBrownianMotion,
     Heston,
     MaxCall,
+    PathPayoff,
     PriceSettings,
     Put,
     RoughHeston,
@@ -24,6 +25,7 @@ from mixtune.options import (
     simulate,
     upper_bound,
 )
+from mixtune.options import _pricer as pricer
 from mixtune.options._settings import METHOD
 from mixtune.options.training import (
     ContinuationModel,
@@ -168,11 +170,37 @@ def test_a_settings_object_and_keywords_price_the_same():
         ({"method": "lsm", "preset": "paper"}, 'preset "paper" is random features, method "rlsm"; got method \'lsm\''),
         ({"control": True, "preset": "paper"}, 'preset "paper" takes no control'),
         ({"width": 0}, "width must be a whole number >= 1"),
+        ({"upper_paths": 1}, "upper_paths must be a whole number >= 2; got 1"),
+        ({"inner_paths": 2.5}, "inner_paths must be a whole number >= 2; got 2.5"),
+        ({"degree": 0}, "degree must be a whole number >= 1"),
+        ({"greeks": "yes"}, "greeks must be True or False; got 'yes'"),
+        ({"control": "no"}, "control must be True or False; got 'no'"),
     ],
 )
 def test_settings_that_cannot_be(change, message):
     with pytest.raises(ParameterError, match=message):
         PriceSettings(**{"seed": 0, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"process": "black-scholes"}, "process must be a market such as"),
+        ({"process": BlackScholes}, "process must be a market such as"),
+        ({"payoff": "put"}, "payoff must be a function of prices such as"),
+        ({"payoff": Put}, "payoff must be a function of prices such as"),
+        ({"payoff": GRID, "grid": Put(40.0)}, "payoff must be a function of prices such as"),
+        ({"grid": 1.0}, "grid must be a TimeGrid"),
+        ({"settings": {"paths": 200}}, "settings must be a PriceSettings; got dict"),
+        ({"upper": True, "control": False, "method": "recurrent"}, "needs control=True"),
+        ({"upper": True, "preset": "paper", "payoff": PathPayoff(lambda P, t: P[..., 0])}, "needs control=True"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused_before_any_work(change, message, monkeypatch):
+    monkeypatch.setattr(pricer, "with_chosen_steps", None)  # the first step
+    parts = {"process": BlackScholes(spot=36.0, volatility=0.2), "payoff": Put(40.0), "grid": GRID, "seed": 0} | change
+    with pytest.raises(ParameterError, match=message):
+        price(**parts)
 
 
 # --- estimates and bounds --------------------------------------------------------------------------------------------

@@ -342,6 +342,18 @@ def test_refused():
         price_observed(paths["here"], Put(40.0), grid, focal="here", seed=0)
     with pytest.raises(ParameterError, match=r"spot must be one number or 1, one per asset; got shape \(2,\)"):
         price_observed(paths, Put(40.0), grid, focal="here", spot=[40.0, 40.0], seed=0)
+    for change, message in (
+        ({"spot": -40.0}, "spot must be finite > 0"),
+        ({"seed": "x"}, "seed must be a whole number"),
+        ({"focal": ["here"]}, r"no paths named \['here'\]"),
+        ({"data": {}}, "there are none"),
+        ({"grids": [grid]}, "grids must map names"),
+        ({"grids": {"far": 0.05}}, r"grids\['far'\] must be a TimeGrid"),
+        ({"grid": 1.0}, "grid must be a TimeGrid"),
+    ):
+        given = {"data": paths, "payoff": Put(40.0), "grid": grid, "focal": "here", "seed": 0} | change
+        with pytest.raises(ParameterError, match=message):
+            price_observed(**given)
     zero = {"here": np.zeros((20, 7))}
     with pytest.raises(DataError, match='a path of "here" begins at 0'):
         price_observed(zero, Put(40.0), grid, focal="here", spot=40.0, seed=0)

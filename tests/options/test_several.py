@@ -5,7 +5,10 @@ import pytest
 
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import (
+    AsianCall,
+    AsianPut,
     BlackScholes,
+    Call,
     GeometricBasketPut,
     Heston,
     PathPayoff,
@@ -13,6 +16,7 @@ from mixtune.options import (
     Put,
     TimeGrid,
     american_limit,
+    european,
     price,
     price_grid,
     price_observed,
@@ -124,6 +128,29 @@ def test_grids_that_cannot_be():
         price_grid(MARKET, Put, GRID, strikes=[100], maturities=[0.3], paths=50, seed=0)
     with pytest.raises(ParameterError, match="strikes must be a list"):
         price_grid(MARKET, Put, GRID, strikes=100, paths=50, seed=0)
+    for maturities, message in (([], "a list of dates"), (1.0, "a list of dates"), (["a"], "must be numbers")):
+        with pytest.raises(ParameterError, match=f"maturities .*{message}"):
+            price_grid(MARKET, Put, GRID, strikes=[100], maturities=maturities, paths=50, seed=0)
+    with pytest.raises(ParameterError, match=r"payoff must turn a strike into a payoff.*got Put"):
+        price_grid(MARKET, Put(100.0), GRID, strikes=[100], paths=50, seed=0)
+    with pytest.raises(ParameterError, match="process must be a market"):
+        price_grid("heston", Put, GRID, strikes=[100], paths=50, seed=0)
+
+
+@pytest.mark.parametrize(("asian", "plain"), [(AsianPut, Put), (AsianCall, Call)])
+def test_the_average_of_two_prices_is_half_an_option(asian, plain):
+    """With one date, K - (S_0 + S_1) / 2 is half of 2 K - S_0 - S_1."""
+    date = TimeGrid(maturity=1, dates=1, rate=0.05)
+    market, strike = BlackScholes(spot=100.0, volatility=0.2), 100.0
+    found = price(market, asian(strike), date, paths=4000, seed=0)
+    exact = european(market, plain(2 * strike - 100.0), date) / 2
+    assert abs(found.price - exact) < 4 * found.standard_error
+    assert found.standard_error < 0.01 * exact
+    assert asian(strike) == asian(strike) != asian(90.0)
+    assert hash(asian(strike)) == hash(asian(strike))
+    two = np.array([[[90.0, 110.0], [110.0, 130.0]]])
+    expected = np.array([[100.0, 110.0]])
+    np.testing.assert_allclose(asian(strike).along(two, date.times), np.maximum(asian.sign * (expected - strike), 0))
 
 
 # --- many dates ------------------------------------------------------------------------------------------------------
@@ -140,7 +167,7 @@ def test_american_put_by_extrapolation():
         assert abs(limit.change) < 0.01 * reference
 
 
-@pytest.mark.parametrize("dates", [(10,), (10, 10), (20, 10)])
+@pytest.mark.parametrize("dates", [(10,), (10, 10), (20, 10), 10])
 def test_extrapolation_needs_increasing_numbers(dates):
     with pytest.raises(ParameterError, match="two or more increasing numbers"):
         american_limit(MARKET, Put(100.0), maturity=1.0, dates=dates, paths=50, seed=0)

@@ -34,7 +34,7 @@ MODELS = {
 DEFAULTS = {"v0": 0.01, "v_mean": 0.01, "v_speed": 2.0, "v_vol": 0.2, "rho": -0.3, "hurst": 0.1}
 #: Simulation schemes by default: the library's, and the paper's.
 SCHEMES = {"heston": ("auto", "paper"), "rough-heston": ("inverse-gaussian", "volterra")}
-PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put or geometric-basket-put."
+PAYOFFS = "put, call, max-call, min-put, basket-call, basket-put, geometric-basket-put, asian-call or asian-put."
 CURVE = "time:value pairs for a curve"
 SCHEME = (
     "auto, inverse-gaussian, qe, log-euler or paper (Heston); inverse-gaussian, markovian or volterra (rough Heston)."
@@ -49,8 +49,10 @@ FEWEST_DATES, LIMIT_DATES = 8, 40
 PER_ASSET = ("spot", "dividend", "volatility", *VARIANCE)
 #: Of these, the settings that may change with time.
 CURVES = ("dividend", "volatility")
+#: What a settings file may hold, in words.
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Settings that apply to observed paths.
-OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "seed"}
+OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "width", "seed"}
 
 
 def price_command(
@@ -63,7 +65,7 @@ def price_command(
     dividend: Annotated[str, typer.Option(help=f"Dividend yield per year, or one for each asset; {CURVE}.")] = "0",
     cash_dividends: Annotated[str, typer.Option(help="Cash paid, as time:amount, such as 0.25:1.5,0.75:1.5.")] = "",
     volatility: Annotated[str, typer.Option(help=f"Volatility (Black-Scholes), or one per asset; {CURVE}.")] = "0.2",
-    correlation: Annotated[float, typer.Option(help="Correlation between assets (not rough Heston).")] = 0.0,
+    correlation: Annotated[float, typer.Option(help="Correlation between assets; a matrix in a settings file.")] = 0.0,
     maturity: Annotated[float, typer.Option(help="Years to maturity.")] = 1.0,
     strikes: Annotated[str | None, typer.Option(help="Several strikes, such as 90,100,110; prints a table.")] = None,
     maturities: Annotated[str | None, typer.Option(help="Several maturities, such as 0.5,1, with --strikes.")] = None,
@@ -160,12 +162,13 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     kinds = get_type_hints(price_command)
     for name in sorted(set(found) - explicit):
         value = found[name]
-        if name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
+        matrix = name == "correlation" and isinstance(value, list)  # only a file can hold one; the market checks it
+        if matrix or name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
             given[name] = value
             continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
         if type(value) is not expected and (expected, type(value)) != (float, int):
-            raise ParameterError(f"{config}: {name} must be a {expected.__name__}; got {value!r}")
+            raise ParameterError(f"{config}: {name} must be {KINDS[expected]}; got {value!r}")
         given[name] = value
     return given, explicit | set(found)
 
@@ -176,7 +179,8 @@ def _list(name: str, value: Any) -> Any:
     try:
         numbers = [float("no" if isinstance(part, bool) else part) for part in parts]
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a number, or one for each asset such as 90,100; got {value!r}") from None
+        what = "numbers" if name in ("strikes", "maturities") else "a number, or one for each asset"
+        raise ParameterError(f"{name} must be {what} such as 90,100; got {value!r}") from None
     return numbers[0] if len(numbers) == 1 else numbers
 
 
@@ -238,16 +242,22 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
         from mixtune.report.figures import draw_price_grid, save_figure
 
         save_figure(draw_price_grid(found), plot.parent, plot.stem, (plot.suffix[1:],))
+    rows: list[dict[str, Any]] = list(found.as_rows())
     if as_json:
-        rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in found.as_rows()]
+        rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in rows]
         typer.echo(json.dumps({"rows": rows, "settings": found.results[0][0].settings}, indent=2, allow_nan=False))
         return
-    columns = [Column(f"maturity {maturity:g}", justify="right") for maturity in found.maturities.tolist()]
-    title = f"{settings['payoff']}, {settings['model']}: price, with half its 95% interval"
-    table = Table(Column("strike", justify="right"), *columns, title=title, title_justify="left")
-    for strike, row in zip(found.strikes.tolist(), found.results):
-        table.add_row(f"{strike:g}", *(f"{each.price:.4f} ± {1.96 * each.standard_error:.4f}" for each in row))
-    Console(highlight=False).print(table)
+    console, count = Console(highlight=False), len(found.maturities)
+    # The price, and whatever else has a standard error: upper bounds and Greeks, where asked for.
+    for name in [key for key in rows[0] if f"{key}_standard_error" in rows[0] or key == "price"]:
+        error = "standard_error" if name == "price" else f"{name}_standard_error"
+        columns = [Column(f"maturity {maturity:g}", justify="right") for maturity in found.maturities.tolist()]
+        title = f"{settings['payoff']}, {settings['model']}: {name.replace('_', ' ')}, with half its 95% interval"
+        table = Table(Column("strike", justify="right"), *columns, title=title, title_justify="left")
+        for row in (rows[k : k + count] for k in range(0, len(rows), count)):
+            cells = (f"{each[name]:.4f} ± {1.96 * each[error]:.4f}" for each in row)
+            table.add_row(f"{row[0]['strike']:g}", *cells)
+        console.print(table)
 
 
 def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
@@ -255,6 +265,8 @@ def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
     import mixtune.options as options
 
     _check_simulated(settings, "--american")
+    if settings["greeks"] or settings["upper"]:
+        raise ParameterError("--american extrapolates prices only; leave out --greeks and --upper, or --american")
     if settings["dates"] < FEWEST_DATES:
         raise ParameterError(f"--american extrapolates from --dates {FEWEST_DATES} or more; got {settings['dates']}")
     most = settings["dates"] if "dates" in explicit else LIMIT_DATES
@@ -317,7 +329,8 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid = options.TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
     spot = _list("spot", settings["spot"]) if "spot" in explicit else None
-    return options.price_observed(data, payoff, grid, focal=settings["focal"], spot=spot, seed=settings["seed"])
+    how = {name: settings[name] for name in ("focal", "seed", "width") if settings[name] is not None}
+    return options.price_observed(data, payoff, grid, spot=spot, **how)
 
 
 def _check_plot(path: Path, settings: dict[str, Any]) -> None:
@@ -330,6 +343,8 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"
     ):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
+    if settings["strikes"] is None and settings["payoff"].startswith("asian"):
+        raise ParameterError(f"--plot draws prices at which to exercise; a {settings['payoff']} depends on past prices")
     from mixtune.report.figures import require_matplotlib
 
     require_matplotlib()

@@ -5,6 +5,8 @@ from mixtune.options._fourier import european
 from mixtune.options._greeks import Greek
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (
+    AsianCall,
+    AsianPut,
     BasketCall,
     BasketPut,
     Call,
@@ -44,6 +46,6 @@ __all__ += ["TermStructure", "TimeGrid"]
 __all__ += ["BasketCall", "BasketPut", "Call", "CustomPayoff", "GeometricBasketPut", "MaxCall", "MinPut", "Put"]
 __all__ += ["PriceSettings", "exercise_region", "payoff_from_name", "price", "price_observed", "upper_bound"]
 __all__ += ["Bias", "european"]
-__all__ += ["AmericanLimit", "PathPayoff", "PriceGrid", "american_limit", "price_grid"]
+__all__ += ["AmericanLimit", "AsianCall", "AsianPut", "PathPayoff", "PriceGrid", "american_limit", "price_grid"]
 __all__ += ["Estimate", "ExerciseRegion", "Greek", "PriceResult", "UpperBound"]
 __all__ += ["observed_folder", "observed_paths", "simulate"]

@@ -138,7 +138,17 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
         if exact > 1e-6 * float(np.asarray(one.spot)[0]):
             estimate = _conditional_price(one, strike, sign, grid, seed)
             found.append(Bias(option, exact, *estimate, tolerance=tolerance))
-    return max(found, key=lambda bias: abs(bias.relative) - SURE * bias.relative_error, default=None)
+    return _worst(found)
+
+
+def _worst(found: list[Bias]) -> Bias | None:
+    """The one that most surely exceeds its tolerance; the largest where none does."""
+
+    def rank(bias: Bias) -> tuple[float, float]:
+        size = abs(bias.relative)
+        return max(size - SURE * bias.relative_error, bias.tolerance), size
+
+    return max(found, key=rank, default=None)
 
 
 def _different_assets(process: VarianceProcess) -> list[int]:
@@ -220,7 +230,7 @@ def observed_bias(
         if sample is not None:
             option, exact, flows = sample
             found.append(Bias(option, exact, *estimate(flows), tolerance=tolerance))
-    return max(found, key=lambda bias: abs(bias.relative) - SURE * bias.relative_error, default=None)
+    return _worst(found)
 
 
 def _european_flows(

@@ -151,9 +151,9 @@ class Sensitivity:
         bump = METHOD.bump
         if level > 0:
             yield self._slope(lambda by: moved(1 + by / level, 0.0), bump * level, jumps=self._jumps)
-        else:  # nothing to scale, and volatilities are not negative: differences to one side, to second order
-            weights = {0.0: -1.5, bump: 2.0, 2 * bump: -0.5}
-            yield self._combined([(weight / bump, moved(1.0, by), self._dates) for by, weight in weights.items()])
+        else:  # nothing to scale, and volatilities are not negative: a difference to one side, close to zero
+            near = bump**2
+            yield self._combined([(sign / near, moved(1.0, by), self._dates) for by, sign in ((near, 1), (0.0, -1))])
 
     def _slope(self, at: Callable[[float], Market], step: float, *, jumps: bool = False) -> tuple[float, float]:
         """Of the price over markets that move, stopping dates held; with wide moves where paths jump."""

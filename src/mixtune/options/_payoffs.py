@@ -169,21 +169,6 @@ PAYOFFS: dict[str, type[Payoff]] = {
 }
 
 
-def payoff_from_name(name: str, strike: float) -> Payoff:
-    """Make a payoff from its name and strike.
-
-    Examples
-    --------
-    >>> payoff_from_name("max-call", 100)
-    MaxCall(strike=100.0)
-    >>> payoff_from_name("maxcall", 100)
-    Traceback (most recent call last):
-        ...
-    mixtune.errors.ParameterError: payoff must be one of 'call', 'put', 'max-call', 'min-put', 'basket-call', 'basket-put', 'geometric-basket-put'; got 'maxcall'
-    """  # noqa: E501
-    return PAYOFFS[check_choice("payoff", name, tuple(PAYOFFS))](strike)
-
-
 @dataclass(frozen=True)
 class CustomPayoff:
     """A payoff of one's own, whose results are checked at every call.
@@ -306,6 +291,78 @@ class PathPayoff:
             if not np.array_equal(called(changed)[:, : date + 1], before[:, : date + 1]):
                 raise DataError(f'the {what} of payoff "{self.name}" at date {date} depend on later prices')
         return found
+
+
+class _OnAverage(PathPayoff):
+    """A call or put on the average price from today to the date of exercise, over all assets."""
+
+    sign: ClassVar[int]
+    strike: float
+
+    def __init__(self, strike: float) -> None:
+        object.__setattr__(self, "strike", check_nonnegative("strike", strike))
+        super().__init__(self._amounts, state=_average_so_far, name=type(self).name)
+
+    def _amounts(self, prices: Floats, times: Floats) -> Floats:
+        return np.maximum(self.sign * (_average_so_far(prices, times)[..., 0] - self.strike), 0.0)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(strike={self.strike!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class AsianCall(_OnAverage):
+    """Call on the average price from today to the date of exercise.
+
+    Examples
+    --------
+    >>> AsianCall(100).along(np.array([[[100.0], [110.0], [120.0]]]), np.array([0.0, 0.5, 1.0]))
+    array([[ 0.,  5., 10.]])
+    """
+
+    name, sign = "asian-call", 1
+
+
+class AsianPut(_OnAverage):
+    """Put on the average price from today to the date of exercise.
+
+    Examples
+    --------
+    >>> AsianPut(120).along(np.array([[[100.0], [110.0], [120.0]]]), np.array([0.0, 0.5, 1.0]))
+    array([[20., 15., 10.]])
+    """
+
+    name, sign = "asian-put", -1
+
+
+def _average_so_far(prices: Floats, times: Floats) -> Floats:
+    """Mean prices (paths, dates + 1, 1) over assets and over the points in time until each."""
+    return np.cumsum(prices.mean(axis=-1), axis=1)[..., None] / np.arange(1, len(times) + 1)[:, None]
+
+
+#: The payoffs known by name that depend on the path so far.
+PATH_PAYOFFS: dict[str, type[_OnAverage]] = {payoff.name: payoff for payoff in (AsianCall, AsianPut)}
+
+
+def payoff_from_name(name: str, strike: float) -> Payoff | PathPayoff:
+    """Make a payoff from its name and strike.
+
+    Examples
+    --------
+    >>> payoff_from_name("max-call", 100)
+    MaxCall(strike=100.0)
+    >>> payoff_from_name("maxcall", 100)
+    Traceback (most recent call last):
+        ...
+    mixtune.errors.ParameterError: payoff must be one of 'call', 'put', 'max-call', 'min-put', 'basket-call', 'basket-put', 'geometric-basket-put', 'asian-call', 'asian-put'; got 'maxcall'
+    """  # noqa: E501
+    known: dict[str, Callable[[float], Payoff | PathPayoff]] = {**PAYOFFS, **PATH_PAYOFFS}
+    return known[check_choice("payoff", name, tuple(known))](strike)
 
 
 def _as_prices(prices: ArrayLike) -> Array:

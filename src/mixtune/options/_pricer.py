@@ -473,6 +473,7 @@ def price(
     True
     """
     settings, seconds = resolved(settings, options), dict[str, float]()
+    check_parts(process, payoff, grid, settings)
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("choose steps"):
@@ -486,9 +487,30 @@ def price(
 
 def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
     """Settings with the options given beside them, and with what follows from both."""
+    if not isinstance(settings, PriceSettings | None):
+        raise ParameterError(f"settings must be a PriceSettings; got {type(settings).__name__}; pass fields by name")
     settings = PriceSettings(**options) if settings is None else replace(settings, **options)
     settings = replace(settings, training_paths=settings.training_paths or settings.paths)
     return replace(settings, in_the_money=False, observe_hidden=False) if settings.paper else settings
+
+
+def check_parts(process: Process, payoff: PayoffFunction, grid: TimeGrid, settings: PriceSettings) -> None:
+    """Refuse, before any work, what is no market, payoff or grid, and bounds that these do not have."""
+    if not isinstance(process, Process):
+        raise ParameterError(f"process must be a market such as BlackScholes(...); got {process!r}")
+    if not callable(payoff) or isinstance(payoff, type):
+        raise ParameterError(f"payoff must be a function of prices such as Put(100.0); got {payoff!r}")
+    check_grid("grid", grid)
+    along = settings.method == "recurrent" or isinstance(payoff, PathPayoff)
+    if settings.upper and along and (settings.paper or settings.control is False):
+        fix = setting("control", True)
+        raise ParameterError("the upper bound of recurrent features or path payoffs needs {fix}", fix=fix)
+
+
+def check_grid(name: str, grid: TimeGrid) -> None:
+    """Refuse what holds no dates."""
+    if not isinstance(grid, TimeGrid):
+        raise ParameterError(f"{name} must be a TimeGrid(maturity=..., dates=..., rate=...); got {grid!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -652,9 +674,7 @@ class PricingRun:
             now = 0.0 if self.hold else float(training.payoffs[0, 0])
             return UpperBound(max(now, self.european), 0.0, 0, 0, "the European price")
         if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
-            if earned.best is None:
-                fix = setting("control", True)
-                raise ParameterError("the upper bound of recurrent features or path payoffs needs {fix}", fix=fix)
+            assert earned.best is not None  # there is a control: check_parts
             found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
             return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
@@ -811,10 +831,15 @@ def price_observed(
         raise ParameterError(
             f"data must map names of markets to their paths; got {type(data).__name__}; pass {{'today': paths}}"
         )
-    if focal not in data:
-        raise ParameterError(f"there are no paths named {focal!r}; there are {', '.join(list(data)[:8])}")
-    folds = check_whole("folds", folds, least=2)
+    if focal not in list(data):
+        known = ", ".join(map(str, list(data)[:8])) or "none"
+        raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
+    folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
     grids = {} if grids is None else grids
+    if not isinstance(grids, Mapping):
+        raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")
+    for name, one in {"grid": grid, **{f"grids[{name!r}]": one for name, one in grids.items()}}.items():
+        check_grid(name, one)
     if unknown := [name for name in grids if name not in data]:
         raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
     moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
@@ -853,7 +878,7 @@ def price_observed(
 def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
     """Paths multiplied to begin at these prices."""
     array = observed_paths(paths)
-    today = numbers("spot", spot)
+    today = numbers("spot", spot, least=0.0, strict=True)
     if today.shape not in ((), array.shape[2:]):
         raise ParameterError(f"spot must be one number or {array.shape[2]}, one per asset; got shape {today.shape}")
     if np.any(array[:, 0] == 0):

@@ -145,6 +145,12 @@ class PriceSettings:
         check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
         check_whole("paths", self.paths, least=2)
         check_whole("training_paths", self.paths if self.training_paths is None else self.training_paths, least=2)
+        for name in ("upper_paths", "inner_paths"):
+            check_whole(name, getattr(self, name), least=2)
+        check_whole("degree", self.degree, least=1)
+        for name in ("in_the_money", "observe_hidden", "antithetic", "sobol", "upper", "greeks"):
+            _check_flag(name, getattr(self, name))
+        _check_flag("control", self.control is None or self.control)
         if self.antithetic and self.paths % 2:
             raise ParameterError(f"antithetic paths come in pairs; pass an even number, such as paths={self.paths + 1}")
         if self.paper and self.method != "rlsm":
@@ -172,6 +178,12 @@ class PriceSettings:
     def drawn(self) -> str:
         """How evaluation paths are drawn: "independent", "antithetic" or "sobol"."""
         return "antithetic" if self.antithetic else "sobol" if self.sobol else "independent"
+
+
+def _check_flag(name: str, value: object) -> None:
+    """Refuse what is not True or False: "no" would count as yes."""
+    if not isinstance(value, bool | np.bool):
+        raise ParameterError(f"{name} must be True or False; got {value!r}")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -18,8 +18,8 @@ from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._bias import steps_bias, steps_for_all
 from mixtune.options._paths import PathData
-from mixtune.options._payoffs import CustomPayoff, PayoffFunction
-from mixtune.options._pricer import Estimate, PriceResult, PricingRun, price, resolved
+from mixtune.options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction
+from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolved
 from mixtune.options._settings import PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process
 
@@ -51,7 +51,7 @@ class PriceGrid:
         return np.array([[result.standard_error for result in row] for row in self.results])
 
     def as_rows(self) -> list[dict[str, float]]:
-        """One row per option, for a table or a data frame."""
+        """One row per option, for a table or a data frame; with its upper bound and Greeks where they were computed."""
         return [
             {
                 "strike": strike,
@@ -60,10 +60,22 @@ class PriceGrid:
                 "standard_error": result.standard_error,
                 "european": result.european.value,
                 "exercise_time": result.exercise_time,
+                **_bounds_and_greeks(result),
             }
             for strike, row in zip(self.strikes.tolist(), self.results)
             for maturity, result in zip(self.maturities.tolist(), row)
         ]
+
+
+def _bounds_and_greeks(result: PriceResult) -> dict[str, float]:
+    """The upper bound and Greeks of an option, each with its standard error; Greeks of several assets are numbered."""
+    found: dict[str, tuple[float, float]] = {}
+    if result.upper is not None:
+        found["upper_price"] = result.upper.price, result.upper.standard_error
+    for name, greek in result.greeks.items():
+        pairs = zip(greek.value.tolist(), greek.standard_error.tolist())
+        found |= {name if greek.value.size == 1 else f"{name}_{k}": pair for k, pair in enumerate(pairs)}
+    return {key: number for name, pair in found.items() for key, number in zip((name, f"{name}_standard_error"), pair)}
 
 
 def price_grid(
@@ -113,8 +125,16 @@ def price_grid(
     wanted = numbers("strikes", strikes)
     if wanted.ndim != 1 or not wanted.size:
         raise ParameterError(f"strikes must be a list of numbers; got {strikes!r}")
-    ends = [_date(grid, maturity) for maturity in ([grid.maturity] if maturities is None else maturities)]
+    check_grid("grid", grid)
+    last = numbers("maturities", [grid.maturity] if maturities is None else maturities)
+    if last.ndim != 1 or not last.size:
+        raise ParameterError(f"maturities must be a list of dates of the grid; got {maturities!r}")
+    ends = [_date(grid, maturity) for maturity in last.tolist()]
+    if not callable(payoff) or isinstance(payoff, Payoff | CustomPayoff | PathPayoff):
+        raise ParameterError(f"payoff must turn a strike into a payoff, as the class Put does; got {payoff!r}")
     payoffs = [payoff(strike) for strike in wanted.tolist()]
+    for option in payoffs:
+        check_parts(process, option, grid, settings)
     cuts = [TimeGrid.from_times(grid.times[: end + 1], rate=grid.rates[:end]) for end in ends]
     how: dict[str, Any] = {"tolerance": settings.bias_tolerance, "seed": settings.seed}
     rows: list[list[PriceResult]] = [[] for _ in payoffs]
@@ -209,9 +229,9 @@ def american_limit(
     >>> bool(abs(limit.price - 4.4865) < 0.01)  # by finite differences
     True
     """
-    counts = [check_whole("dates", count, least=1) for count in dates]
+    counts = [check_whole("dates", count, least=1) for count in np.atleast_1d(np.asarray(dates, dtype=object))]
     if len(counts) < 2 or any(after <= before for before, after in pairwise(counts)):
-        raise ParameterError(f"dates must be two or more increasing numbers such as (10, 20); got {tuple(dates)}")
+        raise ParameterError(f"dates must be two or more increasing numbers such as (10, 20); got {dates!r}")
     settings = resolved(settings, options)
     streams = np.random.SeedSequence(settings.seed).generate_state(len(counts)).tolist()
     grids = [TimeGrid(maturity=maturity, dates=count, rate=rate) for count in counts]

@@ -147,8 +147,9 @@ class DateScaling:
             inputs = [rank_assets(X, assets=data[0].n_assets) for X in inputs]
         pooled = np.concatenate(list(map(to_numpy, inputs)))
         spread = pooled.std(axis=0)
-        # A column that varies by rounding only carries no information: any positive divisor will do.
-        return cls(pooled.mean(axis=0), np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, 1.0))
+        # Nothing is learned from a column that varies by rounding only, such as the price today: it counts as zero on
+        # other paths, too, as those of the Greeks, which start elsewhere.
+        return cls(pooled.mean(axis=0), np.where(spread > 1e-12 * np.abs(pooled).max(axis=0), spread, np.inf))
 
     def apply(self, X: Array, date: int) -> Array:
         return (X - match(self.mean[date], X)) / match(self.spread[date], X)
