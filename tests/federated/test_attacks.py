@@ -330,6 +330,28 @@ def test_a_member_that_sends_wrong_sums_cannot_harm_beyond_noise(consortium):
     assert model.weights_.values[0] == 1.0
 
 
+def test_moderately_wrong_sums_pass_the_guard_but_do_little_harm_to_the_self_tuned_method(consortium):
+    """20 focal rows, one of four members with wrong slopes: errors on new rows relative to the focal rows alone."""
+    found = {}
+    for settings in ({"level": 2}, {"level": 1, "method": "tuned"}, {"level": 2, "method": "tuned"}):
+        ratios = []
+        for seed in range(3):
+            group = consortium(members=5, seed=seed, fixed=FixedMethod(weights="equal"), **settings)
+            whole = {name: np.asarray(values) for name, values in group.data["m0"].items()}
+            group.data["m0"] = {name: values[:20] for name, values in whole.items()}
+            table = group.data["m1"]
+            group.data["m1"] = {**table, "y": np.asarray(table["y"]) + 3 * np.asarray(table["x0"])}
+            coordinator, messages = group.run()
+            new = group.study.read({name: values[20:] for name, values in whole.items()})
+            models = group.model(coordinator.combine(messages)), group.pooled([])
+            errors = [np.sqrt(np.mean((new.y - model.predict(new.X)) ** 2)) for model in models]
+            ratios.append(errors[0] / errors[1])
+        found[(settings["level"], settings.get("method", "fixed"))] = float(np.max(ratios))
+    assert found[(1, "tuned")] < 1.1, found
+    assert found[(2, "tuned")] < 1.1, found
+    assert found[(2, "fixed")] > 1.1, found
+
+
 def test_totals_out_of_range(group, second):
     """A member whose sums exceed what it announced refuses by itself; one that does not is noticed in the total."""
     sites, answers, request, coordinator = second

@@ -93,6 +93,14 @@ def test_two_exchanges_and_a_model_that_is_close(consortium):
     assert np.linalg.norm(model.coef_ - twin.coef_) < 0.25 * np.linalg.norm(twin.coef_)
 
 
+def test_every_message_says_epsilon_and_delta(consortium):
+    group = consortium(level=3, members=5, privacy=Privacy(epsilon=2.0, delta=1e-7))
+    coordinator, messages = group.run()
+    assert len(messages) == 8
+    for message in (*coordinator._sent, *messages):
+        assert "it says: differentially private: epsilon 2, delta 1e-07 for each row" in message.explain()
+
+
 def test_members_that_drop_out(consortium):
     group = consortium(level=3, members=7)
     coordinator, messages = group.run(gone={(2, "m3")})

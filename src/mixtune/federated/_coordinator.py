@@ -225,7 +225,7 @@ class Coordinator:
             kind="request",
             study=study.fingerprint,
             step=STEPS[ask],
-            says=says,
+            says=[*says, *study.promise],
             public={"ask": ask},
             spec={"ask": ask, "map_hash": study.map_hash, **spec},
             arrays=arrays,

@@ -337,6 +337,12 @@ class Study:
             raise DataError(f'study "{self.name}" expired on {self.expires}; agree on a new one', code="expired")
 
     @property
+    def promise(self) -> tuple[str, ...]:
+        """What level 3 promises, as every message says it."""
+        told = f"differentially private: epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row"
+        return (told,) if self.level == 3 else ()
+
+    @property
     def predicts(self) -> str:
         """What is predicted from which columns."""
         columns = quoted([column.name for column in self.encoder.columns], 20)
@@ -358,9 +364,7 @@ class Study:
                 f"{min(self.threshold, Policy().least_sources - 1)} if it also lies about who takes part (the member's "
                 "policy sets this number: least_sources - 1)"
             )
-        if self.level == 3:
-            lines.append(f"epsilon {self.privacy.epsilon:g}, delta {self.privacy.delta:g} for each row")
-        return lines
+        return [*lines, *self.promise]
 
     def read(self, table: Any, *, csv: CsvFormat | None = None) -> Rows:
         """Rows of a table or file as the study encodes them: inputs before the feature map, and targets.
