@@ -57,3 +57,18 @@ def pytest_runtest_setup(item):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     return (yield from _skip_without_package())
+
+
+#: Folders and files whose tests take longest start first: where processes share the files, one of these must not be
+#: what the others wait for.
+SLOW = ("docs/test_docs", "properties/test_determinism", "faults/", "federated/", "cli/", "benchmarks/", "streaming/")
+
+
+def pytest_collection_modifyitems(items):
+    """The slow ones first; within them, and among all others, the order stays."""
+
+    def place(item):
+        path = item.path.as_posix()
+        return next((k for k, part in enumerate(SLOW) if f"tests/{part}" in path), len(SLOW))
+
+    items.sort(key=place)
