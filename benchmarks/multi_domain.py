@@ -81,9 +81,11 @@ def gpboost_trees(X: Any, y: Any, own: Any, new: Any, theirs: Any) -> Any:
 
     model = gpboost.GPModel(group_data=own[:, None], likelihood="gaussian")
     options = {"learning_rate": 0.05, "max_depth": 3, "verbose": -1}
-    level = y.mean()
-    trees = gpboost.train(options, gpboost.Dataset(X, y - level), gp_model=model, num_boost_round=150)
-    return level + trees.predict(data=new, group_data_pred=theirs[:, None], pred_latent=False)["response_mean"]
+    # The package starts from zero, and its steps are of the size that unit variance needs.
+    level, spread = y.mean(), y.std()
+    trees = gpboost.train(options, gpboost.Dataset(X, (y - level) / spread), gp_model=model, num_boost_round=150)
+    found = trees.predict(data=new, group_data_pred=theirs[:, None], pred_latent=False)["response_mean"]
+    return level + spread * found
 
 
 def mixed_lm(X: Any, y: Any, own: Any, new: Any, theirs: Any) -> Any:
