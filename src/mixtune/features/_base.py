@@ -4,6 +4,7 @@ A feature map turns inputs into features, row by row, and never changes. It is a
 before their moments are formed; what is fitted later is a linear model of its features.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -220,8 +221,29 @@ class Concatenate:
         return join([transform_by_name(part, X, columns) for part in self.maps])
 
 
+class _Around:
+    """What maps around another one have in common."""
+
+    inner: FeatureMap
+
+    @property
+    @abstractmethod
+    def n_inputs(self) -> int:
+        """Number of columns of ``X``."""
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        return self.inner.n_features_out
+
+    def _rows(self, X: Array) -> Array:
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        return rows
+
+
 @dataclass(frozen=True, eq=False)
-class Clipped:
+class Clipped(_Around):
     """A map of inputs that are first moved into a range, so that an extreme input has a bounded effect.
 
     Parameters
@@ -252,21 +274,15 @@ class Clipped:
         """Number of columns of ``X``."""
         return len(self.low)
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features."""
-        return self.inner.n_features_out
-
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X``, moved into the range."""
-        rows = as_rows(X, self.n_inputs)
-        check_finite(rows, "X")
+        rows = self._rows(X)
         limits = [match_library(limit, rows) for limit in (self.low, self.high)]
         return self.inner.transform(array_namespace(rows).clip(rows, *limits))
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
+class Scaled(_Around):
     """A map of inputs in agreed units: a shift is subtracted from every column, and it is divided by a scale.
 
     Parameters
@@ -300,20 +316,14 @@ class Scaled:
         """Number of columns of ``X``."""
         return len(self.shift)
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features."""
-        return self.inner.n_features_out
-
     def transform(self, X: Array, /) -> Array:
         """Compute the features of the rows of ``X`` in agreed units."""
-        rows = as_rows(X, self.n_inputs)
-        check_finite(rows, "X")
+        rows = self._rows(X)
         return self.inner.transform((rows - match_library(self.shift, rows)) / match_library(self.scale, rows))
 
 
 @dataclass(frozen=True, eq=False)
-class Projected:
+class Projected(_Around):
     """A map of a few linear combinations of the inputs, such as their leading principal components.
 
     Parameters
@@ -344,15 +354,9 @@ class Projected:
         """Number of columns of ``X``."""
         return len(self.shift)
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features."""
-        return self.inner.n_features_out
-
     def project(self, X: Array, /) -> Array:
         """The combinations (n, k) of the rows of ``X``."""
-        rows = as_rows(X, self.n_inputs)
-        check_finite(rows, "X")
+        rows = self._rows(X)
         return (rows - match_library(self.shift, rows)) @ match_library(self.basis, rows)
 
     def transform(self, X: Array, /) -> Array:
