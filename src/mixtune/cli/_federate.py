@@ -442,8 +442,7 @@ def _show(document: dict[str, Any]) -> None:
         lines.append(
             f"{gain['reduction']:.1%} below that of the focal rows alone ({gain['low']:.1%} to {gain['high']:.1%})"
         )
-    if document["guarded"]:
-        lines.append("the guard uses the focal rows only: the members' sums make predictions worse")
+    lines += [note for note in document["notes"] if document["guarded"] and note.startswith("the guard")]
     if "difference" in document:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
         lines.append(f"{document['seconds']:.1f} seconds")
