@@ -27,10 +27,11 @@ federate.add_typer(study_app, name="study")
 StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
 StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
 KeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--key", help="The member's key; by default the only *.key next to the study.")
+    Path | None,
+    typer.Option("--key", help="The member's key; by default the one next to the study."),
 ]
 Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
-Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Requests and answers, .mxf.")]
+Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")]
 FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
 RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")]
 PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
@@ -161,7 +162,7 @@ def ask(
 
     outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
     found = Study.load(study)
-    coordinator = Coordinator(found, focal, _key(key, study), policy=_policy(policy))
+    coordinator = Coordinator(found, focal, _key(key, study, found.focal), policy=_policy(policy))
     request = coordinator.ask(files or ())
     request.save(out)
     lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
@@ -218,7 +219,9 @@ def inspect_message(
 
 @federate.command()
 def combine(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The request and the answers, .mxf.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="The answers, .mxf; requests beside them are found.")
+    ],
     focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
     out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None,
@@ -233,7 +236,7 @@ def combine(
 
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=[*files, focal])
     found = Study.load(study)
-    combined = Coordinator(found, focal, _key(key, study)).combine(files, require_all=require_all)
+    combined = Coordinator(found, focal, _key(key, study, found.focal)).combine(files, require_all=require_all)
     document = _finish(combined, focal, out, report)
     if as_json:
         outputs.print_json(document)
@@ -252,13 +255,14 @@ def flower_app(
     force: reading.Force = False,
 ) -> None:
     """Write a Flower app for "flwr run" that carries the messages of a study; paths are those of this machine."""
-    from mixtune.federated import Coordinator, Study
+    from mixtune.federated import Coordinator, Study, key_path
     from mixtune.federated.flower import write_app
 
     if (folder / "pyproject.toml").exists() and not force:
         raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
-    place = key or _key_path(study)
-    Coordinator(Study.load(study), focal, _key(place, study))
+    found = Study.load(study)
+    place = key or key_path(study.parent, found.focal)
+    Coordinator(found, focal, _key(place, study))
     write_app(folder, study=study, focal=focal, key=place, out=out, timeout=timeout)
     console = outputs.output()
     console.print(f"Wrote the app to {outputs.safe(folder)}. Run it with: flwr run {outputs.safe(folder)} SUPERLINK")
@@ -482,17 +486,7 @@ def _policy(path: Path | None) -> Policy:
     return Policy() if path is None else Policy.load(path)
 
 
-def _key(path: Path | None, study: Path) -> Key:
-    from mixtune.federated import Key
+def _key(path: Path | None, study: Path, name: str = "") -> Key:
+    from mixtune.federated import Key, key_path
 
-    return Key.load(path or _key_path(study))
-
-
-def _key_path(study: Path) -> Path:
-    """The one key beside the study."""
-    found = sorted(study.parent.glob("*.key"))
-    if not found:
-        raise ParameterError(f"there is no key in the folder of {study}; join the study first, or pass --key")
-    if len(found) > 1:
-        raise ParameterError(f"there are {len(found)} keys in the folder of {study}; choose one with --key")
-    return found[0]
+    return Key.load(path or key_path(study.parent, name))

@@ -6,7 +6,9 @@ request or the result follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -21,7 +23,7 @@ from mixtune._messages import quoted
 from mixtune._registry import arrays_below
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
-from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
 from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
@@ -135,8 +137,8 @@ class Coordinator:
     study : Study
     rows : table, path or Rows, optional
         The focal rows; sums over them are sent to the members where weights depend on scores.
-    key : Key
-        The focal member's.
+    key : Key, optional
+        The focal member's; by default the one in the folder that the study was read from.
     policy : Policy, optional
         The focal member's rules for its own sums.
     csv : CsvFormat
@@ -158,6 +160,8 @@ class Coordinator:
     ) -> None:
         study.check()
         self.study, self.policy = study, policy or Policy()
+        if key is None and study.folder is not None:
+            key = Key.load(key_path(study.folder, study.focal))
         if key is None or key.name != study.focal or study.card(study.focal) != key.card:
             raise DataError(f'the coordinator needs the key of "{study.focal}", as the study pins it', code="wrong-key")
         self.key = key
@@ -482,13 +486,14 @@ class Coordinator:
         Parameters
         ----------
         messages
-            Answers, and the requests where this object did not make them itself.
+            Answers, as messages, bytes or paths. Requests that this object did not make itself are looked for beside
+            the files and in the folder of the study, or can be passed, too.
         require_all : bool
             Refuse to go on without a member; by default those that are missing are named.
         """
         known = self._sorted(messages)
         if not known.requests:
-            raise DataError("the request that was answered is not among the files; pass it, too")
+            raise DataError("there are no answers to combine; pass those of the members")
         asked = known.last.public["ask"]
         if self.study.level == 1:
             found = self._combine_moments(known)
@@ -645,22 +650,33 @@ class Coordinator:
 
     def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
-        study, found = self.study, {message.digest: message for message in self._sent}
-        for source in messages:
-            message = (
-                source if isinstance(source, Message) else read_message(source, most_bytes=study.limits.message_bytes)
+        given, found = list(messages), {message.digest: message for message in self._sent}
+        study, most = self.study, self.study.limits.message_bytes
+        for source in given:
+            message = source if isinstance(source, Message) else read_message(source, most_bytes=most)
+            found[self._checked(message).digest] = message
+        if lost := _without_requests(found.values()):
+            folders = {Path(source).parent for source in given if isinstance(source, str | Path)}
+            folders |= set() if study.folder is None else {study.folder}
+            found |= {each.digest: self._checked(each) for each in _messages_in(folders, set(lost), most)}
+        if lost := _without_requests(found.values()):
+            raise DataError(
+                f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
+                "beside them; pass it, too",
+                code="no-request",
             )
-            if message.header["study"] != study.fingerprint:
-                raise DataError(
-                    f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study"
-                )
-            message.check(study.card(message.sender))
-            found[message.digest] = message
         requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
             raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
         return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+
+    def _checked(self, message: Message) -> Message:
+        """A message, if it is one of this study and its sender signed it."""
+        if message.header["study"] != self.study.fingerprint:
+            raise DataError(f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study")
+        message.check(self.study.card(message.sender))
+        return message
 
     def _read(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
         """The answers to one request, by member; those that cannot be used are left out and named."""
@@ -709,11 +725,27 @@ class Coordinator:
         return Combined(
             self.study,
             names,
-            len(known.requests),
+            known.last.step,
             self._missing(names),
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _without_requests(messages: Collection[Message]) -> dict[str, int]:
+    """The digests of requests that answers refer to, with their steps, for all steps without a request."""
+    asked = {each.step for each in messages if each.kind == "request"}
+    return {each.header["reply_to"]: each.step for each in messages if each.step not in asked}
+
+
+def _messages_in(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
+    """The messages with these digests among the files of some folders."""
+    for path in (path for folder in folders for path in folder.glob("*.mxf")):
+        # Whatever else is there is none of our business.
+        with suppress(OSError):
+            content = path.read_bytes() if path.stat().st_size <= most_bytes else b""
+            if hashlib.sha256(content).hexdigest() in digests:
+                yield read_message(content, most_bytes=most_bytes)
 
 
 def _listed(missing: Mapping[str, str]) -> str:

@@ -158,6 +158,8 @@ class Study:
     map_hash : str
         Of the feature map; empty for the one that the settings give here.
     members : tuple of Card
+    folder : Path or None
+        Where the file was read from; it is no part of what was agreed on.
 
     Examples
     --------
@@ -182,6 +184,7 @@ class Study:
     limits: Limits = Limits()
     members: tuple[Card, ...] = ()
     map_hash: str = field(default="")
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         if self.level not in (1, 2, 3) or isinstance(self.level, bool):
@@ -499,7 +502,7 @@ class Study:
     def load(cls, path: str | Path) -> Self:
         """Read a file of :meth:`save`."""
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
         except (OSError, UnicodeError) as error:
             raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
 
