@@ -245,14 +245,20 @@ def test_studies_from_tables_with_missing_values(tmp_path):
 
 
 def test_tables_with_semicolons_and_decimal_commas(tmp_path):
-    rows = [f"{n / 7:.3f},{n % 3},{'ab'[n % 2]},{n % 5}.5" for n in range(30)]
-    (tmp_path / "rows.csv").write_text("\n".join(["size,rooms,kind,y", *rows]))
-    german = [row.replace(",", ";").replace(".", ",") for row in rows]
-    (tmp_path / "other.csv").write_text("\n".join(["size;rooms;kind;y", *german]))
+    """Also where commas would make as many columns as semicolons, and where numbers stand in quotes."""
+    rows = [[f"{n / 7:.3f}", f"{n % 3}.0", "ab"[n % 2], f"{n % 5}.5"] for n in range(30)]
+    german = [[cell.replace(".", ",") for cell in row] for row in rows]
+    for name, mark, body in (("rows", ",", rows), ("other", ";", german), ("tabs", "\t", german)):
+        lines = [mark.join(row) for row in (["size", "rooms", "kind", "y"], *body)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    lines = ['"' + '","'.join(row) + '"' for row in german]
+    (tmp_path / "quotes.csv").write_text("\n".join(["size,rooms,kind,y", *lines]))
     study = Study.new([tmp_path / "rows.csv"], target="y", focal="a")
-    one, other = (study.read(tmp_path / name) for name in ("rows.csv", "other.csv"))
-    np.testing.assert_array_equal(one.X, other.X)
-    np.testing.assert_array_equal(one.y, other.y)
+    one = study.read(tmp_path / "rows.csv")
+    for name in ("other", "tabs", "quotes"):
+        other = study.read(tmp_path / f"{name}.csv")
+        np.testing.assert_array_equal(one.X, other.X)
+        np.testing.assert_array_equal(one.y, other.y)
 
 
 def test_dates_in_a_study(tmp_path):

@@ -34,7 +34,6 @@ from mixtune.data import (
     read_file,
     read_table,
     read_training,
-    to_matrix,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
@@ -388,7 +387,9 @@ class Study:
                 f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has; add it, or rename one',
                 code="no-column",
             )
-        found = self.encoder.encode(table, where, fill=_FILL)
+        # The target is read as inputs of numbers are, decimal commas and all.
+        both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
+        found = both.encode(table, where, fill=_FILL)
         if odd := [note for note in found.notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
             raise DataError(
@@ -396,7 +397,7 @@ class Study:
                 "levels to the study before anybody joins",
                 code="other-levels",
             )
-        return Rows(found.X, to_matrix(table, [target], where)[:, 0].astype(np.float64))
+        return Rows(found.X[:, :-1], found.X[:, -1])
 
     def prepared(self, rows: Rows) -> Rows:
         """Features, and targets about the shift of the study: what sums are taken of."""
