@@ -174,9 +174,12 @@ def small_focal(group, count=20):
     return group
 
 
-def test_sums_only_equals_the_same_sums_in_one_place(consortium):
+@pytest.mark.parametrize(("columns", "condition"), [(4, 1.0), (16, 1e5)])
+def test_sums_only_equals_the_same_sums_in_one_place(consortium, columns, condition):
     """Level 2: four exchanges, all of them masked; the model is that of the same method on all rows in one place."""
-    group = small_focal(consortium(level=2, members=7, rows=70, method="tuned"))
+    group = small_focal(
+        consortium(level=2, members=7, rows=70, method="tuned", columns=columns, condition=condition, seed=1)
+    )
     coordinator, messages = group.run()
     combined = coordinator.combine(messages, require_all=True)
     assert combined.exchanges == 4
@@ -187,7 +190,8 @@ def test_sums_only_equals_the_same_sums_in_one_place(consortium):
     X, y = group.focal
     twin = pooled_twin(combined, Rows(X, y), {name: Rows(*pair) for name, pair in group.sources.items()})
     ours, theirs = (np.append(each.coef_, each.intercept_) for each in (model, twin))
-    assert np.max(np.abs(ours - theirs)) < 1e-7 * np.max(np.abs(theirs))
+    # One ring element for a number would leave 1e-8, and 1e-5 in unlucky cases.
+    assert np.max(np.abs(ours - theirs)) < 1e-10 * np.max(np.abs(theirs))
     assert model.weights_.names == ("m0", "all members")
     assert {candidate.family for candidate in model.candidates_} >= {"focal only", "alike", "pooled"}
 

@@ -37,6 +37,7 @@ from mixtune.federated._plays import (
     read_terms,
     read_trials,
     remote_tasks,
+    ring_of,
     trial_blocks,
 )
 from mixtune.federated._policy import Policy, RefusedError
@@ -399,7 +400,7 @@ class Coordinator:
             return None
         shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
         bits = TERM_BITS if asked == "terms" else TRIAL_BITS
-        count = sum(len(shapes[name]) for name in bits) + 1
+        count = len(ring_of(shapes, bits, len(answers)))
         for name, (words, sent) in answers.items():
             vector = sent.get("masked")
             if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
