@@ -13,7 +13,7 @@ from mixtune.estimators import FederatedRegressor, load
 
 pytest.importorskip("cryptography")
 
-from mixtune.federated import FeatureSpec, FixedMethod, Limits, Policy, Study, read_message
+from mixtune.federated import FeatureSpec, FixedMethod, Limits, Policy, Site, Study, read_message
 
 EXACT = {1: 1e-10, 2: 1e-7}
 
@@ -152,22 +152,35 @@ def test_model_files_hold_no_sums_of_members(consortium, tmp_path):
         assert all(np.float64(value).tobytes() not in content for value in [*moments.gram.ravel(), *moments.cross])
 
 
-def test_relay_and_coordinator_store_no_moments_at_level_2(consortium):
-    group = consortium(members=6)
+@pytest.mark.parametrize("method", ["fixed", "tuned"])
+def test_relay_and_coordinator_store_no_moments_at_level_2(consortium, method, monkeypatch):
+    """A scan of all bytes, also of what the coordinator can open: no sum of a member, weighted or not, in any message."""
+    vectors, masked = {}, Site._masked
+
+    def recorded(site, spec, arrays, vector, says):
+        vectors.setdefault(site.key.name, []).append(vector)
+        return masked(site, spec, arrays, vector, says)
+
+    monkeypatch.setattr(Site, "_masked", recorded)
+    group = consortium(members=6, method=method)
     coordinator, messages = group.run()
-    stored = b"".join(message.content for message in (*messages, *coordinator._sent))
-    for message in messages:
+    everything = (*messages, *coordinator._sent)
+    assert {message.step for message in messages} == ({1, 2} if method == "fixed" else {1, 2, 3, 4})
+    stored = b"".join(message.content for message in everything)
+    for message in everything:
         spec, arrays = message.open(group.keys["m0"])
         stored += repr(spec).encode() + b"".join(array.tobytes() for array in arrays.values())
     second = coordinator._sent[1].open(group.keys["m0"])[0]
     for place, name in enumerate(group.study.sources):
-        local = group.site(name)._local()
-        for block, values in local.blocks.items():
-            for value in values:
-                for shown in (value, value * second["weights"][place]):
-                    ring = np.rint(np.ldexp(shown, second["exponents"][block])).astype(np.int64)
-                    assert np.float64(shown).tobytes() not in stored
-                    assert abs(ring) < 2**16 or ring.tobytes() not in stored
+        for block, values in group.site(name)._local().blocks.items():
+            shown = np.concatenate([values, values * second["weights"][place]])
+            # The number of rows, which is whole, is no secret.
+            assert not [value for value in shown if value % 1 and value.tobytes() in stored]
+            vectors.setdefault(name, []).append(np.rint(np.ldexp(shown, second["exponents"][block])).astype(np.int64))
+        assert len(vectors[name]) == (4 if method == "fixed" else 6)
+        # Small integers stand everywhere.
+        elements = np.concatenate([vector.view(np.int64) for vector in vectors[name]])
+        assert not [each for each in elements[np.abs(elements) > 2**16] if each.tobytes() in stored]
 
 
 def test_plain_words(consortium):
