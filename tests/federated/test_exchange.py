@@ -154,7 +154,7 @@ def test_model_files_hold_no_sums_of_members(consortium, tmp_path):
 
 @pytest.mark.parametrize("method", ["fixed", "tuned"])
 def test_relay_and_coordinator_store_no_moments_at_level_2(consortium, method, monkeypatch):
-    """A scan of all bytes, also of what the coordinator can open: no sum of a member, weighted or not, in any message."""
+    """A scan of all bytes, also of what the coordinator can open, finds no sum of a member, weighted or not."""
     vectors, masked = {}, Site._masked
 
     def recorded(site, spec, arrays, vector, says):

@@ -64,6 +64,8 @@ def test_tasks_of_one_member_that_is_gone_are_left_out(consortium):
     combined = coordinator.combine(messages)
     assert {task.source for task in combined.tasks} == {0, 3, 4, 5}
     assert combined.missing == {}
+    assert combined.late == dict.fromkeys(("m2", "m3"), "it did not answer")
+    assert "the sums of 'm3' count, but it takes no part in a later exchange" in combined.made[-1]
     assert np.all(np.isfinite(group.model(combined).coef_))
 
 
@@ -204,6 +206,7 @@ def test_without_all_answers_the_choice_falls_back_to_the_sum(consortium):
         combined = coordinator.combine(messages)
         assert (combined.terms is None) == (step == 3)
         assert combined.tasks == [] or step == 3
+        assert list(combined.late) == ["m2"]
         assert np.all(np.isfinite(group.model(combined).coef_))
 
 

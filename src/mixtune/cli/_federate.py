@@ -385,10 +385,8 @@ def _by_flower(
     rules = {} if policy is None else {"policy": policy.resolve()}
     settings = {name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()}
     focal = settings.pop(coordinator.study.focal)
-    given = focal["data"], focal["key"]
-    coordinator.rejected |= exchange_on_this_machine(
-        folder.path, focal=given, members=settings, timeout=timeout, step=step
-    )
+    given: dict[str, Any] = {"focal": (focal["data"], focal["key"]), "members": settings}
+    coordinator.rejected |= exchange_on_this_machine(folder.path, **given, timeout=timeout, step=step)
     return sorted((folder.path / "messages").glob("*.mxf"))
 
 
@@ -413,9 +411,8 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
         title = f"{study.encoder.target.name} of {study.focal}"
         outputs.write_file(report, page_html(facts, title=title, settings=settings).encode())
     about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
-    about |= {"focal": study.focal, "members": list(combined.names), "missing": dict(combined.missing)}
-    about |= {"exchanges": combined.exchanges, "bytes_per_member": combined.bytes_per_member}
-    about |= {"guarded": model.guarded_, "made": list(model.made_)}
+    about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
+    about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
     about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
     return {**about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
 

@@ -90,6 +90,8 @@ class Combined:
         At level 2: the weighted mean of the sources' local models.
     missing : dict of str to str
         Sources that take no part, and why.
+    late : dict of str to str
+        Sources whose sums count, but that did not answer a later request of the self-tuned choice, and why.
     exchanges : int
         Requests and answers that were needed.
     bytes_per_member : int
@@ -100,6 +102,7 @@ class Combined:
     names: tuple[str, ...]
     exchanges: int
     missing: Mapping[str, str] = field(default_factory=dict)
+    late: Mapping[str, str] = field(default_factory=dict)
     moments: Mapping[str, Moments] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -127,6 +130,8 @@ class Combined:
             privacy = f"epsilon {study.privacy.epsilon:g}, delta {study.privacy.delta:g}"
             told.append(f"differentially private for each row of the members: {privacy} ({bounds})")
         told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
+        later = "takes no part in a later exchange of the self-tuned choice"
+        told += [f"the sums of {name!r} count, but it {later}: {why}" for name, why in self.late.items()]
         return tuple(told)
 
 
@@ -401,13 +406,7 @@ class Coordinator:
         shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
         bits = TERM_BITS if asked == "terms" else TRIAL_BITS
         count = len(ring_of(shapes, bits, len(answers)))
-        for name, (words, sent) in answers.items():
-            vector = sent.get("masked")
-            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
-                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
-            if words.get("transcript") != transcript:
-                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
-        total: Any = np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
+        total = _masked_total(answers, count, transcript)
         return blocks_of(total, shapes, bits, len(answers))
 
     def _moments_of(self, known: _Known) -> dict[str, Moments]:
@@ -523,14 +522,8 @@ class Coordinator:
         told = Telling.read(study, spec, arrays)
         answers = self._read(known, second)
         count = sum(sizes(study.n_features, study.level).values())
-        for name in list(answers):
-            vector = answers[name][1].get("masked")
-            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
-                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
-            if answers[name][0].get("transcript") != told.transcript.hex():
-                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
         alive = [name for name in told.roster if name in answers]
-        total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
+        total = _masked_total(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
             total = total + self._recovered(known, told, dropped, alive, count)
@@ -717,6 +710,13 @@ class Coordinator:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
+    def _late(self, known: _Known, names: Collection[str]) -> dict[str, str]:
+        found = dict[str, str]()
+        for request in known.requests:
+            told = self._missing(self._read(known, request))
+            found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
+        return found
+
     def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
@@ -728,6 +728,7 @@ class Coordinator:
             names,
             known.last.step,
             self._missing(names),
+            {} if self.study.method == "fixed" else self._late(known, names),
             bytes_per_member=max(traffic.values()),
             **parts,
         )
@@ -756,6 +757,17 @@ def _listed(missing: Mapping[str, str]) -> str:
 
 def _missing_error(name: str, why: str) -> DataError:
     return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+
+
+def _masked_total(answers: Mapping[str, tuple[dict[str, Any], Arrays]], count: int, transcript: str) -> Any:
+    """The sum of masked vectors of ``count`` elements, all of which were made for the same transcript."""
+    for name, (words, sent) in answers.items():
+        vector = sent.get("masked")
+        if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+            raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+        if words.get("transcript") != transcript:
+            raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+    return np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
 
 
 def _stacked(boxes: Sequence[Any]) -> Any:
