@@ -10,6 +10,7 @@ import pytest
 
 from mixtune.errors import DataError
 from mixtune.estimators import FederatedRegressor, load
+from mixtune.moments import Rows
 
 pytest.importorskip("cryptography")
 
@@ -120,14 +121,14 @@ def test_masked_sums_of_wide_data_are_fast_and_small(consortium):
     columns = 512
     group = consortium(members=11, rows=3, columns=columns, fixed=FixedMethod(weights="equal"))
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((1600, columns)), rng.standard_normal(1600)
-    table = {**{f"x{place}": X[:, place] for place in range(columns)}, "y": y}
-    group.data = dict.fromkeys(group.data, table)
+    group.data = dict.fromkeys(group.data, Rows(rng.standard_normal((1600, columns)), rng.standard_normal(1600)))
     sites, coordinator = group.sites(), group.coordinator()
+    local = sites["m1"]._local()
+    for site in sites.values():
+        site._summed = site.rows, local
     first = coordinator.ask()
     messages = [site.answer(first) for site in sites.values()]
     second = coordinator.ask(messages)
-    sites["m1"]._local = (local := sites["m1"]._local()) and (lambda: local)
     start = time.perf_counter()
     answer = sites["m1"].answer(second)
     seconds = time.perf_counter() - start
@@ -162,7 +163,7 @@ def test_relay_and_coordinator_store_no_moments_at_level_2(consortium, method, m
         return masked(site, spec, arrays, vector, says)
 
     monkeypatch.setattr(Site, "_masked", recorded)
-    group = consortium(members=6, method=method)
+    group = consortium(members=5, columns=3, method=method)
     coordinator, messages = group.run()
     everything = (*messages, *coordinator._sent)
     assert {message.step for message in messages} == ({1, 2} if method == "fixed" else {1, 2, 3, 4})
