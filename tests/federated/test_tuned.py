@@ -44,6 +44,12 @@ def test_equal_to_pooled_in_four_exchanges(consortium, members, rows, columns, f
     np.testing.assert_array_equal(back.predict(X), model.predict(X))
 
 
+def assert_equal_to_pooled(group, combined):
+    """With the same validation tasks on all rows in one place."""
+    twin = pooled_twin(combined, Rows(*group.focal), {name: Rows(*pair) for name, pair in group.sources.items()})
+    np.testing.assert_allclose(group.model(combined).coef_, twin.coef_, rtol=1e-10)
+
+
 def test_members_whose_policy_forbids_tasks_inform_priors_only(consortium):
     group = consortium(level=1, members=6, columns=4, method="tuned")
     group.data["m0"] = {name: np.asarray(values)[:14] for name, values in group.data["m0"].items()}
@@ -51,10 +57,8 @@ def test_members_whose_policy_forbids_tasks_inform_priors_only(consortium):
     combined = coordinator.combine(messages)
     assert combined.tasks == []
     assert combined.names == group.study.sources
-    rows = {name: Rows(*pair) for name, pair in group.sources.items()}
-    samples = [Sample.of(each) for each in rows.values()]
-    assert len(samples) == 5
-    assert np.all(np.isfinite(group.model(combined).coef_))
+    assert set(combined.late) == set(group.study.sources)
+    assert_equal_to_pooled(group, combined)
 
 
 def test_tasks_of_one_member_that_is_gone_are_left_out(consortium):
@@ -64,8 +68,9 @@ def test_tasks_of_one_member_that_is_gone_are_left_out(consortium):
     combined = coordinator.combine(messages)
     assert {task.source for task in combined.tasks} == {0, 3, 4, 5}
     assert combined.missing == {}
+    assert_equal_to_pooled(group, combined)
     assert combined.late == dict.fromkeys(("m2", "m3"), "it did not answer")
-    assert "the sums of 'm3' count, but it takes no part in a later exchange" in combined.made[-1]
+    assert "the sums of 'm3' count, but it takes no part in the validation" in combined.made[-1]
     assert np.all(np.isfinite(group.model(combined).coef_))
 
 

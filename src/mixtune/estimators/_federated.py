@@ -33,6 +33,7 @@ from mixtune.estimators._saving import savable
 from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
 from mixtune.moments import Rows, Sample, Scaling, augmented, moved
 from mixtune.selection import (
+    SETTINGS,
     Choice,
     Comparison,
     FeatureBlock,
@@ -42,6 +43,8 @@ from mixtune.selection import (
     TransferGain,
     choose_summed,
     merged_task,
+    order_of,
+    play,
     summed_play,
     transfer_gain,
 )
@@ -300,24 +303,43 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
 
     ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
     """
-    study = combined.study
+    study, parts = combined.study, dict[str, Any]()
     pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
-    if study.method == "tuned" and study.level == 2:
-        plain = dataclasses.replace(combined, **_pooled_sums(combined, focal, sources))
-        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
-    if study.method == "tuned" and study.level == 1:
-        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
-        return tuned.fit(focal.X, focal.y, sources=pairs)
     if study.level == 3:
         # Without clipping and noise, and so without privacy: the difference is what these cost.
         total: Any = sum(augmented(study.prepared(each)).without_rows() for each in sources.values())
-        plain = dataclasses.replace(combined, moments=dict.fromkeys(combined.moments, total))
+        parts = {"moments": dict.fromkeys(combined.moments, total)}
+    elif study.method == "tuned" and (study.level == 2 or combined.late):
+        parts = (_pooled_sums if study.level == 2 else _pooled_tasks)(combined, focal, sources)
+    elif study.method == "tuned":
+        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
+        return tuned.fit(focal.X, focal.y, sources=pairs)
+    if parts:
+        plain = dataclasses.replace(combined, **parts)
         return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing
     model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
     return model.fit(focal.X, focal.y, sources=pairs)
+
+
+def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+    """Moments, and the validation tasks of those members that did some, from all rows in one place."""
+    study, plan = combined.study, combined.plan
+    assert plan is not None
+    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
+    moments = {name: augmented(rows).without_rows() for name, rows in prepared.items()}
+    remote, scaling = remote_tasks(study, study.prepared(focal), moments)
+    played, tasks = {task.source for task in combined.tasks}, []
+    for source, places in ((source, places) for source, places in plan.tasks if source in played):
+        near = scaling.apply(prepared[combined.names[source]])
+        rows = Rows(near.X, near.y / remote.size)
+        order = order_of(rows, places[: plan.rows + SETTINGS.test_rows])
+        part = augmented(rows.part(order[: plan.rows])).without_rows()
+        made = play(rows, order, plan.rows, plan.spare, *remote.candidates(source, part))
+        tasks.append(dataclasses.replace(made, source=source))
+    return {"moments": moments, "tasks": tasks}
 
 
 def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:

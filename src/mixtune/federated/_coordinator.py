@@ -61,6 +61,8 @@ RANKS = 7
 MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
+#: Why a member takes no part in validation.
+IDLE = "its policy allows no sums over so few of its rows"
 #: The sharing of predictive weights is doubled at most so often.
 DOUBLINGS = 60
 
@@ -91,7 +93,7 @@ class Combined:
     missing : dict of str to str
         Sources that take no part, and why.
     late : dict of str to str
-        Sources whose sums count, but that did not answer a later request of the self-tuned choice, and why.
+        Sources whose sums count, but that take no part in the validation of the self-tuned choice, and why.
     exchanges : int
         Requests and answers that were needed.
     bytes_per_member : int
@@ -130,7 +132,7 @@ class Combined:
             privacy = f"epsilon {study.privacy.epsilon:g}, delta {study.privacy.delta:g}"
             told.append(f"differentially private for each row of the members: {privacy} ({bounds})")
         told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
-        later = "takes no part in a later exchange of the self-tuned choice"
+        later = "takes no part in the validation of the self-tuned choice"
         told += [f"the sums of {name!r} count, but it {later}: {why}" for name, why in self.late.items()]
         return tuple(told)
 
@@ -713,7 +715,9 @@ class Coordinator:
     def _late(self, known: _Known, names: Collection[str]) -> dict[str, str]:
         found = dict[str, str]()
         for request in known.requests:
-            told = self._missing(self._read(known, request))
+            answers = self._read(known, request)
+            idle = dict.fromkeys((name for name in answers if answers[name][0].get("plays") is False), IDLE)
+            told = self._missing(answers) | idle
             found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
         return found
 
