@@ -173,7 +173,7 @@ class MeanOfLocalsRegressor(_Baseline):
     """
 
     def _at(self, state: State, ridge: float) -> Solved:
-        return mean_of_locals(state, ridge, self.device)
+        return mean_of_locals(state, ridge)
 
 
 class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # type: ignore[misc]
