@@ -408,14 +408,9 @@ class Batch:
     """
 
     def __init__(self, rows: Sequence[Rows], *, intercept: bool = True) -> None:
-        self.parts, self.intercept = tuple(rows), intercept
+        self.intercept = intercept
         self.X, self.y, self.weight = (np.stack(arrays) for arrays in zip(*((r.X, r.y, r.weight) for r in rows)))
         self.total: Floats = self.weight.sum(axis=1)
-
-    @cached_property
-    def samples(self) -> list[Sample]:
-        """The same tasks one by one."""
-        return [Sample.of(rows, intercept=self.intercept) for rows in self.parts]
 
     @cached_property
     def center(self) -> Center:
