@@ -54,7 +54,7 @@ from mixtune.moments import (
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
-from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
+from mixtune.regret import RegretProblem, RegretSolution, Schedule, solve
 from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
 from mixtune.weights import DomainWeights
 
@@ -638,15 +638,18 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
     return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit.on_host)))
 
 
-def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
-    """Ridge regression on the rows of the chosen domains pooled."""
+def pooled(state: State, chosen: Sequence[int]) -> Callable[[float], Solved]:
+    """Ridge regression on the rows of the chosen domains pooled, at any ridge; the rows are added up once."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
     counted[chosen] = 1.0
     center = state.common(counted)
-    moments = [recentred(m, center) if used else m for m, used in zip(state.moments, counted)]
-    coef = to_numpy(joint_subset_head(moments, subset=chosen, ridge=ridge))
-    system = weighted_system([moments[i] for i in chosen], np.ones(len(chosen)))
-    return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
+    system = weighted_system([recentred(state.moments[i], center) for i in chosen], np.ones(len(chosen)))
+
+    def at(ridge: float) -> Solved:
+        coef = to_numpy(system.step(system.zero * 0.0, ridge))
+        return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
+
+    return at
 
 
 def mean_of_locals(state: State, ridge: float) -> Solved:

@@ -186,9 +186,9 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
         check_is_fitted(self, "coef_")
         state, ridge = self._state, check_nonnegative("ridge", self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
-            plain = {"focal only": fits.pooled(state, [0], ridge)}
+            plain = {"focal only": fits.pooled(state, [0])(ridge)}
             if len(state.names) > 1:
-                plain["joint"] = fits.pooled(state, range(len(state.names)), ridge)
+                plain["joint"] = fits.pooled(state, range(len(state.names)))(ridge)
                 plain["mean of locals"] = fits.mean_of_locals(state, ridge)
             found = {"ours": self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
             residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
