@@ -217,7 +217,7 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
 
 
 def _focal_only(study: Study, rows: Rows) -> fits.Solved:
-    return fits.pooled(_state(study.focal, rows), [0], float(study.fixed.ridge))
+    return fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
 
 
 def _members_share(ours: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
