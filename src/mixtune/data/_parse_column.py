@@ -130,7 +130,9 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
     missing = column.is_null(nan_is_null=True).to_numpy()
     if missing.any():
         return Fault(f"has {count_flags(missing, 'missing value')}", _FILL_ROWS)
-    values: np.ndarray[Any, Any] = (column.cast(pa.float64()) if kinds.is_decimal(kind) else column).to_numpy()
+    # A column of no rows may have no type.
+    plain = column.cast(pa.float64()) if kinds.is_decimal(kind) or kinds.is_null(kind) else column
+    values: np.ndarray[Any, Any] = plain.to_numpy()
     infinite = ~np.isfinite(values)
     return Fault(f"has {count_flags(infinite, 'infinite value')}", _FILL_ROWS) if infinite.any() else values
 

@@ -48,6 +48,7 @@ from mixtune.estimators._fits import (
     principal_basis,
     sample_note,
     samples_of,
+    solvable,
 )
 from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
@@ -576,6 +577,7 @@ class _Fitted:
     made: tuple[Any, Any, tuple[str, ...]]
 
 
+@solvable()
 def tuned_fit(
     prepared: Prepared,
     blocks: Sequence[FeatureBlock] | None = None,

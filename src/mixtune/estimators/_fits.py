@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -73,6 +74,18 @@ EXACT_WIDTH = 1536
 #: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
 #: second over the number of rows, since few rows hardly know their range.
 MARGIN = (0.25, 20.0)
+
+
+@contextmanager
+def solvable() -> Iterator[None]:
+    """Turn equations that float64 cannot solve into a clear error."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            "columns, targets or sample weights differ by so many orders of magnitude that the equations cannot be "
+            f"solved ({error}); use the same units in all domains and rescale what is very large or very small"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

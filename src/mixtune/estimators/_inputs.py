@@ -666,6 +666,8 @@ def _check_numbers(value: Any, where: str) -> None:
             value = np.asarray(value)
         except (TypeError, ValueError):
             return
+    if isinstance(value, np.ndarray) and _has_complex(value):
+        raise DataError(f"{where} holds complex numbers; pass real ones, such as their real and imaginary parts")
     if not _may_hold_others(value):
         return
     try:
@@ -693,9 +695,15 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _turns_into_numbers(value: Any) -> bool:
-    """Whether objects convert to finite numbers, as True and 10**30 do; dates do not count."""
+    """Whether objects convert to finite numbers, as True and 10**30 do; dates and complex ones do not."""
     try:
         array = np.asarray(value)
-        return array.dtype.kind not in "Mm" and bool(np.all(np.isfinite(array.astype(np.float64))))
+        real = array.dtype.kind not in "Mmc" and not _has_complex(array)
+        return real and bool(np.all(np.isfinite(array.astype(np.float64))))
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def _has_complex(array: Any) -> bool:
+    """Whether there are complex numbers among objects, of which NumPy would take the real parts."""
+    return array.dtype.kind == "O" and any(isinstance(each, complex | np.complexfloating) for each in array.flat)

@@ -40,6 +40,7 @@ from mixtune.estimators._fits import (
     principal_basis,
     prior_posterior,
     samples_of,
+    solvable,
 )
 from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
@@ -124,6 +125,7 @@ class DomainFits:
     n_tasks: Integers
 
 
+@solvable()
 def every_fit(
     prepared: Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
 ) -> DomainFits:
