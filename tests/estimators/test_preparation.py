@@ -7,6 +7,7 @@ from mixtune.data import check_weight
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fits import Features, check_map, prepare
 from mixtune.estimators._inputs import Source, read_source, trim
+from mixtune.features._base import check_finite
 from mixtune.moments import Rows, pooled_scaling
 
 OPTIONS = {"features": Features(), "standardise": True, "fit_intercept": True}
@@ -136,3 +137,20 @@ def test_no_rows_of_columns_without_a_type():
     model = RegretOptimalRegressor().fit(pa.table({"x": [1.0, 2.0, 3.0]}), [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="0 sample"):
         model.predict(pa.table({"x": pa.nulls(0)}))
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e300])
+def test_columns_whose_curves_are_beyond_float64_are_refused(size):
+    X, y = size * np.arange(1.0, 7.0)[:, None], np.arange(6.0)
+    with pytest.raises(DataError, match=r"column 0 .* rescale it"):
+        RegretOptimalRegressorCV().fit(X, y, sources={"b": (X[::-1], y)})
+
+
+def test_targets_whose_squares_are_beyond_float64_are_refused_on_the_log_scale():
+    X, y = np.arange(1.0, 7.0)[:, None], np.logspace(0, 200, 6)
+    with pytest.raises(DataError, match="squares beyond float64"):
+        RegretOptimalRegressorCV().fit(X, y, sources={"b": (X, y)})
+
+
+def test_numbers_whose_sum_is_beyond_float64_are_finite():
+    check_finite(np.array([[1e308], [1e308]]), "X")

@@ -184,7 +184,9 @@ def parse_column(
     if pc.all(column.is_null(nan_is_null=True)).as_py():
         return None
     if not category:
-        return _as_floats(column, markers=markers)
+        cells = _as_floats(column, markers=markers)
+        # Infinite numbers may count as missing, and then none may be left.
+        return None if isinstance(cells, np.ndarray) and bool(np.all(np.isnan(cells))) else cells
     try:
         # Whole numbers and truth values as texts.
         if kinds.is_floating(kind) or kinds.is_decimal(kind):

@@ -28,7 +28,7 @@ from mixtune._registry import field_values, storable
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._inputs import Sources, check_focal_name, check_once, check_same, read_source, read_sources
-from mixtune.features import FeatureMap, Identity, device_slices, host_features, placed
+from mixtune.features import FeatureMap, Identity, Oriented, device_slices, host_features, placed
 from mixtune.moments import (
     MANY,
     Center,
@@ -56,7 +56,17 @@ from mixtune.moments import (
 )
 from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
+from mixtune.selection import (
+    Comparison,
+    FeatureBlock,
+    MapAverage,
+    Prior,
+    Sample,
+    by_content,
+    compare,
+    content_order,
+    posterior_covariance,
+)
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
@@ -730,25 +740,37 @@ def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple
         # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
         alone = prepared.focal.X
         return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    count = sum(len(rows.X) for rows in prepared.rows)
-    if count > 8 * WIDEST:
-        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.focal.X, _rows_at(prepared, keep)])
+    rows = _rows_in_order(prepared, seed)
+    rank = min(WIDEST, *rows.X.shape)
+    if width <= EXACT_WIDTH and len(rows.X) >= width:
+        basis = spectrum_of(rows.X.T @ rows.X)[1][:, : -rank - 1 : -1]
     else:
-        pooled = np.concatenate([rows.X for rows in prepared.rows])
-    rank = min(WIDEST, *pooled.shape)
-    if width <= EXACT_WIDTH and len(pooled) >= width:
-        basis = spectrum_of(pooled.T @ pooled)[1][:, : -rank - 1 : -1]
-    else:
-        basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
+        # What is drawn at random goes with columns, too, whose order and signs must not matter.
+        oriented = Oriented.of(rows.X, rows.y, rows.weight, shift=np.zeros(width), scale=np.ones(width))
+        basis = np.empty((width, rank))
+        basis[oriented.order] = randomized_svd(oriented(rows.X), rank, n_iter=2, random_state=seed)[2].T
+        basis *= oriented.scale[:, None]
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 
-def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
-    """Rows of all domains, joined, at given places; without joining them."""
-    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
-    domain = np.searchsorted(ends, keep, side="right")
-    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+def _rows_in_order(prepared: Prepared, seed: int) -> Rows:
+    """All rows, in an order that follows from their content; where they are very many, the sources' are a draw."""
+    focal, *sources = prepared.rows
+    sources = [sources[k] for k in content_order(sources).tolist()]
+    ends = np.cumsum([len(rows.y) for rows in sources])
+    places = np.arange(ends[-1])
+    if len(focal.y) + ends[-1] > 8 * WIDEST:
+        most = min(8 * WIDEST, int(ends[-1]))
+        places = np.sort(np.random.default_rng(seed).choice(ends[-1], most, replace=False))
+    own = np.split(places, np.searchsorted(places, ends[:-1]))
+    starts = [0, *ends[:-1].tolist()]
+    each = zip(sources, own, starts)
+    drawn = [rows.part(by_content(rows)[part - start]) for rows, part, start in each if len(part)]
+    parts = [focal.part(by_content(focal)), *drawn]
+    X, y, weight = (
+        np.concatenate(arrays) for arrays in zip(*((rows.X, rows.targets[:, 0], rows.weight) for rows in parts))
+    )
+    return Rows(X, y, weight)
 
 
 def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
