@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from fuzz.problems import CLASSIFIERS, REGRESSORS, problems
 
+#: That targets of domains differ in size is advice, and true of some of these problems.
+pytestmark = pytest.mark.filterwarnings("ignore:y of the sources:UserWarning")
 #: Largest change of a prediction, in standard deviations of all targets (of probabilities: absolute).
 TOLERANCE = 1e-5
 

@@ -394,8 +394,9 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
             "way? Pipeline steps before the estimator are not applied to the sources: use feature_map"
         )
         found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
-    # Targets may well differ in level between domains, and in a few of them altogether.
-    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in others], axis=0)
+    # Targets may differ in level between domains, and in a few of them altogether; two rows may be equal by chance.
+    clear = [rows for rows in others if len(rows.y) >= FEWEST] or (others if len(others) >= FEWEST else [focal])
+    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in clear], axis=0)
     if _columns_apart(focal.targets, mean, spread, np.inf, OTHER_UNITS):
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
