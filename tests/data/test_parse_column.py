@@ -48,6 +48,10 @@ def test_null_and_nan_are_both_missing():
 @pytest.mark.parametrize("values", [[None, None], ["", "  "], [float("nan"), None]])
 def test_a_column_without_values_is_neither_numbers_nor_text(values):
     assert read(values) is None
+
+
+def test_a_column_of_infinite_numbers_has_no_values_where_they_count_as_missing():
+    assert read([float("inf"), None], markers=True) is None
     assert is_missing(None, 2).all()
 
 

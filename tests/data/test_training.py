@@ -97,6 +97,14 @@ def test_written_otherwise(tmp_path):
     assert read.domains["data"].X.tolist() == [[1.5], [2.5]]
 
 
+@pytest.mark.parametrize("option", ["encoding", "separator", "decimal"])
+def test_an_empty_way_of_writing_is_refused(tmp_path, option):
+    path = tmp_path / "data.csv"
+    path.write_text("x,y\n1,2\n")
+    with pytest.raises(ParameterError, match=f'{option}=""'):
+        read_training(path, target="y", **{option: ""})
+
+
 # Choices
 
 

@@ -273,11 +273,14 @@ def test_very_many_features_are_projected(monkeypatch):
     np.testing.assert_allclose(model.predict(X), whole.predict(X), rtol=1e-3)
 
 
-def test_principal_directions_of_many_rows_are_exact(monkeypatch):
+@pytest.mark.parametrize("most", [4, 100])
+def test_principal_directions_of_many_rows_are_exact(most, monkeypatch):
     X, y, sources = make_transfer(n=10, sizes=(7, 6))
     monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 3)
+    monkeypatch.setattr("mixtune.estimators._fits.MOST_ROWS", most)
     model = fit(X, y, sources)
-    rows = np.concatenate([rows.X for rows in model._comparable.rows])
+    focal, *others = (model._comparable.scaling.features(rows.X) for rows in model._comparable.mapped)
+    rows = np.concatenate([focal, *(min(most / 13, 1.0) ** 0.5 * other for other in others)])
     basis = model._choices[0].blocks[0].basis
     leading = np.linalg.svd(rows, full_matrices=False)[2][:3]
     np.testing.assert_allclose(np.abs(leading @ basis), np.eye(3), atol=1e-10)

@@ -179,3 +179,26 @@ def test_what_cannot_be_told_is_said(tmp_path):
     )
     with pytest.raises(DataError, match="columns tells of 1 inputs"):
         column_effects(model, columns=table.encoder)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_columns_changed_together_have_the_effects_that_they_have_one_by_one(monkeypatch, classes):
+    """Where columns are features, many are changed at a time; the other way maps all rows for each of them."""
+    rng = np.random.default_rng(0)
+    rows = 40
+    colour, size = rng.choice(["red", "green", "blue"], rows), rng.standard_normal((rows, 2))
+    y = size @ [1.0, -2.0] + (colour == "red") + 0.1 * rng.standard_normal(rows)
+    table = {"site": ["ab"[k % 2] for k in range(rows)], "colour": colour.tolist(), "x": size[:, 0], "z": size[:, 1]}
+    table["y"] = np.where(y > 0, "yes", "no").tolist() if classes else y
+    model = fit_table(table, target="y", domain="site", focal="a", linear=True)
+    assert Scores.of(model).columnwise
+    together = column_effects(model).effects
+    monkeypatch.setattr(Scores, "columnwise", False)
+    for mine, other in zip(together, column_effects(model).effects, strict=True):
+        assert (mine.column, mine.start, mine.end) == (other.column, other.start, other.end)
+        for name in ("effect", "low", "high", "sources", "spread"):
+            assert getattr(mine, name) == pytest.approx(getattr(other, name), abs=1e-9), name
+
+
+def test_maps_of_several_columns_are_not_columnwise(curved):
+    assert not Scores.of(curved[0]).columnwise

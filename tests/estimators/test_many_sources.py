@@ -111,11 +111,19 @@ def test_removals_of_the_heaviest_and_of_those_without_a_part(sampled):
     assert list(effects) == [name for name in sampled.domain_names_ if name in effects]
 
 
-def test_rows_at_places_are_those_of_the_joined_rows(sampled):
+def test_of_very_many_rows_some_are_drawn_for_the_directions(sampled, monkeypatch):
     prepared = sampled._comparable
-    keep = np.array([0, 14, 15, 26, 27, 1934, 700])
-    joined = np.concatenate([rows.X for rows in prepared.mapped])
-    np.testing.assert_array_equal(_fits._rows_at(prepared, keep), joined[keep])
+    monkeypatch.setattr(_fits, "MOST_ROWS", 400)
+    drawn = _fits._rows_in_order(prepared, 0)
+    focal = prepared.focal
+    assert len(drawn.y) == len(focal.y) + 400
+    pairs = [{(*x, y) for x, y in zip(rows.X.tolist(), rows.targets[:, 0].tolist())} for rows in (drawn, focal)]
+    joined = {
+        (*x, y)
+        for rows in map(prepared.scaling.apply, prepared.mapped)
+        for x, y in zip(rows.X.tolist(), rows.targets[:, 0].tolist())
+    }
+    assert pairs[1] < pairs[0] < joined
 
 
 PEAK = """
@@ -150,3 +158,23 @@ def test_memory_grows_with_the_rows_and_not_with_a_matrix_for_each_source():
     more, rows = json.loads(done.stdout)
     assert rows == pytest.approx(6.9, abs=0.1)
     assert more < 90
+
+
+@pytest.mark.parametrize("rows", [30, 90])
+def test_the_order_of_rows_sources_and_columns_does_not_matter_with_very_many_columns(monkeypatch, rows):
+    """Principal directions come from a draw of the rows, and from a randomised decomposition."""
+    monkeypatch.setattr(_fits, "WIDEST", 10)
+    monkeypatch.setattr(_fits, "EXACT_WIDTH", 10)
+    rng = np.random.default_rng(rows)
+    parts = [(rng.standard_normal((n, 40)), rng.standard_normal(n)) for n in (20, rows, rows, rows)]
+    signs, columns = rng.choice([-1.0, 1.0], 40), rng.permutation(40)
+
+    def predict(places, reorder):
+        orders = [rng.permutation(len(y)) if reorder else np.arange(len(y)) for _, y in parts]
+        moved = [((X * signs)[order][:, columns] if reorder else X, y[order]) for (X, y), order in zip(parts, orders)]
+        sources = {f"s{k}": moved[k] for k in places}
+        model = RegretOptimalRegressorCV(feature_map=None).fit(*moved[0], sources=sources)
+        new = np.linspace(-1, 1, 80).reshape(2, 40)
+        return model.predict((new * signs)[:, columns] if reorder else new)
+
+    np.testing.assert_allclose(predict([3, 1, 2], True), predict([1, 2, 3], False), atol=1e-8)

@@ -1,10 +1,13 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from mixtune import MultiDomainRegressor, RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.data import check_weight
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._fits import Features, check_map, prepare
 from mixtune.estimators._inputs import Source, read_source, trim
+from mixtune.features._base import check_finite
 from mixtune.moments import Rows, pooled_scaling
 
 OPTIONS = {"features": Features(), "standardise": True, "fit_intercept": True}
@@ -63,6 +66,8 @@ def test_rows_of_weight_zero_are_absent():
         ([1.0, np.nan], "finite"),
         ([0.0, 0.0], "zero for every row"),
         (["a", "b"], "one number per row"),
+        ([1j, 2j], "complex numbers"),
+        (np.array([1, 2], dtype="M8[D]"), "dates"),
     ],
 )
 def test_sample_weights_refused(weight, words):
@@ -108,3 +113,45 @@ def test_feature_maps():
         Features(Bad())(X)
     with pytest.raises(ParameterError, match="needs transform"):
         check_map(3)
+
+
+def test_equations_that_cannot_be_solved_are_a_clear_error():
+    """Sums that differ by 1e190 between domains; nothing that double precision can tell apart."""
+    rng = np.random.default_rng(0)
+    X, y, domain = rng.standard_normal((27, 3)), rng.standard_normal(27), np.repeat(list("abcd"), [5, 2, 10, 10])
+    X[domain == "b"] *= 1e62
+    weight = np.where(domain == "a", 1e127, 1.0)
+    sources = {name: (X[domain == name], y[domain == name], weight[domain == name]) for name in "abcd"}
+    with pytest.raises(DataError, match="orders of magnitude"):
+        RegretOptimalRegressorCV(feature_map=None).fit(X[-2:], y[-2:], sources=sources)
+    with pytest.raises(DataError, match="orders of magnitude"):
+        MultiDomainRegressor(feature_map=None).fit(X, y, weight, domain=domain)
+
+
+@pytest.mark.parametrize("complex_y", [np.array([1j, 2j]), np.array([np.complex128(1j), 2.0], dtype=object)])
+def test_complex_targets_are_refused(complex_y):
+    with pytest.raises((ValueError, TypeError), match=r"[Cc]omplex|objects"):
+        RegretOptimalRegressor().fit(np.ones((2, 1)), complex_y)
+
+
+def test_no_rows_of_columns_without_a_type():
+    model = RegretOptimalRegressor().fit(pa.table({"x": [1.0, 2.0, 3.0]}), [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="0 sample"):
+        model.predict(pa.table({"x": pa.nulls(0)}))
+
+
+@pytest.mark.parametrize("size", [1e-320, 1e300])
+def test_columns_whose_curves_are_beyond_float64_are_refused(size):
+    X, y = size * np.arange(1.0, 7.0)[:, None], np.arange(6.0)
+    with pytest.raises(DataError, match=r"column 0 .* rescale it"):
+        RegretOptimalRegressorCV().fit(X, y, sources={"b": (X[::-1], y)})
+
+
+def test_targets_whose_squares_are_beyond_float64_are_refused_on_the_log_scale():
+    X, y = np.arange(1.0, 7.0)[:, None], np.logspace(0, 200, 6)
+    with pytest.raises(DataError, match="squares beyond float64"):
+        RegretOptimalRegressorCV().fit(X, y, sources={"b": (X, y)})
+
+
+def test_numbers_whose_sum_is_beyond_float64_are_finite():
+    check_finite(np.array([[1e308], [1e308]]), "X")

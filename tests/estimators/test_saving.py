@@ -759,6 +759,7 @@ def test_forged_attributes_that_predictions_need_are_refused(tmp_path, kind, nam
         ("coef_", lambda a: a.astype(int), "of type int64"),
         ("weights_.values", lambda a: 2 * a, "do not add up to 1"),
         ("candidates_.0.weights", lambda a: a[None], "of shape"),
+        ("_distances.counts", lambda a: 0 * a, "numbers below 1"),
     ],
 )
 def test_forged_arrays_are_refused(tmp_path, place, forge, said):

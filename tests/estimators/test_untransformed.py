@@ -218,3 +218,11 @@ def test_very_few_rows_do_not_tell_units(rows, source_rows, said):
         warnings.simplefilter("always")
         LocalRegressor().fit(X, y, sources=far)
     assert bool(caught) == said
+
+
+def test_two_rows_that_happen_to_be_equal_do_not_tell_units():
+    X, y, _ = problem(rows=20, sources=1)
+    sources = {"a": (X[:3], y[:3]), "b": (X[:1], y[:1]), "c": (X[:2], y[0] + np.array([0.0, 1e-6]))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LocalRegressor().fit(X, y, sources=sources)

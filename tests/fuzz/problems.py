@@ -13,6 +13,8 @@ from mixtune.estimators import (
     JointRegressor,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    MultiDomainClassifier,
+    MultiDomainRegressor,
     RegretOptimalClassifier,
     RegretOptimalClassifierCV,
     RegretOptimalRegressor,
@@ -59,6 +61,17 @@ class Problem:
     def fit(self, make):
         """A fitted estimator."""
         return make().fit(self.X[0], self.y[0], self.weight[0], sources=self.sources or None)
+
+    def predict_every(self, *, classes):
+        """Predictions, or probabilities, of new rows by models for every domain: three of them, and an unknown one."""
+        names = ("focal", *self.sources)
+        domain = np.repeat(names, [len(y) for y in self.y])
+        weight = None if any(each is None for each in self.weight) else np.concatenate(self.weight)
+        model = (MultiDomainClassifier if classes else MultiDomainRegressor)(feature_map=None)
+        model.fit(np.concatenate(self.X), np.concatenate(self.y), weight, domain=domain)
+        predict = model.predict_proba if classes else model.predict
+        shown = ("focal", *sorted(self.sources)[:2], "unknown")
+        return np.concatenate([predict(self.new, domain=[name] * len(self.new)) for name in shown])
 
     def map(self, *, X=None, y=None):
         """The same problem with inputs or targets transformed in all domains alike."""

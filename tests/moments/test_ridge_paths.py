@@ -121,6 +121,17 @@ def test_a_row_that_alone_decides_cannot_be_left_out():
     assert twice.left_out.tolist() == [[0.0]]
 
 
+def test_the_mean_of_few_rows_is_no_direction_of_theirs():
+    """Rounding gives it a small eigenvalue, which counts for as much as any other where there is hardly any noise."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        free = make_task(rng, 3, 12).free
+        kernel = 1e3 * free.kernel
+        noise = 1e-13 * float(np.trace(kernel))
+        _, leverages = free.dual_path(np.zeros(3), kernel, noise, np.ones(1))
+        np.testing.assert_allclose(leverages, 2 / 3, atol=1e-10)
+
+
 @pytest.mark.parametrize("intercept", [True, False])
 def test_judging_some_rows_with_the_sums_of_all(intercept):
     rng = np.random.default_rng(3)

@@ -21,6 +21,7 @@ from mixtune.selection._model_averaging import (
     ValidationTask,
     guarded,
     interval_inflation,
+    negligible_error,
     nested_left_out,
     robust_errors,
     robust_losses,
@@ -266,6 +267,17 @@ def test_a_play_of_targets_that_do_not_vary_says_nothing():
     share = others / (others + np.sqrt(10))
     found = stacked_weights([*plays, ValidationTask(3, exact, np.ones(10), np.ones((12, 5)), 0)], equal, 0.2 * share)
     np.testing.assert_allclose(found, stacked_weights(plays, equal, 0.2), atol=1e-3)
+
+
+def test_rounding_does_not_decide_whether_targets_vary():
+    rng = np.random.default_rng(0)
+    for level in rng.uniform(-2, 2, 50):
+        constant = make_task(rng, 8, 2, weights=rng.uniform(0.01, 1.0, 8))
+        assert negligible_error(changed(constant, y=np.full(8, level))) == SETTINGS.negligible_error
+    varied = changed(constant, y=level + 1e-6 * np.array([1.0, -1.0] * 4))
+    rows = varied.free.rows
+    expected = SETTINGS.negligible_error * np.average(rows.y**2, weights=rows.weight)
+    assert negligible_error(varied) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("count", [9, 10])

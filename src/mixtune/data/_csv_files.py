@@ -208,7 +208,7 @@ def detect_csv(
     ({'größe': [1, 3], 'preis': [2.5, None]}, ';', ',')
     """
     # What is given is checked before the rest is found out.
-    CsvFormat(encoding or "utf-8", separator, decimal or ".")
+    CsvFormat("utf-8" if encoding is None else encoding, separator, "." if decimal is None else decimal)
     if not data.size:
         raise pa.ArrowInvalid("Empty CSV file")
     notes: list[Note] = []

@@ -288,7 +288,10 @@ def check_weight(sample_weight: Any, count: int, of: str = "", *, copy: bool = F
         return None
     check_unmasked(sample_weight, f"sample_weight{of}")
     try:
-        weight = np.array(to_numpy(sample_weight), dtype=np.float64, copy=copy or None)
+        given = np.asarray(to_numpy(sample_weight))
+        if given.dtype.kind in _KINDS:  # NumPy would read dates as days, and of complex numbers the real parts
+            raise TypeError(f"it holds {_KINDS[given.dtype.kind]}")
+        weight = np.array(given, dtype=np.float64, copy=copy or None)
     except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"sample_weight{of} must be one number per row: {error}") from error
     weight = np.full(count, float(weight)) if weight.ndim == 0 else weight

@@ -130,7 +130,9 @@ def parse_numbers(column: Any) -> np.ndarray[Any, Any] | Fault:
     missing = column.is_null(nan_is_null=True).to_numpy()
     if missing.any():
         return Fault(f"has {count_flags(missing, 'missing value')}", _FILL_ROWS)
-    values: np.ndarray[Any, Any] = (column.cast(pa.float64()) if kinds.is_decimal(kind) else column).to_numpy()
+    # A column of no rows may have no type.
+    plain = column.cast(pa.float64()) if kinds.is_decimal(kind) or kinds.is_null(kind) else column
+    values: np.ndarray[Any, Any] = plain.to_numpy()
     infinite = ~np.isfinite(values)
     return Fault(f"has {count_flags(infinite, 'infinite value')}", _FILL_ROWS) if infinite.any() else values
 
@@ -182,7 +184,9 @@ def parse_column(
     if pc.all(column.is_null(nan_is_null=True)).as_py():
         return None
     if not category:
-        return _as_floats(column, markers=markers)
+        cells = _as_floats(column, markers=markers)
+        # Infinite numbers may count as missing, and then none may be left.
+        return None if isinstance(cells, np.ndarray) and bool(np.all(np.isnan(cells))) else cells
     try:
         # Whole numbers and truth values as texts.
         if kinds.is_floating(kind) or kinds.is_decimal(kind):

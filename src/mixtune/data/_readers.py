@@ -10,6 +10,7 @@ import os
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -265,9 +266,12 @@ def _distinct_names(table: Table, path: Path) -> tuple[Table, list[Note]]:
     """Column names without space around them, each once; those that were there twice get a number."""
     names: list[str] = []
     repeated: dict[str, None] = {}
+    before: Counter[str] = Counter()
     for place, name in enumerate(map(str.strip, table.column_names)):
-        again = sum(each == name for each in map(str.strip, table.column_names[:place]))
-        repeated |= {name: None} if name and again else {}
+        again = before[name]
+        before[name] += 1
+        if name and again:
+            repeated[name] = None
         names.append(f"Unnamed: {place}" if not name else f"{name} ({again + 1})" if again else name)
     template = '"{file}" has more than one column named {names}; the later ones are numbered, such as "{such}"'
     such = f"{next(iter(repeated), '')} (2)"

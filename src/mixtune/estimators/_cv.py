@@ -48,6 +48,7 @@ from mixtune.estimators._fits import (
     principal_basis,
     sample_note,
     samples_of,
+    solvable,
 )
 from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
 from mixtune.estimators._maps import auto_maps
@@ -577,6 +578,7 @@ class _Fitted:
     made: tuple[Any, Any, tuple[str, ...]]
 
 
+@solvable()
 def tuned_fit(
     prepared: Prepared,
     blocks: Sequence[FeatureBlock] | None = None,
@@ -593,11 +595,12 @@ def tuned_fit(
     """
     width = prepared.focal.shape[1]
     notes, there = _row_notes(prepared), torch_device(device)
+    state = State.of(prepared, there)
     if blocks is None or len(blocks) == 1:
-        basis, wide = principal_basis(prepared, seed, there)
+        with factorised_on(there):
+            basis, wide = principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
-    state = State.of(prepared, there)
     heads = local_heads(state.on_device(there), HEAD_RIDGE)
     moments = [[block.moments(m).on_device(None) for m in state.moments] for block in blocks]
     outputs = range(prepared.focal.targets.shape[1])

@@ -9,9 +9,10 @@ random orders of the columns and the focal rows as background.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax, stdtrit
@@ -22,6 +23,8 @@ from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import column_names
 from mixtune.estimators._inputs import check_new
+from mixtune.estimators._saving import fitted_map
+from mixtune.features import Clipped, Concatenate, Identity
 
 #: Effects are averages over at most so many focal rows, at even steps.
 MOST_ROWS = 200
@@ -357,6 +360,14 @@ class Scores:
             return "leave-one-out cannot judge these focal rows"
         return None
 
+    @property
+    def columnwise(self) -> bool:
+        """Whether every input is one feature, which no other input changes."""
+        made = fitted_map(self.inner)
+        parts = made.maps if isinstance(made, Concatenate) else [made]
+        inputs = [each.inner if isinstance(each, Clipped) else each for each in parts]
+        return len(inputs) == 1 and (inputs[0] is None or isinstance(inputs[0], Identity))
+
     def features(self, X: Floats) -> Floats:
         """Features (n, p) of validated rows."""
         return np.asarray(self.inner._map_rows(X), dtype=np.float64)
@@ -465,10 +476,10 @@ def _effects(
 ) -> list[ColumnEffect]:
     """Effects of all contrasts, the largest first; so many of them have intervals."""
     found: list[tuple[Contrast, ColumnEffect, int]] = []
-    for contrast in contrasts:
-        found += [
-            (contrast, effect, place) for place, effect in enumerate(_plain_effects(scores, X, contrast)[:outputs])
-        ]
+    start = _Start.of(scores, X)
+    for contrast, change in zip(contrasts, _changes(start, X, contrasts)):
+        made = _plain_effects(start, contrast, change)[:outputs]
+        found += [(contrast, effect, place) for place, effect in enumerate(made)]
     found.sort(key=lambda each: -abs(each[1].effect))
     halves = iter(_half_widths(scores, X, found[:intervals]))
     done = []
@@ -479,14 +490,78 @@ def _effects(
     return done
 
 
-def _plain_effects(scores: Scores, X: Floats, contrast: Contrast) -> list[ColumnEffect]:
+class _Change(NamedTuple):
+    """Features at some places before a change, and at both ends of it; at the other places they do not change."""
+
+    places: Any
+    before: Floats
+    low: Floats
+    high: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """Rows as they are: their features, scores (n, D) by the model, and by the sources' own models with their weights.
+
+    Where every column is one feature, a change of one column costs what that feature costs: with thousands of columns,
+    all features for each of them would take hours.
+    """
+
+    scores: Scores
+    features: Floats
+    own: Floats
+    sources: Sequence[tuple[Any, Floats]]
+    weights: Floats
+
+    @classmethod
+    def of(cls, scores: Scores, X: Floats) -> _Start:
+        inner = scores.inner
+        weights = getattr(getattr(inner, "weights_", None), "values", np.ones(1))[1:]
+        known = len(weights) and weights.sum() > 0 and getattr(inner, "heads_", None) is not None
+        pairs = zip(inner.heads_[1:], inner.head_intercepts_[1:]) if known else ()
+        # Of features that all change, nothing stays but the levels.
+        features = scores.features(X) if scores.columnwise else np.zeros((len(X), len(inner.coef_)))
+        heads = [(coef, scores.scores(features, coef, level)) for coef, level in pairs]
+        return cls(scores, features, scores.scores(features), heads, weights)
+
+    def effects(self, change: _Change, coef: Any, before: Floats) -> Floats:
+        """Mean differences (outputs,) of predictions by coefficients whose scores were ``before``."""
+        slopes = np.reshape(coef, (self.features.shape[1], -1))[change.places]
+        low, high = (before + (end - change.before) @ slopes for end in (change.low, change.high))
+        return np.asarray((self.scores.values(high) - self.scores.values(low)).mean(axis=0))
+
+
+def _changes(start: _Start, X: Floats, contrasts: Sequence[Contrast]) -> Iterator[_Change]:
+    """What each contrast changes; where columns are features of their own, of many columns at a time."""
+    if not start.scores.columnwise:
+        for contrast in contrasts:
+            yield _Change(slice(None), start.features, *map(start.scores.features, contrast.rows(X)))
+        return
+    turns: Counter[Any] = Counter()
+    rounds: defaultdict[int, list[int]] = defaultdict(list)
+    for index, contrast in enumerate(contrasts):
+        rounds[turns[contrast.column.places]].append(index)
+        turns[contrast.column.places] += 1
+    found: dict[int, _Change] = {}
+    for members in rounds.values():
+        ends = X.copy(), X.copy()
+        for index in members:
+            places = list(contrasts[index].column.places)
+            ends[0][:, places], ends[1][:, places] = contrasts[index].low, contrasts[index].high
+        low, high = map(start.scores.features, ends)
+        for index in members:
+            at = list(contrasts[index].column.places)
+            found[index] = _Change(at, start.features[:, at], low[:, at], high[:, at])
+    yield from (found[index] for index in range(len(contrasts)))
+
+
+def _plain_effects(start: _Start, contrast: Contrast, change: _Change) -> list[ColumnEffect]:
     """The effects of one contrast on all outputs, without intervals."""
-    low, high = (scores.features(rows) for rows in contrast.rows(X))
-    effects = (scores.values(scores.scores(high)) - scores.values(scores.scores(low))).mean(axis=0)
-    known, spread = _source_effects(scores, low, high)
+    effects = start.effects(change, start.scores.inner.coef_, start.own)
+    known, spread = _source_effects(start, change)
     step = contrast.end - contrast.start if isinstance(contrast.end, float) else None  # type: ignore[operator]
     made = []
-    for place, (output, effect) in enumerate(zip(scores.outputs, effects.tolist())):
+    for place, (output, effect) in enumerate(zip(start.scores.outputs, effects.tolist())):
         slope = effect / step if step else None
         ends = contrast.start, contrast.end
         others = (
@@ -496,18 +571,12 @@ def _plain_effects(scores: Scores, X: Floats, contrast: Contrast) -> list[Column
     return made
 
 
-def _source_effects(scores: Scores, low: Floats, high: Floats) -> tuple[Floats | None, Floats | None]:
+def _source_effects(start: _Start, change: _Change) -> tuple[Floats | None, Floats | None]:
     """The mean (outputs,) of the effects of the sources' own models, by their weights, and their spread."""
-    inner = scores.inner
-    weights = getattr(getattr(inner, "weights_", None), "values", np.ones(1))[1:]
-    if not len(weights) or weights.sum() <= 0 or getattr(inner, "heads_", None) is None:
+    if not start.sources:
         return None, None
-    effects = np.stack(
-        [
-            (scores.values(scores.scores(high, *own)) - scores.values(scores.scores(low, *own))).mean(axis=0)
-            for own in zip(inner.heads_[1:], inner.head_intercepts_[1:])
-        ]
-    )
+    effects = np.stack([start.effects(change, coef, before) for coef, before in start.sources])
+    weights = start.weights
     share = weights / weights.sum()
     mean, freedom = share @ effects, 1 - float(share @ share)
     # Unequal weights stand for fewer sources: the sum of squared shares is one over their number.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,14 +21,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from mixtune._array import Floats, Integers, factorised_on, in_threads, is_numpy, to_device, to_numpy, torch_device
+from mixtune._array import Floats, Integers, in_threads, is_numpy, to_device, to_numpy, torch_device
 from mixtune._checks import check_positive
 from mixtune._messages import Wording
 from mixtune._registry import field_values, storable
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._inputs import Sources, check_focal_name, check_once, check_same, read_source, read_sources
-from mixtune.features import FeatureMap, Identity, device_slices, host_features, placed
+from mixtune.features import FeatureMap, Identity, Oriented, device_slices, host_features, placed
 from mixtune.moments import (
     MANY,
     Center,
@@ -55,7 +56,17 @@ from mixtune.moments import (
 )
 from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, Schedule, solve
-from mixtune.selection import Comparison, FeatureBlock, MapAverage, Prior, Sample, compare, posterior_covariance
+from mixtune.selection import (
+    Comparison,
+    FeatureBlock,
+    MapAverage,
+    Prior,
+    Sample,
+    by_content,
+    compare,
+    content_order,
+    posterior_covariance,
+)
 from mixtune.weights import DomainWeights
 
 #: Of ``feature_map``: maps are made from the rows, and averaged.
@@ -68,11 +79,25 @@ ROUNDING = 1e-12
 HEAD_RIDGE = 1.0
 #: Widest design that candidates are computed on; wider ones are projected to so many principal directions.
 WIDEST = 512
+#: Rows of the sources that principal directions are found from: a draw of more, or sums that count as so many.
+MOST_ROWS = 8 * WIDEST
 #: Up to this many columns, a spectrum is cheaper than a randomised one.
 EXACT_WIDTH = 1536
 #: How far beyond the range of the training rows features may lie, as a part of that range: the first number, and the
 #: second over the number of rows, since few rows hardly know their range.
 MARGIN = (0.25, 20.0)
+
+
+@contextmanager
+def solvable() -> Iterator[None]:
+    """Turn equations that float64 cannot solve into a clear error."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise DataError(
+            "columns, targets or sample weights differ by so many orders of magnitude that the equations cannot be "
+            f"solved ({error}); use the same units in all domains and rescale what is very large or very small"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -730,7 +755,9 @@ def _sample_rows(prepared: Prepared, block: FeatureBlock, place: int, output: in
     return Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
 
 
-def principal_basis(prepared: Prepared, seed: int, device: str | None = None) -> tuple[Floats | None, tuple[str, ...]]:
+def principal_basis(
+    prepared: Prepared, state: State, seed: int, *, every: bool = False
+) -> tuple[Floats | None, tuple[str, ...]]:
     """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
     width = prepared.focal.shape[1]
     if width <= WIDEST:
@@ -739,27 +766,41 @@ def principal_basis(prepared: Prepared, seed: int, device: str | None = None) ->
         # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
         alone = prepared.focal.X
         return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    count = sum(len(rows.X) for rows in prepared.mapped)
-    if count > 8 * WIDEST:
-        keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.focal.X, prepared.scaling.features(_rows_at(prepared, keep))])
+    if width <= EXACT_WIDTH and sum(len(rows.y) for rows in prepared.mapped) >= width:
+        focal, *sources = (m.gram[:-1, :-1] for m in state.moments)
+        # Very many rows of sources must not outvote the focal ones, unless ``every`` domain counts alike.
+        part = 1.0 if every else min(MOST_ROWS / sum(m.count for m in state.moments[1:]), 1.0)
+        rank, found = WIDEST, spectrum_of(to_numpy(focal + part * sum(sources)))[1]
+        basis = found[:, : -rank - 1 : -1]
     else:
-        pooled = np.concatenate([prepared.scaling.features(rows.X) for rows in prepared.mapped])
-    rank = min(WIDEST, *pooled.shape)
-    if width <= EXACT_WIDTH and len(pooled) >= width:
-        there = to_device(pooled, device)
-        with factorised_on(device):
-            basis = spectrum_of(to_numpy(there.T @ there))[1][:, : -rank - 1 : -1]
-    else:
-        basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
+        rows = _rows_in_order(prepared, seed)
+        rank = min(WIDEST, *rows.X.shape)
+        # What is drawn at random goes with columns, too, whose order and signs must not matter.
+        oriented = Oriented.of(rows.X, rows.y, rows.weight, shift=np.zeros(width), scale=np.ones(width))
+        basis = np.empty((width, rank))
+        basis[oriented.order] = randomized_svd(oriented(rows.X), rank, n_iter=2, random_state=seed)[2].T
+        basis *= oriented.scale[:, None]
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 
-def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
-    """Features of all domains, joined, at given places; without joining them."""
-    ends = np.cumsum([len(rows.X) for rows in prepared.mapped])
-    domain = np.searchsorted(ends, keep, side="right")
-    return np.stack([prepared.mapped[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+def _rows_in_order(prepared: Prepared, seed: int) -> Rows:
+    """All rows, in an order that follows from their content; where they are very many, the sources' are a draw."""
+    focal, *sources = (prepared.scaling.apply(rows) for rows in prepared.mapped)
+    sources = [sources[k] for k in content_order(sources).tolist()]
+    ends = np.cumsum([len(rows.y) for rows in sources])
+    places = np.arange(ends[-1])
+    if len(focal.y) + ends[-1] > MOST_ROWS:
+        most = min(MOST_ROWS, int(ends[-1]))
+        places = np.sort(np.random.default_rng(seed).choice(ends[-1], most, replace=False))
+    own = np.split(places, np.searchsorted(places, ends[:-1]))
+    starts = [0, *ends[:-1].tolist()]
+    each = zip(sources, own, starts)
+    drawn = [rows.part(by_content(rows)[part - start]) for rows, part, start in each if len(part)]
+    parts = [focal.part(by_content(focal)), *drawn]
+    X, y, weight = (
+        np.concatenate(arrays) for arrays in zip(*((rows.X, rows.targets[:, 0], rows.weight) for rows in parts))
+    )
+    return Rows(X, y, weight)
 
 
 def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:

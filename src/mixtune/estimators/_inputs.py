@@ -394,8 +394,9 @@ def apart_notes(domains: Sequence[Rows]) -> tuple[Note, ...]:
             "way? Pipeline steps before the estimator are not applied to the sources: use feature_map"
         )
         found.append(Note("columns-apart", told, count=apart, columns=focal.X.shape[1]))
-    # Targets may well differ in level between domains, and in a few of them altogether.
-    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in others], axis=0)
+    # Targets may differ in level between domains, and in a few of them altogether; two rows may be equal by chance.
+    clear = [rows for rows in others if len(rows.y) >= FEWEST] or (others if len(others) >= FEWEST else [focal])
+    mean, spread = np.median([_location(_evenly(rows.targets)) for rows in clear], axis=0)
     if _columns_apart(focal.targets, mean, spread, np.inf, OTHER_UNITS):
         told = "y of the sources and of the focal rows differ in size; were they transformed in the same way?"
         found.append(Note("targets-apart", told))
@@ -666,6 +667,8 @@ def _check_numbers(value: Any, where: str) -> None:
             value = np.asarray(value)
         except (TypeError, ValueError):
             return
+    if isinstance(value, np.ndarray) and _has_complex(value):
+        raise DataError(f"{where} holds complex numbers; pass real ones, such as their real and imaginary parts")
     if not _may_hold_others(value):
         return
     try:
@@ -693,9 +696,15 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _turns_into_numbers(value: Any) -> bool:
-    """Whether objects convert to finite numbers, as True and 10**30 do; dates do not count."""
+    """Whether objects convert to finite numbers, as True and 10**30 do; dates and complex ones do not."""
     try:
         array = np.asarray(value)
-        return array.dtype.kind not in "Mm" and bool(np.all(np.isfinite(array.astype(np.float64))))
+        real = array.dtype.kind not in "Mmc" and not _has_complex(array)
+        return real and bool(np.all(np.isfinite(array.astype(np.float64))))
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def _has_complex(array: Any) -> bool:
+    """Whether there are complex numbers among objects, of which NumPy would take the real parts."""
+    return array.dtype.kind == "O" and any(isinstance(each, complex | np.complexfloating) for each in array.flat)

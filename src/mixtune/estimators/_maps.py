@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from mixtune._array import Floats, Integers
+from mixtune.errors import DataError
 from mixtune.features import (
     Clipped,
     Concatenate,
@@ -26,11 +27,13 @@ from mixtune.features import (
     fit_fourier,
     fit_splines,
 )
-from mixtune.moments import Rows, pooled_scaling
+from mixtune.moments import Rows, Scaling, pooled_scaling
 from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns, learn_own_column
 
 #: A principal component with a smaller part of the variance than this is rounding.
 SPANNED = 1e-9
+#: Inputs must vary by more than this, and by less than its inverse.
+SMALLEST = 1e-290
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +88,20 @@ def auto_maps(
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
 
 
+def _units(parts: Sequence[Rows]) -> Scaling:
+    """Standard units of the inputs; columns of which curves have values beyond float64 are refused."""
+    units = pooled_scaling(parts, standardise=True, center=True)
+    if len(beyond := np.flatnonzero((units.scale < SMALLEST) | (units.scale > 1 / SMALLEST))):
+        raise DataError(
+            f"column {beyond[0]} (counted from 0) varies by {units.scale[beyond[0]]:.3g}, so that its non-linear "
+            "features would be beyond float64; rescale it, or pass feature_map=None for a linear model"
+        )
+    return units
+
+
 def _leading_components(parts: Sequence[Rows]) -> Projected:
     """The leading principal components of all rows, each column in standard units; as many as the rows span."""
-    units = pooled_scaling(parts, standardise=True, center=True)
+    units = _units(parts)
     X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
     Z = (X - units.shift) / units.scale
     size = Z.shape[1]
@@ -108,7 +122,7 @@ def _curved_maps(
     """
     X, weight = np.concatenate([part.X for part in parts]), np.concatenate([part.weight for part in parts])
     y = np.concatenate([part.targets[:, 0] for part in parts])
-    units = pooled_scaling(parts, standardise=True, center=True)
+    units = _units(parts)
     oriented = Oriented.of(X, y, weight, shift=units.shift, scale=units.scale)
     reach = X.min(axis=0), X.max(axis=0)
     maps: dict[str, Any] = {}

@@ -40,6 +40,7 @@ from mixtune.estimators._fits import (
     principal_basis,
     prior_posterior,
     samples_of,
+    solvable,
 )
 from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
 from mixtune.estimators._labels import Labels, check_domains, split_labels
@@ -124,6 +125,7 @@ class DomainFits:
     n_tasks: Integers
 
 
+@solvable()
 def every_fit(
     prepared: Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
 ) -> DomainFits:
@@ -320,16 +322,17 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
     features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
     options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
+    state = State.of(prepared)
     blocks: Sequence[FeatureBlock]
     notes: tuple[str, ...] = ()
     if maps is None or len(maps.blocks) == 1:
-        basis, notes = principal_basis(prepared, settings.seed)
+        basis, notes = principal_basis(prepared, state, settings.seed, every=True)
         blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
     else:
         blocks = maps.blocks
     # Maps that were made from the rows clip their inputs themselves.
     low, high = feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
-    state, outputs = State.of(prepared), range(prepared.focal.targets.shape[1])
+    outputs = range(prepared.focal.targets.shape[1])
     tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
     fits = [
         every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)

@@ -36,7 +36,8 @@ from mixtune.weights import transport
 SPEC_VERSION = 1
 #: The arrays of a fitted regressor, by attribute. Letters stand for their shape: p features, N domains, n focal rows, d
 #: outputs, D the same but nothing for a single target, others for any number. After the shape, "+" stands for positive
-#: numbers, "0" for numbers that are not negative, "~" for numbers that may be infinite, "i" and "b" for types.
+#: numbers, "0" for numbers that are not negative, "~" for numbers that may be infinite, "i" for counts from 1 on and
+#: "b" for booleans.
 _ARRAYS = {
     "coef_": "pD",
     "heads_": "NpD",
@@ -233,7 +234,7 @@ def check_arrays(model: Any, width: int) -> None:
                 if letter != "D" and letter not in sizes:
                     sizes[letter] = array.shape[position] if np.ndim(array) > position else 0
                 shape += outputs if letter == "D" else [sizes[letter]]
-            least = {"+": np.nextafter(0.0, 1.0), "0": 0.0}.get(code[-1], -np.inf)
+            least = {"+": np.nextafter(0.0, 1.0), "0": 0.0, "i": 1.0}.get(code[-1], -np.inf)
             kind = code[-1] if code[-1] in "ib" else "f"
             check_array(place, array, tuple(shape), kind=kind, least=least, limits=code[-1] != "~")
     check_array("intercept_", np.asarray(model.intercept_), outputs)

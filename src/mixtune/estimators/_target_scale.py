@@ -16,7 +16,7 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune._registry import storable
 from mixtune.errors import DataError
-from mixtune.moments import Rows
+from mixtune.moments import Rows, check_target_size
 from mixtune.selection import MapAverage
 
 #: Focal rows that the tests of one validated source count as.
@@ -72,7 +72,8 @@ def log_span(rows: Mapping[str, Rows]) -> float:
 
 
 def logged(rows: Mapping[str, Rows]) -> dict[str, Rows]:
-    """The same rows with logarithms of the targets."""
+    """The same rows with logarithms of the targets. Errors are in units of targets, whose squares must be numbers."""
+    check_target_size(np.array([max(float(np.max(part.y)) for part in rows.values())]))
     return {name: Rows(part.X, np.log(part.y), part.sample_weight) for name, part in rows.items()}
 
 

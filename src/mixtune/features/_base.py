@@ -95,8 +95,9 @@ def check_finite(values: Array, what: str, start: int = 0) -> None:
     """
     xp = array_namespace(values)
     # One bad value makes the sum NaN or infinite, and a sum is a single pass; only then are the rows searched.
-    if bool(xp.isfinite(xp.sum(values))):
-        return
+    with np.errstate(over="ignore"):
+        if bool(xp.isfinite(xp.sum(values))):
+            return
     finite = xp.isfinite(values)
     if not bool(xp.all(finite)):
         bad = [row for row, fine in enumerate(xp.all(finite, axis=1).tolist()) if not fine]

@@ -32,6 +32,7 @@ from mixtune.moments._standardise import (
     Scaling,
     about,
     augmented,
+    check_target_size,
     common_center,
     moved,
     no_center,
@@ -45,6 +46,7 @@ from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 __all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
 __all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
 __all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
+__all__ += ["check_target_size"]
 __all__ += [
     "half_solve",
     "leave_one_out",

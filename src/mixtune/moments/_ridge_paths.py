@@ -242,6 +242,8 @@ class Regression:
                 whole = np.sum(across**2, axis=1)
                 return found[0], (whole - (noise / scales)[:, None] * found[1]) * self.unit
         values, vectors = spectrum_of(kernel)
+        # Rows about their mean have a direction without variance, of which rounding would make a small one.
+        values = values * (values > RANK_TOLERANCE * values[-1])
         residual = vectors.T @ (self.targets - fitted)
         filters = scales[:, None] / (scales[:, None] * values + noise)
         duals = (filters * residual) @ vectors.T

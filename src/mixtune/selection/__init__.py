@@ -4,6 +4,7 @@ from mixtune.moments import Sample, loo_ridge
 from mixtune.selection._choose import (
     Choice,
     Plan,
+    by_content,
     choose,
     content_order,
     posterior_covariance,
@@ -33,7 +34,7 @@ from mixtune.selection._summed import (
 
 __all__ = ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
-__all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
+__all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
 __all__ += ["Population", "choose_every", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["posterior_covariance"]

@@ -419,7 +419,7 @@ def judged_rows(focal: Sample, rng: np.random.Generator) -> Integers | None:
     # Some rows, with the sums of all, do for paths through d x d matrices only.
     if count <= max(SETTINGS.judged_rows, focal.columns):
         return None
-    return np.sort(by_content(focal)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
+    return np.sort(by_content(focal.known)[rng.choice(count, SETTINGS.judged_rows, replace=False)])
 
 
 def draw_tasks(
@@ -438,7 +438,7 @@ def draw_tasks(
 
 def _by_content(plan: Plan, sources: Sequence[Sample]) -> Plan:
     """The plan with places of rows, from places in the order of their content."""
-    orders = {k: by_content(sources[k]) for k in {k for k, _ in plan.tasks}}
+    orders = {k: by_content(sources[k].known) for k in {k for k, _ in plan.tasks}}
     return replace(plan, tasks=[(k, orders[k][places]) for k, places in plan.tasks])
 
 
@@ -559,17 +559,16 @@ def joined_paths(fits: Sequence[Fits]) -> Paths:
     return Paths(*(np.concatenate(parts) for parts in zip(*(f.paths for f in fits))))
 
 
-def by_content(sample: Sample) -> Integers:
-    """The rows in an order that depends neither on the order they came in nor on the order or sign of their columns.
+def by_content(rows: Rows) -> Integers:
+    """The places of rows in an order that depends neither on where they came nor on the order or sign of their columns.
 
     Features come first, which several outputs share. They are rounded, since the same row at another place may differ
     by rounding.
     """
-    rows = sample.known
     norms, cubes = _symmetric(rows.X)
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
-    return np.lexsort((rows.weight, along, rows.y, np.round(cubes, 9), np.round(norms, 9)))
+    return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
 
 
 def content_order(sources: Sequence[Rows]) -> Integers:

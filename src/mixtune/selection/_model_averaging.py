@@ -278,8 +278,12 @@ def prior_weights(names: Sequence[str]) -> Floats:
 
 
 def negligible_error(sample: Sample) -> float:
-    """Mean squared errors below this count as equal: a small part of the variance of the targets."""
-    return negligible_part(sample.free.square / sample.total)
+    """Mean squared errors below this count as equal: a small part of the variance of the targets.
+
+    The variance is that of the rows: from sums, rounding would decide whether targets vary at all.
+    """
+    rows = sample.free.rows
+    return negligible_part(float(rows.weight @ rows.y**2) / rows.total)
 
 
 def negligible_part(variance: float) -> float:

@@ -153,7 +153,7 @@ def summed_play(
         return None
     others = terms.without(start.posteriors(own))
     rest = Sample(total - own.moments.without_rows())
-    order = np.random.default_rng([seed, count]).permutation(by_content(own))
+    order = np.random.default_rng([seed, count]).permutation(by_content(own.known))
     task, test = own.part(order[:rows]), own.known.part(order[rows : rows + SETTINGS.test_rows])
     pool = summed_pool(rest, others)
     heads, left_out, _ = joined_paths(pool.fits(task, np.ones(1)))
