@@ -356,6 +356,13 @@ def test_feature_maps_and_their_shares(model, rows):
     assert "without learned columns" in page.texts["comparison"]
 
 
+def test_distances_are_left_out_on_request(rows):
+    model = fit(rows)
+    assert read_facts(model, **rows, explain=False, distances=False).floor is None
+    assert model._distances is None
+    assert read_facts(model, **rows, explain=False).floor is not None
+
+
 def test_one_map_is_not_worth_a_word(rows):
     linear = fit(rows, RegretOptimalRegressorCV(None))
     facts, page = read_facts(linear, **rows), read(linear, rows)

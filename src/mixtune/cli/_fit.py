@@ -98,7 +98,7 @@ def fit(
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
     from mixtune.data import read_training
-    from mixtune.report import give_verdict, page_html
+    from mixtune.report import give_verdict
 
     options = reading.options_given(locals())
     torch_device(device)
@@ -126,17 +126,20 @@ def fit(
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
         how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
-        model, facts = _fit(read, explain=report is not None, **how)
+        shown = {"explain": report is not None, "distances": as_json or report is not None}
+        model, facts = _fit(read, shown, **how)
         effects = _effects(read, model, facts, wanted=out is not None)
         verdict = give_verdict(facts)
         if out is not None:
             step("Writing the model")
             model.save(out, metadata=outputs.plain({**_metadata(read, files, settings, facts, verdict), **effects}))
         if report is not None:
+            from mixtune.report import page_html
+
             step("Writing the report")
-            shown = {name: value for name, value in options.items() if value not in (None, (), False)}
+            given = {name: value for name, value in options.items() if value not in (None, (), False)}
             title = f"{read.encoder.target.name} of {read.domains.focal}"
-            about: dict[str, Any] = {"title": title, "settings": {**shown, **settings}, **outputs.made_now(files)}
+            about: dict[str, Any] = {"title": title, "settings": {**given, **settings}, **outputs.made_now(files)}
             outputs.write_file(report, page_html(facts, **about).encode())
     written = {"model": out, "report": report}
     if as_json:
@@ -146,10 +149,11 @@ def fit(
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts]:
+def _fit(read: TrainingTables, shown: dict[str, bool], **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
-    ``how`` are the options of :func:`mixtune.estimators.new_model`; with ``explain`` there are effects of columns, too.
+    ``shown`` are options of :func:`mixtune.report.read_facts`: what need not be computed because nothing shows it.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`.
     """
     from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
@@ -158,7 +162,7 @@ def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts
     X, y, sources = training_rows(read)
     model = new_model(read.domains, classes=target.classes is not None, **how)
     model.fit(X, y, sources=sources)
-    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, "explain": explain}
+    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, **shown}
     facts = read_facts(model, X=X, y=y, sources=sources, **about)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}

@@ -263,7 +263,7 @@ class Facts:
         return next((each.error for each in self.compared if each.method == FOCAL_ONLY), None)
 
 
-def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
+def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances: bool = True) -> Facts:
     """Read a fitted estimator, as far as it can tell by itself.
 
     Parameters
@@ -272,6 +272,8 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         Fitted, or loaded from a file. The self-tuning estimators know most, a baseline knows little.
     rows
         How many rows each domain had.
+    distances
+        Whether to compute the distances between domains, and the bound that follows from them, too.
 
     Examples
     --------
@@ -285,9 +287,9 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     compared = _compared(model, inner, focal_rows)
     # What a single focal row, left out or not, says about removing a source is chance.
     removals = None if focal_rows == 1 else _removals(inner)
-    distances = getattr(inner, "distances_", None)
-    domains = _domains(inner, rows or {}, compared, distances, removals or {})
-    floor = None if distances is None else distances.sampling_floor
+    apart = getattr(inner, "distances_", None) if distances else None
+    domains = _domains(inner, rows or {}, compared, apart, removals or {})
+    floor = None if apart is None else apart.sampling_floor
     maps = _maps(inner)
     return Facts(
         focal=domains[0],
@@ -298,7 +300,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         compared=compared,
         candidates=tuple(_candidate(each) for each in getattr(inner, "candidates_", ())),
         floor=None if floor is None else float(floor.value),
-        threshold=None if distances is None else float(distances.threshold),
+        threshold=None if apart is None else float(apart.threshold),
         ridge=_ridge(getattr(inner, "ridge_path_", None)),
         trajectory=_trajectory(getattr(inner, "solution_", None)),
         removable=removals is not None,
@@ -308,7 +310,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
         maps=maps,
         carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
-        bound=_bound(getattr(inner, "weights_", None), distances),
+        bound=_bound(getattr(inner, "weights_", None), apart),
     )
 
 
@@ -321,6 +323,7 @@ def read_facts(
     target: str | Sequence[str] | None = None,
     columns: Any = None,
     explain: bool = True,
+    distances: bool = True,
 ) -> Facts:
     """Read a fitted RegretOptimalRegressorCV or RegretOptimalClassifierCV together with what it was fitted to.
 
@@ -336,6 +339,8 @@ def read_facts(
         How tables became the inputs, or the names of the inputs.
     explain : bool
         Whether to read effects of columns, contributions and distributions, too.
+    distances : bool
+        As in :func:`model_facts`.
 
     Raises
     ------
@@ -360,7 +365,7 @@ def read_facts(
             f"the model was fitted to {len(fitted)} sources, {len(rows)} were passed, and {len(odd)} are only in one "
             f"of the two, such as {odd[0]!r}; pass the X, y and sources of the fit"
         )
-    facts = model_facts(model, {focal: _num_samples(X), **rows})
+    facts = model_facts(model, {focal: _num_samples(X), **rows}, distances=distances)
     names = (target,) if isinstance(target, str) else tuple(map(str, target or ()))
     predicted = _matrix(inner.loo_predictions_)
     if len(predicted) != _num_samples(y):
