@@ -216,14 +216,14 @@ def test_escaped_text_reads_back_as_it_was(text):
     ],
 )
 def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
-    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_plays=None)
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_validation=None)
     assert read(model, rows).texts["verdict"].startswith(words)
 
 
 def test_pooling_is_judged_with_the_same_grades(model, rows):
     def said(ratio, low, high):
         model.compared_ = tuple(
-            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "joint" else each
+            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "pooled" else each
             for each in model.compared_
         )
         return " ".join(give_verdict(read_facts(model, **rows)).evidence)

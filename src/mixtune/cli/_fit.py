@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,11 +128,11 @@ def fit(
         how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
         shown = {"explain": report is not None, "distances": as_json or report is not None}
         model, facts = _fit(read, shown, **how)
-        effects = _effects(read, model, facts, wanted=out is not None)
         verdict = give_verdict(facts)
+        told = _told(read, model, facts, wanted=out is not None)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=outputs.plain({**_metadata(read, files, settings, facts, verdict), **effects}))
+            model.save(out, metadata=outputs.plain({**told, **_metadata(read, files, settings, facts, verdict)}))
         if report is not None:
             from mixtune.report import page_html
 
@@ -143,6 +143,7 @@ def fit(
             outputs.write_file(report, page_html(facts, **about).encode())
     written = {"model": out, "report": report}
     if as_json:
+        effects = {name: value for name, value in told.items() if name.startswith("effects")}
         seconds = time.perf_counter() - begin
         outputs.print_json({**_document(read, facts, verdict), **effects, "written": written, "seconds": seconds})
     else:
@@ -170,14 +171,14 @@ def _fit(read: TrainingTables, shown: dict[str, bool], **how: Any) -> tuple[Any,
     return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
 
 
-def _effects(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
-    """Effects of columns as JSON and the file of the model hold them: those of the page, or made where wanted."""
-    from mixtune.estimators import column_effects
+def _told(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
+    """What the file of the model says about the rows of the fit; without a file, the effects of columns if known."""
+    from mixtune.estimators import describe_rows
 
-    if facts.columns is None and not wanted:
-        return {}
-    found = column_effects(model, columns=read.encoder) if facts.columns is None else facts.columns.effects
-    return {"effects": [asdict(each) for each in found.effects], "effects_are": found.how}
+    effects = None if facts.columns is None else facts.columns.effects
+    if wanted:
+        return describe_rows(model, read.encoder, effects)
+    return {} if effects is None else effects.to_json()
 
 
 def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
@@ -223,9 +224,7 @@ def _metadata(
         "encoder": read.encoder.to_dict(),
         # Models are passed on; the folders of their training data stay private.
         "files": [path.name for path in files],
-        "rows": {each.name: each.n_rows for each in read.domains},
         "settings": settings,
         "verdict": verdict.sentence,
         "notes": facts.notes,
-        "ranges": outputs.training_ranges(read),
     }

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
-    OWN_ROWS,
     Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
@@ -28,6 +27,7 @@ from mixtune.estimators._effects import (
     Inputs,
     RowContributions,
     Scores,
+    Typical,
     column_effects,
     effect_curves,
     row_contributions,
@@ -38,8 +38,9 @@ from mixtune.estimators._measures import BOOSTING, MEAN, LeftOutRows, Measures, 
 from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import LATER, SavedInfo, load, read_info, savable
-from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
+from mixtune.estimators._table import TableModel, describe_rows, fit_table, new_model, training_rows
 from mixtune.estimators._views import rows_of_fit
+from mixtune.selection import OWN_ROWS
 
 if TYPE_CHECKING:
     from mixtune.estimators._federated import FederatedRegressor, pooled_twin
@@ -59,7 +60,7 @@ __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_t
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
 __all__ += ["OWN_ROWS", "compare_every"]
-__all__ += ["Inputs", "row_contributions", "user_columns"]
+__all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]
 __all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
 
 _HOMES = {**LATER, "pooled_twin": "mixtune.estimators._federated", "StreamedSources": "mixtune.streaming"}

@@ -33,6 +33,8 @@ from mixtune.estimators._saving import savable
 from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
 from mixtune.moments import Rows, Sample, Scaling, augmented, moved
 from mixtune.selection import (
+    MIXTUNE,
+    OWN_ROWS,
     Choice,
     Comparison,
     FeatureBlock,
@@ -137,23 +139,23 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         rows = Rows(self._make_features()(focal.X), focal.y - level)
         found = federated_fit(sources, rows)
         weights, solved = found.weights, found.solved
-        left = {"ours": solved.uncertainty.left_out.residuals[:, 0], "focal only": found.alone}
+        left = {MIXTUNE: solved.uncertainty.left_out.residuals[:, 0], OWN_ROWS: found.alone}
         compared = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
         # The self-tuned choice has a guard of its own.
         doubt = self.guard and study.method == "fixed" and study.level < 3
-        self.guarded_ = bool(doubt and compared["focal only"].ratio_low > 1)
+        self.guarded_ = bool(doubt and compared[OWN_ROWS].ratio_low > 1)
         self.notes_ = sources.made
         if self.guarded_:
-            worse = compared["focal only"].ratio - 1
+            worse = compared[OWN_ROWS].ratio - 1
             told = "the sums of the members make predictions worse by {worse:.0%}; the model is of the focal rows alone"
             self.notes_ = (Note("guarded", told, worse=worse), *self.notes_)
             solved, values = _focal_only(study, rows), np.eye(len(weights.names))[0]
             weights = dataclasses.replace(weights, values=values, rule="focal only")
-            compared = fits.compared_of(dict.fromkeys(left, left["focal only"]), rows.weight, 0.0)
+            compared = fits.compared_of(dict.fromkeys(left, left[OWN_ROWS]), rows.weight, 0.0)
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
-        self.transfer_gain_ = transfer_gain(compared["focal only"], found.gains, rows.total)
+        self.transfer_gain_ = transfer_gain(compared[OWN_ROWS], found.gains, rows.total)
         scaling = Scaling(found.shift, np.ones(width), level + found.level)
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
         return self

@@ -210,7 +210,12 @@ def _take_apart(model: Any, feature_map: Any) -> tuple[dict[str, Any], dict[str,
     return settings, model._get_stored()
 
 
+#: Fitted attributes that files of version 0.1 hold under another name.
+_FORMER = {"n_plays_": "n_validation_sources_"}
+
+
 def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_map: Any) -> Any:
+    fitted = {_FORMER.get(name, name): value for name, value in fitted.items()}
     # Only what the class itself would store: a file must not put anything in the place of a method.
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixtune._messages import counted
 from mixtune.report.columns import ColumnSpread
-from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
     # The curve stays above the room left for these words.
     drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value ours halo")
-    start = "zero" if family == FOCAL_ONLY else "what the other datasets suggest"
+    start = "zero" if family == FOCAL_FAMILY else "what the other datasets suggest"
     return drawing.figure(
         "How firmly the fit is held",
         f"One number says how firmly the fit is held to {start} while the focal rows pull. "

@@ -24,6 +24,7 @@ from mixtune._version import __version__
 from mixtune.report import _charts as charts
 from mixtune.report.facts import (
     COVERAGE,
+    FOCAL_FAMILY,
     FOCAL_ONLY,
     MOST_OUTPUTS,
     OWN,
@@ -60,7 +61,7 @@ TOP_CANDIDATES = 10
 #: Larger tables of classes cannot be read.
 MOST_CLASSES = 12
 FAMILIES = {
-    "focal only": "a ridge fit to the focal rows, without the others",
+    FOCAL_FAMILY: "a ridge fit to the focal rows, without the others",
     "alike": "one learned prior for all sources",
     "nearest": "a prior from the sources that predict the focal rows best",
     "similar": "a prior from the sources whose features are like the focal ones",
@@ -589,7 +590,7 @@ def _average(facts: Facts) -> Html:
 
 def _family(name: str) -> str:
     """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
-    return METHOD_NAMES[FOCAL_ONLY] if name == FOCAL_ONLY else name
+    return FOCAL_ONLY if name == FOCAL_FAMILY else name
 
 
 def _map_parts(facts: Facts) -> list[Html]:

@@ -11,7 +11,18 @@ from mixtune.selection._choose import (
     sample_sources,
     target_scale,
 )
-from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._compare import (
+    MEAN_OF_LOCALS,
+    MIXTUNE,
+    OWN_ROWS,
+    POOLED,
+    Comparison,
+    TransferGain,
+    compare,
+    joint_left_out,
+    mean_left_out,
+    transfer_gain,
+)
 from mixtune.selection._every_domain import choose_every
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
@@ -31,7 +42,8 @@ from mixtune.selection._summed import (
     task_of_sums,
 )
 
-__all__ = ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
+__all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
+__all__ += ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
 __all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
 __all__ += ["Population", "choose_every", "learn_own_column", "learn_population"]
