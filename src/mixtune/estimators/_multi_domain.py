@@ -60,6 +60,7 @@ from mixtune.selection import (
     TransferGain,
     choose_every,
     choose_maps,
+    coefficient_scatter,
     compare,
     joint_left_out,
     learn_population,
@@ -78,6 +79,8 @@ SHARED_ROWS = 20.0
 ALIKE = ("alike", {"scale": 2.0})
 #: Standard deviations on both sides of a 95% interval.
 TWO_SIDED = 1.96
+#: With no more domains than this, how far they scatter is anybody's guess.
+LEAST_SPREAD = 3
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15
 #: Sources with a smaller weight are not named in the summary, and how many are.
@@ -145,6 +148,11 @@ def every_fit(
     found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
     pooled = _PooledResiduals(samples, own, output)
     compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
+    spreads = np.stack([each.spread for each in found])
+    if count > LEAST_SPREAD and np.any(spreads):
+        noise = noise_of([each.scores for each in found])
+        scatter = coefficient_scatter(samples[0], noise) / np.sqrt(noise)[:, None]
+        spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter if blocks[0].basis is None else 0.0)
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
     population, without = coef[0], [found[0].left_out]
@@ -167,11 +175,18 @@ def every_fit(
         [each.left_out for each in found],
         [each.scores for each in found],
         [each.posterior for each in found],
-        np.stack([each.spread for each in found]),
+        spreads,
         compared,
         gains,
         np.array([len(each.task_gains) for each in found]),
     )
+
+
+def noise_of(scores: Sequence[Floats]) -> Floats:
+    """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
+    squares = [each[np.isfinite(each)] ** 2 for each in scores]
+    common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
+    return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
 
 
 def _scattered(
@@ -789,10 +804,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
 
     def _noise(self) -> Floats:
-        """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
-        squares = [each[np.isfinite(each)] ** 2 for each in self._scores]
-        common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
-        return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
+        return noise_of(self._scores)
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
