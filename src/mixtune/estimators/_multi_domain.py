@@ -60,7 +60,7 @@ from mixtune.selection import (
     TransferGain,
     choose_every,
     choose_maps,
-    coefficient_scatter,
+    coefficient_errors,
     compare,
     joint_left_out,
     learn_population,
@@ -148,13 +148,13 @@ def every_fit(
     found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
     pooled = _PooledResiduals(samples, own, output)
     compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
-    spreads = np.stack([each.spread for each in found])
-    if count > LEAST_SPREAD and np.any(spreads):
-        noise = noise_of([each.scores for each in found])
-        scatter = coefficient_scatter(samples[0], noise) / np.sqrt(noise)[:, None]
-        spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter if blocks[0].basis is None else 0.0)
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
+    spreads = np.stack([each.spread for each in found])
+    if count > LEAST_SPREAD and np.any(spreads) and blocks[0].basis is None:
+        noise = noise_of([each.scores for each in found])
+        scatter = coefficient_errors(samples[0], noise, coef) / np.sqrt(noise)[:, None]
+        spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter)
     population, without = coef[0], [found[0].left_out]
     level = float(intercept[0])
     if count > 1:

@@ -27,7 +27,7 @@ from mixtune.selection._every_domain import choose_every
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
 from mixtune.selection._model_averaging import SummedTask
-from mixtune.selection._population import Population, coefficient_scatter, learn_population
+from mixtune.selection._population import Population, coefficient_errors, learn_population
 from mixtune.selection._pretraining import learn_columns, learn_own_column
 from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
@@ -46,7 +46,7 @@ __all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
 __all__ += ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
 __all__ += ["choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
-__all__ += ["Population", "choose_every", "coefficient_scatter", "learn_own_column", "learn_population"]
+__all__ += ["Population", "choose_every", "coefficient_errors", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["posterior_covariance"]
 __all__ += ["sample_sources", "summed_labels", "summed_play", "target_scale", "task_of_sums", "transfer_gain"]

@@ -126,8 +126,10 @@ def _solved(grams: Floats, crosses: Floats, ridge: float, intercept: bool) -> Fl
     return np.linalg.solve(system, crosses[..., None])[..., 0]
 
 
-def coefficient_scatter(samples: Sequence[Sample], noise: Floats) -> Floats:
-    """Posterior standard deviations (N, p) of every domain's coefficients, each column on its own.
+def coefficient_errors(samples: Sequence[Sample], noise: Floats, estimates: Floats) -> Floats:
+    """How far (N, p) estimates lie from the coefficients of every domain, as the root of the expected square.
+
+    This is by the simplest hierarchical model, for each column on its own.
 
     The estimate of a coefficient from a domain's rows alone is ``b_i ~ N(beta_i, v_i)``, and ``beta_i ~ N(mu, tau^2)``
     with flat priors of ``mu`` and ``tau``; ``tau`` is integrated out on a grid (Gelman et al., Bayesian Data Analysis,
@@ -140,13 +142,15 @@ def coefficient_scatter(samples: Sequence[Sample], noise: Floats) -> Floats:
         All domains.
     noise : array (N,)
         Variance of the rows about each domain's model.
+    estimates : array (N, p)
+        By any method.
 
     Examples
     --------
     >>> from mixtune.moments import Rows
     >>> rng = np.random.default_rng(0)
     >>> rows = [Rows(x, 2 * x[:, 0] + rng.standard_normal(50)) for x in rng.standard_normal((8, 50, 1))]
-    >>> found = coefficient_scatter([Sample.of(each) for each in rows], np.ones(8))
+    >>> found = coefficient_errors([Sample.of(each) for each in rows], np.ones(8), np.full((8, 1), 2.0))
     >>> bool(np.all((found > 0.04) & (found < 0.16)))
     True
     """
@@ -170,7 +174,8 @@ def coefficient_scatter(samples: Sequence[Sample], noise: Floats) -> Floats:
     share = np.exp(np.array(evidence) - np.max(evidence, axis=0)) * np.gradient(grid)[:, None]
     share = (share / share.sum(axis=0))[:, None]
     mean = np.sum(share * means, axis=0)
-    return np.sqrt(np.maximum(np.sum(share * squares, axis=0) - mean**2, 0.0))
+    variance = np.maximum(np.sum(share * squares, axis=0) - mean**2, 0.0)
+    return np.sqrt(variance + (mean - estimates) ** 2)
 
 
 def _own_coefficients(rows: Regression, noise: float) -> tuple[Floats, Floats]:
