@@ -84,6 +84,7 @@ def test_the_way_through_a_file_and_the_command_line(model, tmp_path):
     for part in ('id="model">.*?</script>', 'id="effects".*?</table>', 'id="datasets".*?</table>'):
         fresh, loaded = (re.search(part, page, re.DOTALL) for page in pages)
         assert fresh[0] == loaded[0]
+    assert again.summary().equals(model.summary())
     shown = as_json("inspect", path)["metadata"]
     assert shown["ranges"].keys() == set(model.encoder.names)
     assert shown["verdict"] in pages[0]

@@ -436,7 +436,7 @@ def test_classes(levels):
     assert f"{right} of 40 are right" in page.texts["rows"]
     counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
     assert sum(counts) == 40
-    assert "Do probabilities come true?" in page.texts["rows"]
+    assert "Calibration of the probabilities" in page.texts["rows"]
     assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)
     assert all(page.cells[name] for name in ("log loss", "AUC"))
     assert "the probability of" in page.texts["effects"]

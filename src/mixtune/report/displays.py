@@ -207,7 +207,7 @@ def facts_of(model: Any) -> Facts:
         X, y, sources = rows_of_fit(estimator)
         facts = read_facts(estimator, X=X, y=y, sources=sources, target=_target(model), explain=False)
     except MixtuneError:  # it holds no rows, or is no self-tuning estimator
-        facts = model_facts(estimator)
+        facts = stored_facts(model) if getattr(model, "about", None) else model_facts(estimator)
     return replace(facts, notes=(*getattr(model, "notes", ()), *facts.notes))
 
 

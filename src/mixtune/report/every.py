@@ -139,7 +139,7 @@ class _Facts:
         if own > 0 and np.isfinite(own):
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "
             ratio += f"for each domain ({number(own)})"
-        evidence = f"{ratio}. The gain of the middle domain is {percent(float(np.median(gain)))}."
+        evidence = f"{ratio}. The median gain is {percent(float(np.median(gain)))}."
         return tone, told if self.count > 1 else "There is one domain only.", evidence
 
 
@@ -148,7 +148,7 @@ def _cards(facts: _Facts) -> Html:
     summary = facts.summary
     cards = [
         ("domains", f"{facts.count:,}", f"with {min(facts.rows):,} to {max(facts.rows):,} rows"),
-        ("gain", percent(float(np.median(summary["gain"]))), "of the middle domain"),
+        ("gain", percent(float(np.median(summary["gain"]))), "median over the domains"),
         ("from other domains", percent(1 - float(np.mean(summary["own_share"]))), "of a prediction, on average"),
         ("stand out", f"{int(np.sum(np.asarray(summary['apart']) > STANDS_OUT)):,}", "of the domains"),
     ]
@@ -331,7 +331,7 @@ def _apart(facts: _Facts) -> Html:
     lines = [[row_name(facts.names[k]), bar(number(apart[k], 2), apart[k] / most), f"{facts.rows[k]:,}"] for k in order]
     text = (
         "How far the coefficients of a domain, with its level, lie from those of the population, relative to the "
-        f"domain in the middle. Those above {STANDS_OUT:g} are listed."
+        f"median domain. Those above {STANDS_OUT:g} are listed."
     )
     summary = counted((max(len(order) - 15, 0), "more domain"))
     return section(

@@ -68,9 +68,9 @@ FAMILIES = {
     "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
     "groups": "sources in two groups, each with its own prior",
     "context": "a prior that depends on what the focal features are like on average",
-    "stacked": "held to a sum of the sources' models, with weights that fit the focal rows",
-    "pooled": "held to one model fitted to the likeliest sources together",
-    "pooled, one level": "held to one model and one intercept of the likeliest sources together",
+    "stacked": "shrunk towards a sum of the sources' models, with weights that fit the focal rows",
+    "pooled": "shrunk towards one model fitted to the likeliest sources together",
+    "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
 }
 
 
@@ -199,9 +199,9 @@ def _cards(facts: Facts) -> Html:
     if own is not None and own.log_loss is not None:
         cards.append(("log loss", number(own.log_loss, 2), "of the probabilities; 0 is certain and right"))
     if own is not None and own.auc is not None:
-        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 tells all classes apart"))
+        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 is perfect"))
     if own is not None and own.mae is not None:
-        cards.append(("mean error (MAE)", number(own.mae), "mean of the misses, whatever their sign"))
+        cards.append(("mean error (MAE)", number(own.mae), "mean of the absolute errors"))
     if own is not None and own.r2 is not None:
         cards.append(("explained (R²)", number(own.r2, 2), "0 is the mean of the rows, 1 is exact"))
     if facts.sources:
@@ -312,7 +312,7 @@ def _comparison(facts: Facts) -> Html:
     if facts.maps:
         text += " Own rows alone and pooled use the feature map without learned columns that suits the focal rows best."
     if facts.classes is not None:
-        text += " The charts show errors of the class scores, the table what becomes of the classes."
+        text += " The charts show errors of the class scores, the table measures of the predicted classes."
     shown = [each for each in compared if each.ratio is not None]
     drawn = _pair(*charts.comparison_charts(shown))
     table = _measures([each for each in facts.compared if each.measures is not None])
@@ -364,8 +364,8 @@ def _effects(facts: Facts) -> Html:
     heads += ["in other datasets"] if known else []
     text = (
         f"How {target} changes on average over {counted((found.rows, 'focal row'))} when one column goes from a low "
-        "to a high value (10% and 90% of the focal rows; of categories, from the commonest level to another) and the "
-        f"other columns stay as they are{unit}. {found.how}"
+        "to a high value (10% and 90% of the focal rows; of categories, from the most frequent level to another) and "
+        f"the other columns stay as they are{unit}. {found.how}"
     )
     if known:
         text += " In other datasets: the same in their own models, averaged with their weights; marked where it lies "
