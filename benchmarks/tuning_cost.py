@@ -82,7 +82,7 @@ def measure(rows: int = 500, width: int = 500, sources: int = 19, *, full: bool 
                 lambda: RegretOptimalRegressor().fit(U, v, sources=others),
                 rounds=3,
             )
-        candidates, tasks = len(tuned._choices[0].labels), 1 + tuned.n_plays_
+        candidates, tasks = len(tuned._choices[0].labels), 1 + tuned.n_validation_sources_
         yield Claim(
             f"tuned fit of {candidates} candidates / fixed fit, {sources + 1} domains, p = {width}",
             ours,

@@ -132,7 +132,11 @@ def test_what_takes_long_to_import_is_not_imported_at_once(line, slow):
         (["--version"], ["numpy", "rich", "mixtune.report", "mixtune.cli._fit"]),
         (
             ["fit", "{table}", "--target", "y", "--domain", "site", "--focal", "a"],
-            ["pandas", "networkx", "torch", "matplotlib", "mixtune.options", "mixtune.paper", "mixtune.cli._compare"],
+            [
+                *("pandas", "networkx", "torch", "matplotlib", "mixtune.options", "mixtune.paper"),
+                *("mixtune.cli._compare", "mixtune.federated", "mixtune.report.page"),
+                "mixtune.estimators._multi_domain",
+            ],
         ),
     ],
 )

@@ -7,6 +7,7 @@ A message keeps its parts, so that a program can read the code and the fields, a
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -107,6 +108,31 @@ class Note(HasMessage, str):
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
         return (self.message.code, self.message.template), dict(self.message.fields)
+
+
+class Renamed:
+    """An attribute under its former name, for one release: it warns, and is what the attribute ``now`` is.
+
+    Examples
+    --------
+    >>> class Example:
+    ...     size, former_size = 3, Renamed("size")
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     Example().former_size
+    3
+    """
+
+    def __init__(self, now: str) -> None:
+        self.now, self.name = now, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        warnings.warn(f"{self.name} is called {self.now} now", DeprecationWarning, stacklevel=2)
+        return getattr(instance, self.now)
 
 
 def counted(*numbers: tuple[int, str]) -> str:

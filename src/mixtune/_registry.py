@@ -101,6 +101,7 @@ def storable(
     name: str | None = None,
     write: Callable[[Any], Parts] = field_values,
     read: Callable[[Parts], Any] | None = None,
+    former: Mapping[str, str] | None = None,
 ) -> type[T]:
     """Let objects of a class be part of a saved model; also a decorator.
 
@@ -112,6 +113,8 @@ def storable(
         The name in files, by default that of the class. A class that is renamed keeps its old name here.
     write, read
         Turn an object into parts by name, and these parts into an object; the fields by default.
+    former
+        Fields that older files hold under another name: the former name, and that of the field.
 
     Examples
     --------
@@ -125,7 +128,11 @@ def storable(
     >>> Reader(writer.arrays).read(tree)
     ExampleShare(name='a', share=0.5)
     """
-    register("value", name or cls.__name__, cls, write, read or (lambda parts: cls(**_plain_parts(cls, parts))))
+
+    def build(parts: Parts) -> Any:
+        return cls(**_plain_parts(cls, {(former or {}).get(field, field): part for field, part in parts.items()}))
+
+    register("value", name or cls.__name__, cls, write, read or build)
     return cls
 
 
@@ -262,7 +269,7 @@ class Writer:
             return value
         if type(value) is float:
             return {KIND: "float", "value": str(value)}
-        if isinstance(value, np.str_):
+        if isinstance(value, str) and name_of("value", value) is None:
             return str(value)
         if isinstance(value, np.generic) and value.dtype.name in DTYPES:
             return {KIND: "scalar", "dtype": value.dtype.name, "value": self.write(value.item(), where)}

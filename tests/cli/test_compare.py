@@ -10,7 +10,7 @@ import pytest
 from cli.command_line import SITES, as_json, refused, run, sites, write_rows
 from mixtune.report.wording import METHOD_NAMES
 
-METHODS = ["ours", "focal only", "joint", "mean of locals", "boosting", "mean"]
+METHODS = ["mixtune", "own rows alone", "pooled", "mean of local models", "boosting", "mean"]
 
 
 @pytest.fixture

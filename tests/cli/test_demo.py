@@ -54,7 +54,7 @@ def test_demo_as_json_repeats_and_errors_are_those_of_unseen_diamonds(tmp_path, 
     train, test = _demo._case(load_diamonds(focal="VS1"), 20, 1, misleading=False)
     own = train.focal_domain
     alone = LocalRegressor(ridge="loo").fit(own.X, own.y, sources={d.name: (d.X, d.y) for d in train.sources})
-    assert first["errors"]["clean"]["focal only"] == pytest.approx(
+    assert first["errors"]["clean"]["own rows alone"] == pytest.approx(
         np.sqrt(np.mean((alone.predict(test.X) - test.y) ** 2))
     )
     seen = {tuple(row) for row in np.column_stack([own.X, own.y]).tolist()}

@@ -107,8 +107,8 @@ def test_compare_all(folder):
     given = ("compare", folder / "data.csv", *ALL, "--folds", "3")
     document = as_json(*given, "--json")
     errors = {each["method"]: each["error"] for each in document["methods"]}
-    assert list(errors) == ["ours", "own rows alone", "pooled", "pooled, with the domain"]
-    assert errors["ours"] < errors["pooled, with the domain"] < errors["pooled"]
+    assert list(errors) == ["mixtune", "own rows alone", "pooled", "pooled, with the domain"]
+    assert errors["mixtune"] < errors["pooled, with the domain"] < errors["pooled"]
     assert document["focal"] is None
     done = run(*given, "--out", folder / "compared.csv", columns="120")
     assert done.code == 0

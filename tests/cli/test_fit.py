@@ -52,7 +52,7 @@ def test_kept_model_is_the_one_that_was_fitted(tmp_path, data):
     mean = np.mean((read.domains.focal_domain.y - model.loo_predictions_) ** 2)
     assert facts["loo_rmse"] == pytest.approx(mean**0.5)
     assert [row["method"] for row in facts["comparison"]] == [
-        *("ours", "focal only", "joint", "mean of locals", "mean")
+        *("mixtune", "own rows alone", "pooled", "mean of local models", "mean")
     ]
     assert facts["comparison"][0]["rmse"] == pytest.approx(facts["loo_rmse"])
     assert facts["verdict"].startswith(("Transfer ", "12 focal rows cannot tell "))

@@ -194,7 +194,7 @@ def put(key, value):
     "harm",
     [
         *(without(key) for key in STRICT.to_dict()),
-        put("version", 3),
+        put("version", 4),
         put("version", True),
         put("columns", []),
         put("columns", ["age"]),
@@ -309,3 +309,12 @@ def test_categories_of_polars_are_encoded():
     frame = polars.DataFrame({"c": polars.Series(["red", "blue", None], dtype=polars.Categorical)})
     encoder = TableEncoder((LevelColumn("c", ("blue", "green", "red", "(missing)")),), TargetColumn("y"), impute=True)
     np.testing.assert_array_equal(encoder.encode(frame).X, [[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 1]])
+
+
+def test_a_unit_of_numbers_travels_with_the_encoder():
+    encoder = TableEncoder((NumberColumn("mass", 1.0, decimal=".", unit="g"),), TargetColumn("y"))
+    spec = encoder.to_dict()
+    assert TableEncoder.from_dict(spec) == encoder
+    assert encoder.encode({"mass": ["1,250 g", "8 g"]}).X.tolist() == [[1250], [8]]
+    before = {**spec, "version": 2, "columns": [{k: v for k, v in spec["columns"][0].items() if k != "unit"}]}
+    assert TableEncoder.from_dict(before).columns[0].unit is None

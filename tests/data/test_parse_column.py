@@ -225,7 +225,7 @@ def test_days_and_months_that_could_change_places():
 
 @pytest.mark.parametrize(
     "values",
-    [["a", "b", "1"], ["10-20", "20-30"], ["3 rooms", "4 rooms"], ["1.2.3", "1.2.4"], [None], ["<=50K", ">50K"]],
+    [["a", "b", "1"], ["10-20", "20-30"], ["1.2.3", "1.2.4"], [None], ["<=50K", ">50K"]],
 )
 def test_texts_that_are_levels(values):
     assert find_written(texts(values)) is None
@@ -234,3 +234,17 @@ def test_texts_that_are_levels(values):
 def test_majority_counts_rows():
     assert find_written(texts(["a"] * 5 + ["1", "2", "3"])) is None
     assert find_written(texts(["7"] * 5 + ["a", "b", "c"])) == Written(decimal=".")
+
+
+def test_numbers_with_a_unit():
+    found = find_written(texts([*["3,750 g", "990 g", "12.5g"] * 5, "1200"]))
+    assert found == Written(decimal=".", unit="g")
+    assert found.read(texts(["4,000 g", "7", None])).tolist()[:2] == [4000, 7]
+    # Another unit is another scale.
+    assert np.isnan(found.read(texts(["3.7 kg", "5 mg"]))).all()
+    assert find_written(texts(["90 km/h", "100 km/h"])).unit == "km/h"
+    for names in (["7a", "7b", "8a"], ["3 rooms", "1 room", "2 rooms"], ["1", "2a"], ["1st", "2nd", "3rd"]):
+        assert find_written(texts(names)) is None
+    assert find_written(texts(["1e5", "2e5"])) == Written(decimal=".")
+    # Months of years are dates.
+    assert find_written(texts(["03/2005", "12/2006"])).dates == "%m/%Y"

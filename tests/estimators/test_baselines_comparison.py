@@ -74,7 +74,7 @@ def test_interval_of_the_ratio_agrees_with_a_bootstrap():
     rng = np.random.default_rng(0)
     shared = rng.standard_normal(400)
     ours, base = (0.8 * shared + 0.3 * rng.standard_normal(400)) ** 2, (shared + 0.2 * rng.standard_normal(400)) ** 2
-    found = _summary("ours", _Record([[loss] for loss in ours]), base, 0.5)
+    found = _summary("mixtune", _Record([[loss] for loss in ours]), base, 0.5)
     rows = rng.integers(400, size=(4000, 400))
     ratios = np.sqrt(ours[rows].mean(axis=1) / base[rows].mean(axis=1))
     np.testing.assert_allclose([found.ratio_low, found.ratio_high], np.quantile(ratios, [0.025, 0.975]), rtol=0.01)
@@ -133,7 +133,7 @@ def test_left_out_rows_of_all_methods(domains):
     model = RegretOptimalRegressorCV(feature_map=None).fit(focal.X, focal.y, sources=domains)
     rows = left_out_rows(model)
     np.testing.assert_allclose(rows.actual[:, 0], focal.y)
-    np.testing.assert_allclose(rows.predicted["ours"][:, 0], model.loo_predictions_)
+    np.testing.assert_allclose(rows.predicted["mixtune"][:, 0], model.loo_predictions_)
     others = [np.delete(focal.y, k).mean() for k in range(focal.n_rows)]
     np.testing.assert_allclose(rows.predicted["mean"][:, 0], others)
     measures = rows.measures()
@@ -145,8 +145,8 @@ def test_left_out_rows_of_all_methods(domains):
     rows = left_out_rows(classifier)
     np.testing.assert_array_equal(rows.actual, cut)
     measures = rows.measures()
-    assert measures["ours"].accuracy == pytest.approx(np.mean((classifier.loo_predictions_ > 0) == cut))
-    assert measures["ours"].log_loss < measures["mean"].log_loss
+    assert measures["mixtune"].accuracy == pytest.approx(np.mean((classifier.loo_predictions_ > 0) == cut))
+    assert measures["mixtune"].log_loss < measures["mean"].log_loss
     assert measures["mean"].auc == 0.5
 
 
@@ -164,10 +164,10 @@ def test_a_failure_is_counted_and_named(domains):
         def fit(self, X, y, sample_weight=None, *, sources=None):
             raise ValueError("no luck\nat all")
 
-    found = compare_nested(domains, {"bad": Bad(), "focal only": LocalRegressor()}, folds=3)
+    found = compare_nested(domains, {"bad": Bad(), "own rows alone": LocalRegressor()}, folds=3)
     assert found[0] == Compared("bad", None, None, None, None, None, 0.0, 3, "ValueError: no luck")
     assert found[1].error > 0
-    unfit = compare_nested(domains, {"ours": LocalRegressor(), "focal only": Bad()}, folds=3)
+    unfit = compare_nested(domains, {"mixtune": LocalRegressor(), "own rows alone": Bad()}, folds=3)
     assert unfit[0].error == found[1].error
     assert unfit[0].ratio is None
 

@@ -14,7 +14,7 @@ from mixtune.estimators import (
 )
 from mixtune.selection import TransferGain
 
-OTHERS = {"focal only": LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
+OTHERS = {"own rows alone": LocalRegressor, "pooled": JointRegressor, "mean of local models": MeanOfLocalsRegressor}
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -26,9 +26,9 @@ def test_errors_are_those_of_the_baselines(outputs):
     weight = np.linspace(0.5, 2, 30)
     model = RegretOptimalRegressor(ridge=3.0).fit(X, y, weight, sources=sources)
     found = {each.method: each for each in model.compared_}
-    assert list(found) == ["ours", *OTHERS]
-    assert found["ours"].loo_error == pytest.approx(model.loo_error_)
-    assert found["focal only"].loo_error == pytest.approx(model.focal_loo_error_)
+    assert list(found) == ["mixtune", *OTHERS]
+    assert found["mixtune"].loo_error == pytest.approx(model.loo_error_)
+    assert found["own rows alone"].loo_error == pytest.approx(model.focal_loo_error_)
     for name, kind in OTHERS.items():
         theirs = kind(ridge=3.0).fit(X, y, weight, sources=sources).loo_error_
         assert found[name].loo_error == pytest.approx(theirs)
@@ -41,7 +41,7 @@ def test_errors_by_leaving_rows_out():
     X, y, sources = make_transfer(1, n=12)
     settings = {"standardise": False, "weights": "equal", "ridge": 2.0}
     model = RegretOptimalRegressor(**settings).fit(X, y, sources=sources)
-    kinds = {"ours": (RegretOptimalRegressor, settings)}
+    kinds = {"mixtune": (RegretOptimalRegressor, settings)}
     kinds |= {name: (kind, {"standardise": False, "ridge": 2.0}) for name, kind in OTHERS.items()}
     for each in model.compared_:
         kind, given = kinds[each.method]
@@ -59,10 +59,10 @@ def test_gain():
     close = {name: sources[name] for name in ("s0", "s1")}
     gain = RegretOptimalRegressor().fit(X, y, sources=close).transfer_gain_
     assert isinstance(gain, TransferGain)
-    assert gain.from_plays is None
+    assert gain.from_validation is None
     assert gain.low < gain.reduction < gain.high
     alone = RegretOptimalRegressor().fit(X, y)
-    assert [each.method for each in alone.compared_] == ["ours", "focal only"]
+    assert [each.method for each in alone.compared_] == ["mixtune", "own rows alone"]
     assert alone.compared_[1].ratio == pytest.approx(1.0)
     assert alone.transfer_gain_.reduction == pytest.approx(0.0, abs=1e-3)
 

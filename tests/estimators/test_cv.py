@@ -94,9 +94,9 @@ def test_what_is_averaged(model):
 def test_comparisons_by_refitting(model):
     X, y, sources = make_transfer()
     found = {c.method: c for c in model.compared_}
-    assert list(found) == ["ours", "focal only", "joint", "mean of locals"]
-    assert found["ours"].loo_error == pytest.approx(model.loo_error_)
-    assert found["ours"].ratio == 1.0
+    assert list(found) == ["mixtune", "own rows alone", "pooled", "mean of local models"]
+    assert found["mixtune"].loo_error == pytest.approx(model.loo_error_)
+    assert found["mixtune"].ratio == 1.0
     scaling = model._scaling
     U, v = scaling.features(X), y - scaling.target_shift
     others = [(scaling.features(A), b - scaling.target_shift) for A, b in sources.values()]
@@ -109,7 +109,7 @@ def test_comparisons_by_refitting(model):
             rows = np.vstack([U[kept], *(A for A, _ in others)]), np.concatenate([v[kept], *(b for _, b in others)])
             left.append(v[i] - Ridge(alpha=ridge).fit(*rows).predict(U[i : i + 1])[0])
         joint.append(np.mean(np.square(left)))
-    assert found["joint"].loo_error == pytest.approx(min(joint))
+    assert found["pooled"].loo_error == pytest.approx(min(joint))
     choice = model._choices[0]
     candidates = [i for i, (family, _) in enumerate(choice.labels) if family == "focal only"]
     for index in candidates:
@@ -121,30 +121,30 @@ def test_comparisons_by_refitting(model):
         assert choice.errors[index] == pytest.approx(np.mean(alone[index] ** 2))
     same = [left for left in alone.values() if np.allclose(left, choice.focal_left_out)]
     assert len(same) == 1
-    assert found["focal only"].loo_error == pytest.approx(np.mean(same[0] ** 2))
+    assert found["own rows alone"].loo_error == pytest.approx(np.mean(same[0] ** 2))
     locals_ = [Ridge(alpha=1.0).fit(A, b) for A, b in others]
     mean = (sum(m.predict(U) for m in locals_) + v - same[0]) / 4
-    assert found["mean of locals"].loo_error == pytest.approx(np.mean((v - mean) ** 2))
-    ratio = np.sqrt(model.loo_error_ / found["joint"].loo_error)
-    assert found["joint"].ratio == pytest.approx(ratio)
+    assert found["mean of local models"].loo_error == pytest.approx(np.mean((v - mean) ** 2))
+    ratio = np.sqrt(model.loo_error_ / found["pooled"].loo_error)
+    assert found["pooled"].ratio == pytest.approx(ratio)
 
 
 def test_transfer_gain():
     X, y, sources = make_transfer(noise=3.0, n=8, sizes=(60,) * 5)
     model = fit(X, y, sources)
-    alone = next(c for c in model.compared_ if c.method == "focal only")
+    alone = next(c for c in model.compared_ if c.method == "own rows alone")
     gain = model.transfer_gain_
-    assert model.n_plays_ == 5
+    assert model.n_validation_sources_ == 5
     assert gain.from_rows == pytest.approx(1 - alone.ratio)
-    assert gain.from_plays == pytest.approx(1 - np.exp(np.mean(model._choices[0].play_gains)))
+    assert gain.from_validation == pytest.approx(1 - np.exp(np.mean(model._choices[0].play_gains)))
     assert gain.low < gain.reduction < gain.high
-    assert min(gain.from_rows, gain.from_plays) <= gain.reduction <= max(gain.from_rows, gain.from_plays)
+    assert min(gain.from_rows, gain.from_validation) <= gain.reduction <= max(gain.from_rows, gain.from_validation)
 
 
 def test_without_sources():
     X, y, _ = make_transfer()
     model = fit(X, y)
-    assert [c.method for c in model.compared_] == ["ours", "focal only"]
+    assert [c.method for c in model.compared_] == ["mixtune", "own rows alone"]
     assert model.distances_ is None
     assert model.removal_effects() == ()
     assert {c.family for c in model.candidates_} == {"focal only"}
@@ -242,7 +242,7 @@ def test_sample_weights():
     heavy = {name: (U, v, np.full(len(v), 2.0)) for name, (U, v) in sources.items()}
     double = {name: (np.vstack([U, U]), np.tile(v, 2)) for name, (U, v) in sources.items()}
     three, four = fit(X, y, heavy), fit(X, y, double)
-    assert three.n_plays_ == four.n_plays_ == 0
+    assert three.n_validation_sources_ == four.n_validation_sources_ == 0
     np.testing.assert_allclose(three.coef_, four.coef_, atol=1e-8)
 
 

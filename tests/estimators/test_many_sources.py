@@ -66,8 +66,8 @@ def test_a_sample_is_a_fit_to_the_sampled_sources_but_for_scale_and_comparisons(
     np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-9)
     np.testing.assert_allclose(found.loo_predictions_, alone.loo_predictions_, rtol=1e-9)
     methods = {c.method: c for c in found.compared_}
-    assert methods["focal only"].loo_error == pytest.approx(alone.compared_[1].loo_error)
-    assert methods["joint"].loo_error != pytest.approx(alone.compared_[2].loo_error, rel=1e-6)
+    assert methods["own rows alone"].loo_error == pytest.approx(alone.compared_[1].loo_error)
+    assert methods["pooled"].loo_error != pytest.approx(alone.compared_[2].loo_error, rel=1e-6)
 
 
 def test_the_joint_fit_is_to_all_rows(monkeypatch):
@@ -76,7 +76,7 @@ def test_the_joint_fit_is_to_all_rows(monkeypatch):
     monkeypatch.setattr(_choose, "SETTINGS", replace(SETTINGS, sampled_sources=30))
     part = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
     assert part.notes_
-    for method in ("joint", "mean of locals"):
+    for method in ("pooled", "mean of local models"):
         one, two = ({c.method: c for c in model.compared_}[method] for model in (whole, part))
         assert one.loo_error == pytest.approx(two.loo_error, rel=1e-9)
     np.testing.assert_allclose(part.weights_.scores, whole.weights_.scores)

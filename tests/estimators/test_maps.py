@@ -91,7 +91,7 @@ def test_what_was_averaged_is_visible(fitted):
     assert sum(each.share for each in fitted.maps_) == pytest.approx(1.0)
     assert [each.share for each in fitted.maps_] == sorted((each.share for each in fitted.maps_), reverse=True)
     assert {each.settings["map"] for each in fitted.candidates_} <= {each.name for each in fitted.maps_}
-    assert min(each.play_error for each in fitted.maps_) >= 1.0
+    assert min(each.validation_error for each in fitted.maps_) >= 1.0
     widths = {each.name: each.n_features for each in fitted.maps_}
     assert widths == {"inputs": 3, "Fourier": 103, "learned": 17}
     assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 15 + 100 + 2

@@ -327,3 +327,18 @@ def test_saved_and_loaded(tmp_path, feature_map):
             back.to_onnx()
     with pytest.raises(ParameterError, match="holds no rows"):
         back.forget("d01")
+
+
+@pytest.mark.parametrize("apart", [0.1, 0.5])
+def test_intervals_of_coefficients_cover_them(apart):
+    """Also where domains are more alike than their few rows can tell, and the estimate of their scatter is zero."""
+    covered = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        domain = np.repeat(np.arange(20), 25)
+        slopes = np.array([1.0, 2.0]) + apart * rng.standard_normal((20, 2))
+        X = rng.standard_normal((len(domain), 2))
+        y = np.sum(X * slopes[domain], axis=1) + rng.standard_normal(len(domain))
+        found = MultiDomainRegressor(None).fit(X, y, domain=[f"d{k:02d}" for k in domain]).coefficient_columns()
+        covered.append((found["low"] <= slopes.ravel()) & (slopes.ravel() <= found["high"]))
+    assert 0.9 <= np.mean(covered) <= 0.99

@@ -1,5 +1,7 @@
 """From a frame to a model in one call: every kind of frame, real tables as they come, and the way through a file."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -7,7 +9,7 @@ import pytest
 import mixtune
 from cli.command_line import as_json
 from extras import extra
-from mixtune import TableModel, fit_table
+from mixtune import TableModel, column_effects, fit_table
 from mixtune.data import read_training
 from mixtune.errors import DataError, ParameterError
 
@@ -75,6 +77,18 @@ def test_the_way_through_a_file_and_the_command_line(model, tmp_path):
     assert again.encoder == model.encoder
     assert again.notes == tuple(map(str, model.notes))
     np.testing.assert_array_equal(again.predict(new), model.predict(new))
+    # The file says of columns and rows what the fitted model says, though it holds no rows.
+    assert column_effects(again) == column_effects(model)
+    assert any(each.low is not None for each in column_effects(again).effects)
+    pages = [each.report(tmp_path / "page.html").read_text() for each in (model, again)]
+    for part in ('id="model">.*?</script>', 'id="effects".*?</table>', 'id="datasets".*?</table>'):
+        fresh, loaded = (re.search(part, page, re.DOTALL) for page in pages)
+        assert fresh[0] == loaded[0]
+    assert again.summary().equals(model.summary())
+    shown = as_json("inspect", path)["metadata"]
+    assert shown["ranges"].keys() == set(model.encoder.names)
+    assert shown["verdict"] in pages[0]
+    assert TableModel.load(again.save(tmp_path / "again.mixtune")).about["effects"] == again.about["effects"]
     new.to_csv(tmp_path / "new.csv", index=False)
     found = as_json("predict", path, tmp_path / "new.csv")["columns"]["prediction"]
     np.testing.assert_allclose(found, model.predict(new), rtol=1e-9)

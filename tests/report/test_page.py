@@ -216,14 +216,14 @@ def test_escaped_text_reads_back_as_it_was(text):
     ],
 )
 def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
-    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_plays=None)
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_validation=None)
     assert read(model, rows).texts["verdict"].startswith(words)
 
 
 def test_pooling_is_judged_with_the_same_grades(model, rows):
     def said(ratio, low, high):
         model.compared_ = tuple(
-            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "joint" else each
+            replace(each, ratio=ratio, ratio_low=low, ratio_high=high) if each.method == "pooled" else each
             for each in model.compared_
         )
         return " ".join(give_verdict(read_facts(model, **rows)).evidence)
@@ -356,6 +356,13 @@ def test_feature_maps_and_their_shares(model, rows):
     assert "without learned columns" in page.texts["comparison"]
 
 
+def test_distances_are_left_out_on_request(rows):
+    model = fit(rows)
+    assert read_facts(model, **rows, explain=False, distances=False).floor is None
+    assert model._distances is None
+    assert read_facts(model, **rows, explain=False).floor is not None
+
+
 def test_one_map_is_not_worth_a_word(rows):
     linear = fit(rows, RegretOptimalRegressorCV(None))
     facts, page = read_facts(linear, **rows), read(linear, rows)
@@ -429,7 +436,7 @@ def test_classes(levels):
     assert f"{right} of 40 are right" in page.texts["rows"]
     counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
     assert sum(counts) == 40
-    assert "Do probabilities come true?" in page.texts["rows"]
+    assert "Calibration of the probabilities" in page.texts["rows"]
     assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)
     assert all(page.cells[name] for name in ("log loss", "AUC"))
     assert "the probability of" in page.texts["effects"]

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from html import unescape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from mixtune.data import read_training
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, training_rows
 from mixtune.report import report_html
+from mixtune.report.every import heat_map
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -266,3 +268,35 @@ def test_it_can_be_opened_from_disk_and_printed(report, tmp_path):
     assert (tmp_path / "a.png").stat().st_size > 20_000
     browse(url, tmp_path, f"--print-to-pdf={tmp_path / 'a.pdf'}")
     assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+
+
+ORDER = """<!doctype html><html><body><pre id="found"></pre><iframe id="page" src="/report.html"></iframe><script>
+document.getElementById("page").onload = event => {
+  const page = event.target.contentDocument, map = page.querySelector("[data-orders]");
+  const height = each => +each.getAttribute("y");
+  const lines = () => [...map.querySelectorAll("text[data-line]")].sort((a, b) => height(a) - height(b))
+    .map(each => each.textContent);
+  const cell = () => { const each = map.querySelector("rect[data-line]");
+    return [each.querySelector("title").textContent, +each.getAttribute("x"), +each.getAttribute("y")]; };
+  const select = map.querySelector("select"), found = {before: lines()};
+  select.value = "by name"; select.dispatchEvent(new Event("change"));
+  Object.assign(found, {after: lines(), cell: cell(), size: +map.dataset.size});
+  document.getElementById("found").textContent = JSON.stringify(found);
+};</script></body></html>"""
+
+
+def test_the_reader_orders_the_map_of_who_borrows(serve, tmp_path):
+    weights = np.random.default_rng(0).uniform(size=(9, 9)) / 9
+    names = [f"town {k}" for k in (4, 7, 1, 0, 8, 2, 6, 3, 5)]
+    script = files("mixtune.report").joinpath("page.js").read_text()
+    pages, _, home = serve
+    drawn = heat_map(weights, names, [5] * 9)
+    pages |= {"/report.html": f"<body>{drawn}<script>{script}</script></body>", "/use.html": ORDER}
+    dom, console = browse(f"{home}/use.html", tmp_path, "--dump-dom", "--virtual-time-budget=5000")
+    assert console == []
+    found = json.loads(unescape(re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)[1]))
+    assert sorted(found["before"]) == found["after"] == sorted(names)
+    assert found["before"] != found["after"]
+    tip, x, y = found["cell"]
+    line, other = re.fullmatch(r"town (\d) borrows .* from town (\d)", tip).groups()
+    assert (x, y) == pytest.approx((92 + found["size"] * int(other), 8 + found["size"] * int(line)), abs=1e-3)

@@ -86,7 +86,7 @@ def test_nothing_left_over(ours, other, ratio):
     gain = transfer_gain(found, np.empty(0), 2.0)
     assert gain.reduction == pytest.approx(0.0, abs=1e-9)
     assert gain.low < 0 < gain.high
-    assert gain.from_plays is None
+    assert gain.from_validation is None
 
 
 def test_rows_that_cannot_be_left_out():
@@ -96,7 +96,7 @@ def test_rows_that_cannot_be_left_out():
 
 def test_gain_as_normal_prior_and_likelihood():
     half = 1.96 * 0.1
-    rows = Comparison("focal only", 1.0, 0.1, 0.9, 0.9 * np.exp(-half), 0.9 * np.exp(half))
+    rows = Comparison("own rows alone", 1.0, 0.1, 0.9, 0.9 * np.exp(-half), 0.9 * np.exp(half))
     plays = np.log([0.7, 0.8, 0.75, 0.72, 0.9])
     found = transfer_gain(rows, plays, 400.0)
     between = np.var(plays, ddof=1) * (1 + 1 / 5)
@@ -112,13 +112,26 @@ def test_gain_as_normal_prior_and_likelihood():
     assert found.reduction == pytest.approx(1 - np.exp(mass(1.5, 1) / mass(1.5)), abs=1e-4)
     assert mass(np.log(1 - found.high)) / mass(1.5) == pytest.approx(0.025, abs=0.003)
     assert mass(np.log(1 - found.low)) / mass(1.5) == pytest.approx(0.975, abs=0.003)
-    assert found.from_plays == pytest.approx(1 - np.exp(plays.mean()))
+    assert found.from_validation == pytest.approx(1 - np.exp(plays.mean()))
     assert found.from_rows == pytest.approx(0.1)
     # Two plays say what is usual, not how much it varies.
     shrunk = np.log(0.9) * 0.5**2 / (0.5**2 + 0.1**2)
     assert transfer_gain(rows, plays[:2], 400.0).reduction == pytest.approx(1 - np.exp(shrunk), abs=1e-4)
-    unknown = compare("focal only", np.full(2, np.inf), np.full(2, np.inf), np.ones(2))
+    unknown = compare("own rows alone", np.full(2, np.inf), np.full(2, np.inf), np.ones(2))
     assert transfer_gain(unknown, plays, 2.0).reduction == pytest.approx(1 - np.exp(0.9 * plays.mean()), abs=1e-4)
     # Rows that contradict the plays clearly are believed.
-    worse = Comparison("focal only", 1.0, 0.1, 1.6, 1.6 * np.exp(-half), 1.6 * np.exp(half))
+    worse = Comparison("own rows alone", 1.0, 0.1, 1.6, 1.6 * np.exp(-half), 1.6 * np.exp(half))
     assert transfer_gain(worse, plays, 400.0).high < -0.2
+
+
+def test_former_names_still_work_with_a_warning():
+    row = compare("own rows alone", np.ones(3), np.full(3, 2.0), np.ones(3))
+    assert row.method == "own rows alone"
+    assert row.method != "pooled"
+    with pytest.warns(DeprecationWarning, match='"focal only" is called "own rows alone" now'):
+        assert row.method == "focal only"
+    # Files of version 0.1 hold former names.
+    assert Comparison("joint", 1.0, 0.1, 1.0, 0.9, 1.1).method == "pooled"
+    gain = transfer_gain(row, np.empty(0), 3.0)
+    with pytest.warns(DeprecationWarning, match="from_plays is called from_validation now"):
+        assert gain.from_plays is gain.from_validation

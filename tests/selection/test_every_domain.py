@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mixtune.moments import Rows, Sample
-from mixtune.selection import _every_domain, choose, choose_every
+from mixtune.selection import _every_domain, choose, choose_every, coefficient_errors
 
 
 def sample(rng, rows, slope):
@@ -59,3 +59,23 @@ def test_some_domains_to_learn_from_are_enough(domains):
     assert found[1].weights.shape[1] == 4
     assert np.all(found[2].weights[:, 1] == 0)
     assert np.any(found[1].weights[:, 1] > 0)
+
+
+def test_errors_of_coefficients_are_those_of_integrals():
+    """Against two-dimensional sums over the mean and the scatter of one coefficient."""
+    rng = np.random.default_rng(0)
+    x = [rng.standard_normal(n) for n in (6, 10, 15, 25, 40)]
+    y = [slope * each + rng.standard_normal(len(each)) for slope, each in zip((0.8, 1.0, 1.1, 1.3, 0.9), x)]
+    samples = [Sample.of(Rows(a[:, None], b)) for a, b in zip(x, y)]
+    found = coefficient_errors(samples, np.ones(5), np.ones((5, 1)))[:, 0]
+    centred = [a - a.mean() for a in x]
+    b = np.array([a @ t / (a @ a) for a, t in zip(centred, y)])
+    v = np.array([1 / (a @ a) for a in centred])
+    mu, tau = np.linspace(-3, 5, 401)[:, None, None], np.linspace(1e-4, 8, 800)[:, None]
+    density = np.exp(np.sum(-0.5 * np.log(tau**2 + v) - 0.5 * (b - mu) ** 2 / (tau**2 + v), axis=-1))
+    density /= density.sum()
+    part = tau**2 / (tau**2 + v)
+    mean = part * b + (1 - part) * mu
+    first = np.einsum("ij,ijk->k", density, mean)
+    second = np.einsum("ij,ijk->k", density, mean**2 + part * v)
+    np.testing.assert_allclose(found, np.sqrt(second - first**2 + (first - 1) ** 2), rtol=0.03)

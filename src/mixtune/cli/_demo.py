@@ -15,11 +15,11 @@ from mixtune.errors import ParameterError
 SOURCE_ROWS, TEST_ROWS, DRAWS = 150, 1000, 3
 #: What each method is called in the tables.
 METHODS = {
-    "focal only": "these diamonds alone",
-    "joint": "all grades pooled",
+    "own rows alone": "these diamonds alone",
+    "pooled": "all grades pooled",
     "ridge": "pooled, with the grade",
     "boosting": "boosted trees, with the grade",
-    "ours": "mixtune",
+    "mixtune": "mixtune",
 }
 
 
@@ -68,7 +68,7 @@ def demo(
                 models = _models(train, seed)
                 found.append({name: _error(model, train, test) for name, model in models.items()})
                 if draw == 0 and kind == "clean":
-                    model, own, domains = models["ours"], train.focal_domain, train
+                    model, own, domains = models["mixtune"], train.focal_domain, train
         step("Writing the report")
         facts = read_facts(model, X=own.X, y=own.y, sources=domains, target="log price", columns=own.columns)
         verdict = give_verdict(facts).sentence
@@ -131,9 +131,9 @@ def _models(train: Any, seed: int) -> dict[str, Any]:
     from mixtune.estimators import DomainColumnRegressor, new_model, rivals
 
     models = rivals(new_model(train, classes=False, seed=seed), focal=train.focal)
-    found = {"focal only": models["focal only"], "joint": models["joint"]}
+    found = {name: models[name] for name in ("own rows alone", "pooled")}
     found |= {kind: DomainColumnRegressor(kind, seed) for kind in ("ridge", "boosting")}
-    return {**found, "ours": models["ours"]}
+    return {**found, "mixtune": models["mixtune"]}
 
 
 def _error(model: Any, train: Any, test: Any) -> float:

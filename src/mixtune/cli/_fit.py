@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -98,7 +98,7 @@ def fit(
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
     from mixtune.data import read_training
-    from mixtune.report import give_verdict, page_html
+    from mixtune.report import give_verdict
 
     options = reading.options_given(locals())
     torch_device(device)
@@ -126,30 +126,35 @@ def fit(
         read = read_training(files, **options) if streamed is None else streamed
         step("Fitting")
         how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
-        model, facts = _fit(read, explain=report is not None, **how)
-        effects = _effects(read, model, facts, wanted=out is not None)
+        shown = {"explain": report is not None, "distances": as_json or report is not None}
+        model, facts = _fit(read, shown, **how)
         verdict = give_verdict(facts)
+        told = _told(read, model, facts, wanted=out is not None)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=outputs.plain({**_metadata(read, files, settings, facts, verdict), **effects}))
+            model.save(out, metadata=outputs.plain({**told, **_metadata(read, files, settings, facts, verdict)}))
         if report is not None:
+            from mixtune.report import page_html
+
             step("Writing the report")
-            shown = {name: value for name, value in options.items() if value not in (None, (), False)}
+            given = {name: value for name, value in options.items() if value not in (None, (), False)}
             title = f"{read.encoder.target.name} of {read.domains.focal}"
-            about: dict[str, Any] = {"title": title, "settings": {**shown, **settings}, **outputs.made_now(files)}
+            about: dict[str, Any] = {"title": title, "settings": {**given, **settings}, **outputs.made_now(files)}
             outputs.write_file(report, page_html(facts, **about).encode())
     written = {"model": out, "report": report}
     if as_json:
+        effects = {name: value for name, value in told.items() if name.startswith("effects")}
         seconds = time.perf_counter() - begin
         outputs.print_json({**_document(read, facts, verdict), **effects, "written": written, "seconds": seconds})
     else:
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts]:
+def _fit(read: TrainingTables, shown: dict[str, bool], **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
-    ``how`` are the options of :func:`mixtune.estimators.new_model`; with ``explain`` there are effects of columns, too.
+    ``shown`` are options of :func:`mixtune.report.read_facts`: what need not be computed because nothing shows it.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`.
     """
     from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
@@ -158,7 +163,7 @@ def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts
     X, y, sources = training_rows(read)
     model = new_model(read.domains, classes=target.classes is not None, **how)
     model.fit(X, y, sources=sources)
-    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, "explain": explain}
+    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, **shown}
     facts = read_facts(model, X=X, y=y, sources=sources, **about)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}
@@ -166,14 +171,14 @@ def _fit(read: TrainingTables, *, explain: bool, **how: Any) -> tuple[Any, Facts
     return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
 
 
-def _effects(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
-    """Effects of columns as JSON and the file of the model hold them: those of the page, or made where wanted."""
-    from mixtune.estimators import column_effects
+def _told(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
+    """What the file of the model says about the rows of the fit; without a file, the effects of columns if known."""
+    from mixtune.estimators import describe_rows
 
-    if facts.columns is None and not wanted:
-        return {}
-    found = column_effects(model, columns=read.encoder) if facts.columns is None else facts.columns.effects
-    return {"effects": [asdict(each) for each in found.effects], "effects_are": found.how}
+    effects = None if facts.columns is None else facts.columns.effects
+    if wanted:
+        return describe_rows(model, read.encoder, effects)
+    return {} if effects is None else effects.to_json()
 
 
 def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
@@ -219,9 +224,7 @@ def _metadata(
         "encoder": read.encoder.to_dict(),
         # Models are passed on; the folders of their training data stay private.
         "files": [path.name for path in files],
-        "rows": {each.name: each.n_rows for each in read.domains},
         "settings": settings,
         "verdict": verdict.sentence,
         "notes": facts.notes,
-        "ranges": outputs.training_ranges(read),
     }

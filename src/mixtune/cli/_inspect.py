@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +45,7 @@ def inspect(
 
     mixtune inspect model.mixtune --json
     """
-    from mixtune.estimators import load, read_info
+    from mixtune.estimators import ColumnEffects, load, read_info
     from mixtune.report import model_facts
 
     info = read_info(model)
@@ -72,7 +72,9 @@ def inspect(
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
         show_lines(console, "The paper's bound (Theorem 1)", () if facts.bound is None else facts.bound.lines)
-    show_effects(console, _effects(info), classes=encoder is not None and encoder.target.classes is not None)
+    effects = ColumnEffects.from_json(info.metadata)
+    shown = [] if effects is None else [asdict(each) for each in effects.effects]
+    show_effects(console, shown, classes=encoder is not None and encoder.target.classes is not None)
     if every is not None:
         show_domains(console, every)
     if encoder is not None:
@@ -88,15 +90,6 @@ def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
     value: Any = info.metadata.get(key)
     parts: Any = value.values() if isinstance(value, dict) else value
     return value if isinstance(value, kind) and all(isinstance(each, part) for each in parts) else kind()
-
-
-def _effects(info: SavedInfo) -> list[dict[str, Any]]:
-    """The effects of columns that ``mixtune fit`` has put into the file, as far as they are what it puts there."""
-    kinds = {"column": str, "output": str, "start": str | float, "end": str | float, "effect": float}
-    kinds |= dict.fromkeys(("low", "high", "slope", "sources", "spread"), float | NoneType)
-    found = _said(info, "effects", list, dict)
-    whole = all(each.keys() == kinds.keys() and all(isinstance(each[k], kinds[k]) for k in kinds) for each in found)
-    return found if whole else []
 
 
 def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, maps: int) -> None:

@@ -30,7 +30,6 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.report.wording import MEASURE_NAMES, METHOD_NAMES, MINUS, clean, column, percent_column, shorten
 
 if TYPE_CHECKING:
-    from mixtune.data import TrainingTables
     from mixtune.report.facts import DomainFact, Facts, MethodFact
 
 #: So many domains are shown; --json gives all.
@@ -232,12 +231,6 @@ def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, clas
         f"\nChange: of {what}, on average over the focal rows, when the column alone goes from one value to the other. "
         f"Others: the same in the sources' own models.{more}\n"
     )
-
-
-def training_ranges(read: TrainingTables) -> dict[str, list[float]]:
-    """The least and largest value of every input over all training rows."""
-    low, high = (zip(*(getattr(each.X, end)(axis=0).tolist() for each in read.domains)) for end in ("min", "max"))
-    return {name: [min(a), max(b)] for name, a, b in zip(read.encoder.names, low, high)}
 
 
 def made_now(files: Sequence[Path]) -> dict[str, Any]:

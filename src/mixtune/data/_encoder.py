@@ -50,9 +50,11 @@ DATE_PARTS = ("year", "month", "weekday", "hour", "days")
 
 #: The most numbers that one cell may become; a forged file could otherwise ask for any amount of memory.
 _WIDEST = 100_000
-_VERSION = 2
-#: What descriptions of version 1 do not have.
-_ADDED = {"decimal": None}
+_VERSION = 3
+#: What descriptions of older versions do not have.
+_ADDED: dict[int, dict[str, Any]] = {1: {"decimal": None, "unit": None}, 2: {"unit": None}, 3: {}}
+#: Longest unit of numbers.
+_LONGEST_UNIT = 10
 _FILL = phrase("fill or drop these rows, or train with {fix}", fix=setting("missing", "impute"))
 
 
@@ -70,6 +72,8 @@ class NumberColumn:
         Whether a second column says which values were missing.
     decimal
         The decimal mark, where the numbers were written as text in training.
+    unit
+        What followed each number there, such as "kg".
 
     Examples
     --------
@@ -82,6 +86,7 @@ class NumberColumn:
     median: float | None = None
     indicator: bool = False
     decimal: str | None = None
+    unit: str | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -90,7 +95,7 @@ class NumberColumn:
 
     def read(self, column: Any, *, markers: bool) -> Cells | Fault:
         """Read a column of a new table as numbers, or say why it cannot be."""
-        known = None if self.decimal is None else Written(decimal=self.decimal)
+        known = None if self.decimal is None else Written(decimal=self.decimal, unit=self.unit)
         cells = check_column(
             column, markers=markers, category=False, fill=_FILL, written=_how(column, known, "decimal")
         )
@@ -514,12 +519,12 @@ class TableEncoder:
         mixtune.errors.DataError: the description of the table encoder is damaged: 'columns' is not a list; save the model again
         """  # noqa: E501
         try:
-            if type(spec["version"]) is not int or spec["version"] not in (1, _VERSION):
+            if type(spec["version"]) is not int or spec["version"] not in _ADDED:
                 wanted = f"this mixtune reads versions 1 to {_VERSION}; use the mixtune that wrote it"
                 raise DataError(f"the table encoder is of version {spec['version']!r}, {wanted}")
             if not isinstance(spec["columns"], list):
                 raise _damaged("'columns' is not a list")
-            added = _ADDED if spec["version"] == 1 else {}
+            added = _ADDED[spec["version"]]
             columns = tuple(_rebuild(_COLUMNS[column["kind"]], {**added, **column}) for column in spec["columns"])
             return _rebuild(cls, spec, columns=columns, target=_rebuild(TargetColumn, spec["target"]))
         except (KeyError, TypeError, AttributeError) as error:
@@ -532,7 +537,13 @@ _TYPES: dict[str, set[type]] = {"name": {str}, "domain": {str, NoneType}, "focal
 _TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneType}}
 _TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
 _TYPES |= {"content": {str}, "network": {str}, "identity": {str}, "width": {int}}
-_TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
+_TYPES |= {"unit": {str, NoneType}}
+_TYPES |= {
+    "decimal": {str, NoneType},
+    "dates": {str, NoneType},
+    "parts": {list},
+    "origin": {str},
+}
 
 
 #: What else must hold of some of them.
@@ -541,6 +552,7 @@ _RANGES: dict[str, Any] = {
     "content": lambda content: content in ("text", "images"),
     "width": lambda width: 0 < width <= _WIDEST,
     "parts": lambda parts: set(parts) <= set(DATE_PARTS),
+    "unit": lambda unit: unit is None or 0 < len(unit) <= _LONGEST_UNIT,
     "decimal": lambda mark: mark in (None, ".", ","),
     "dates": lambda written: written is None or written in DATE_FORMATS,
     "origin": lambda day: re.fullmatch(r"\d{4}-\d{2}-\d{2}", day),

@@ -125,8 +125,8 @@ def infer_columns(
     >>> columns, notes = infer_columns(
     ...     [Part("the table", table)], table.column_names, impute=False, max_levels=30, categories=()
     ... )
-    >>> columns
-    [NumberColumn(name='age', median=None, indicator=False, decimal=None), LevelColumn(name='sex', levels=('f', 'm'))]
+    >>> columns[0].name, columns[1]
+    ('age', LevelColumn(name='sex', levels=('f', 'm')))
     >>> notes
     ['column "unit" is "cm" in every row and is left out']
     """
@@ -191,9 +191,9 @@ def _infer_column(
         return _Found(None, [_identifier_note(name, "numbers its rows")])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
-    decimal = None if read.written is None else read.written.decimal
+    how = read.written or Written()
     notes = read.notes if missing else [*read.notes, *constant_notes(name, known)]
-    return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=decimal), notes, missing)
+    return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=how.decimal, unit=how.unit), notes, missing)
 
 
 def _infer_embedded(parts: Sequence[Part], name: str, read: _Read, content: str, network: str) -> _Found:
@@ -361,6 +361,9 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     if written.decimal is not None and (found := signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
         notes.append(Note("number-signs", template, column=name, signs=", ".join(found)))
+    if written.unit is not None:
+        template = 'the numbers in column "{column}" are read without their unit ({unit})'
+        notes.append(Note("number-unit", template, column=name, unit=written.unit))
     if written.decimal == ",":
         template = 'the numbers in column "{column}" are read with decimal commas'
         notes.append(Note("decimal-commas", template, column=name))

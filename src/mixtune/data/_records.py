@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mixtune._messages import Note, quoted
+from mixtune._messages import Note, counted, quoted
 from mixtune.data._tables import Table, as_table
 from mixtune.errors import DataError, MissingExtraError
 
@@ -94,8 +94,8 @@ def read_excel(data: bytes, path: Path) -> tuple[Table, list[Note]]:
     most = max(sum(cell is not None for cell in row) for row in rows[:50])
     start = next(place for place, row in enumerate(rows) if 2 * sum(cell is not None for cell in row) > most)
     if start:
-        template = '{count} lines above the header of "{file}" are skipped'
-        notes.append(Note("skipped-lines", template, count=start, file=path.name))
+        template = 'skipped {lines} above the header of "{file}"'
+        notes.append(Note("skipped-lines", template, lines=counted((start, "line")), file=path.name))
     header, body = rows[start], rows[start + 1 :]
     width = max(place + 1 for row in (header, *body) for place, cell in enumerate(row) if cell is not None)
     names = ["" if cell is None else str(cell) for cell in (*header, *[None] * width)][:width]

@@ -7,6 +7,7 @@ rows in the same way. What does not fit the rule counts as missing, and is repor
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -33,6 +34,10 @@ def _number(group: str, mark: str) -> str:
 
 #: What a number looks like, by its decimal mark.
 _NUMBERS = {".": _number(",", "."), ",": _number(".", ",")}
+#: A number and its unit, such as "3,750 g" or "90 km/h".
+_WITH_UNIT = rf"^[+-]?\d[\d.,{_SPACES}]*(?P<unit>[a-zA-Zµ°Ω][a-zA-Zµ°Ω²³/]{{0,9}})$"
+#: The part of the rows that must have the same unit.
+_SAME_UNIT = 0.9
 _SKIPPED = {"%": r"%", "currency": r"[€$£¥]|EUR|USD|GBP|CHF"}
 
 _DAY = r"\d{1,2}"
@@ -46,7 +51,8 @@ _LOOKS |= {"%H": _DAY, "%I": _DAY, "%M": r"\d{2}", "%S": r"\d{2}", "%p": "[AP]M"
 _DAYS = (
     *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%m/%d/%Y", "%d/%m/%Y", "%d.%m.%Y", "%m.%d.%Y", "%d-%m-%Y", "%m-%d-%Y"),
     *("%m/%d/%y", "%d/%m/%y", "%d.%m.%y", "%d-%m-%y", "%m-%d-%y"),
-    *("%d %b %Y", "%d-%b-%Y", "%d %b %y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%b %Y", "%b-%Y", "%b-%y", "%Y-%m"),
+    *("%d %b %Y", "%d-%b-%Y", "%d %b %y", "%d-%b-%y", "%b %d, %Y", "%b %d %Y", "%b %Y", "%b-%Y", "%b-%y"),
+    *("%Y-%m", "%Y/%m", "%m/%Y"),
 )
 _CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
 #: The formats of dates that are known.
@@ -65,6 +71,8 @@ class Written:
         The decimal mark of numbers, or None.
     dates
         The format of dates as for ``strptime``, or None.
+    unit
+        What follows each number, or None.
 
     Examples
     --------
@@ -78,10 +86,14 @@ class Written:
 
     decimal: str | None = None
     dates: str | None = None
+    unit: str | None = None
 
     def read(self, texts: Any) -> Floats | Dates:
         """Read texts; what is written otherwise is missing (NaN or NaT)."""
-        values = _dates(texts, self.dates) if self.dates is not None else _numbers(texts, self.decimal or ".")
+        if self.dates is not None:
+            values = _dates(texts, self.dates)
+        else:
+            values = _numbers(_without_unit(texts, self.unit), self.decimal or ".")
         missing = np.datetime64("NaT") if self.dates is not None else np.nan
         found = values.to_numpy(zero_copy_only=False)
         return np.where(np.asarray(values.is_null()), missing, found)
@@ -115,9 +127,11 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     Examples
     --------
     >>> find_written(pa.array(["1,5", "2", "1,234"], pa.large_string()))
-    Written(decimal=',', dates=None)
+    Written(decimal=',', dates=None, unit=None)
     >>> find_written(pa.array(["0,143", "1,234"], pa.large_string())).decimal
     ','
+    >>> find_written(pa.array(["3,750 g", "990 g"], pa.large_string())).unit
+    'g'
     >>> find_written(pa.array(["12/31/2020", "1/2/2021"], pa.large_string())).dates
     '%m/%d/%Y'
     >>> find_written(pa.array(["red", "blue", "7"], pa.large_string()))
@@ -137,9 +151,13 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     if dates and 2 * max(dates.values()) > rows.sum():
         return Written(dates=max(dates, key=dates.__getitem__))
     other = {".": ",", ",": "."}[decimal]
-    numbers = {mark: share(_numbers(distinct, mark)) for mark in (decimal, other)}
-    best = max(numbers, key=numbers.__getitem__)
-    return Written(decimal=best) if 2 * numbers[best] > rows.sum() else None
+    for unit in (None, _common_unit(distinct, rows)):
+        plain = _without_unit(distinct, unit)
+        numbers = {mark: share(_numbers(plain, mark)) for mark in (decimal, other)}
+        best = max(numbers, key=numbers.__getitem__)
+        if 2 * numbers[best] > rows.sum():
+            return Written(decimal=best, unit=unit)
+    return None
 
 
 def is_ambiguous(texts: Any, written: Written) -> bool:
@@ -169,6 +187,22 @@ def signs(texts: Any) -> list[str]:
         for name, look in _SKIPPED.items()
         if pc.any(pc.fill_null(pc.match_substring_regex(texts, look), False)).as_py()
     ]
+
+
+def _common_unit(distinct: Any, rows: Any) -> str | None:
+    """The unit that nearly all rows have, or None: "7a" and "7b" are names."""
+    units = pc.struct_field(pc.extract_regex(distinct, _WITH_UNIT), "unit").to_pylist()
+    counts: dict[str, int] = {}
+    for unit, count in zip(units, rows.tolist()):
+        if unit:
+            counts[unit] = counts.get(unit, 0) + count
+    best = max(counts, key=counts.__getitem__, default=None)
+    return best if best is not None and counts[best] >= _SAME_UNIT * rows.sum() else None
+
+
+def _without_unit(texts: Any, unit: str | None) -> Any:
+    """The same texts without this unit at their ends."""
+    return texts if unit is None else pc.replace_substring_regex(texts, rf"(\d)[{_SPACES}]*{re.escape(unit)}$", r"\1")
 
 
 def _formats(distinct: Any) -> list[str]:

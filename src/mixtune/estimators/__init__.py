@@ -1,9 +1,11 @@
 """scikit-learn estimators: check, call, store; the paper's baselines on the same surface."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mixtune.estimators._baselines import (
     FOCAL_ONLY,
     MINE,
-    OWN_ROWS,
     Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
@@ -25,22 +27,26 @@ from mixtune.estimators._effects import (
     Inputs,
     RowContributions,
     Scores,
+    Typical,
     column_effects,
     effect_curves,
     row_contributions,
     user_columns,
 )
-from mixtune.estimators._federated import FederatedRegressor, pooled_twin
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
 from mixtune.estimators._measures import BOOSTING, MEAN, LeftOutRows, Measures, left_out_rows
-from mixtune.estimators._multi_classifier import MultiDomainClassifier
-from mixtune.estimators._multi_domain import MultiDomainRegressor
 from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
-from mixtune.estimators._saving import SavedInfo, load, read_info, savable
-from mixtune.estimators._table import TableModel, fit_table, new_model, training_rows
+from mixtune.estimators._saving import LATER, SavedInfo, load, read_info, savable
+from mixtune.estimators._table import TableModel, describe_rows, fit_table, new_model, training_rows
 from mixtune.estimators._views import rows_of_fit
-from mixtune.streaming import StreamedSources
+from mixtune.selection import OWN_ROWS
+
+if TYPE_CHECKING:
+    from mixtune.estimators._federated import FederatedRegressor, pooled_twin
+    from mixtune.estimators._multi_classifier import MultiDomainClassifier
+    from mixtune.estimators._multi_domain import MultiDomainRegressor
+    from mixtune.streaming import StreamedSources
 
 __all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
 __all__ += ["JointSubsetRegressor"]
@@ -54,5 +60,18 @@ __all__ += ["rivals", "savable", "split_sample_domain", "split_stream", "split_t
 __all__ += ["TableModel", "fit_table", "new_model", "training_rows"]
 __all__ += ["ColumnEffect", "ColumnEffects", "RowContributions", "Scores", "column_effects", "effect_curves"]
 __all__ += ["OWN_ROWS", "compare_every"]
-__all__ += ["Inputs", "row_contributions", "user_columns"]
+__all__ += ["Inputs", "Typical", "describe_rows", "row_contributions", "user_columns"]
 __all__ += ["BOOSTING", "MEAN", "DomainColumnClassifier", "FocalMean", "LeftOutRows", "Measures", "left_out_rows"]
+
+_HOMES = {**LATER, "pooled_twin": "mixtune.estimators._federated", "StreamedSources": "mixtune.streaming"}
+
+
+def __getattr__(name: str) -> Any:
+    # A fit for one domain uses none of these, and their modules take a quarter of a second to import.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ are correlated, so the interval of their ratio comes from the paired losses of t
 
 import math
 import time
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -28,13 +29,16 @@ from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, poo
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
+from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED
 
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
-MINE, FOCAL_ONLY = "ours", "focal only"
-#: One ridge regression for each domain, and those for all rows with and without a column for each domain.
-OWN_ROWS, POOLED = "own rows alone", {"pooled": False, "pooled, with the domain": True}
+#: mixtune itself, and the yardstick of comparisons.
+MINE = MIXTUNE
+FOCAL_ONLY = OWN_ROWS
+#: Ridge regressions on all rows, with and without a column for each domain.
+RIDGES_ON_ALL = {POOLED: False, "pooled, with the domain": True}
 #: With fewer focal rows, the training part of a fold is too small to choose settings on.
 LEAST_ROWS = 5
 
@@ -365,7 +369,7 @@ class _Record:
 
 
 def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
-    """Ours and the plain alternatives, unfitted.
+    """mixtune and the plain alternatives, unfitted.
 
     They are ridge regressions on the focal rows only, on all rows pooled, and the mean of one for each domain; gradient
     boosting on all rows with the domain as a category; and the mean of the focal targets.
@@ -383,10 +387,10 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     --------
     >>> from mixtune.estimators import RegretOptimalRegressor
     >>> list(rivals(RegretOptimalRegressor()))
-    ['ours', 'focal only', 'joint', 'mean of locals', 'boosting', 'mean']
+    ['mixtune', 'own rows alone', 'pooled', 'mean of local models', 'boosting', 'mean']
     """
     feature_map = None if is_auto(feature_map) else feature_map
-    kinds = {FOCAL_ONLY: LocalRegressor, "joint": JointRegressor, "mean of locals": MeanOfLocalsRegressor}
+    kinds = {FOCAL_ONLY: LocalRegressor, POOLED: JointRegressor, MEAN_OF_LOCALS: MeanOfLocalsRegressor}
     made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
     from mixtune.estimators._classifier import ScoreClassifier
 
@@ -412,7 +416,7 @@ def compare_nested(
     domains
         The data.
     methods
-        Unfitted estimators by name, such as :func:`rivals` gives; the one named "focal only" is the yardstick.
+        Unfitted estimators by name, such as :func:`rivals` gives; the one named "own rows alone" is the yardstick.
     classes
         Whether targets are classes (whole numbers); the error is then the share of wrong ones.
     folds
@@ -436,7 +440,7 @@ def compare_nested(
     >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
     >>> found = compare_nested(domains, rivals(RegretOptimalRegressor(), focal=domains.focal))
     >>> [(each.method, each.failures) for each in found]
-    [('ours', 0), ('focal only', 0), ('joint', 0), ('mean of locals', 0), ('boosting', 0), ('mean', 0)]
+    [('mixtune', 0), ('own rows alone', 0), ('pooled', 0), ('mean of local models', 0), ('boosting', 0), ('mean', 0)]
     """
     if folds < 2 or repeats < 1:
         raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
@@ -484,7 +488,7 @@ def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) ->
     >>> problem = make_domains(n_domains=4, n_rows=20, seed=0)
     >>> found = compare_held_out(problem.domains, problem.test, rivals(RegretOptimalRegressor()))
     >>> found[1].method, found[1].ratio
-    ('focal only', 1.0)
+    ('own rows alone', 1.0)
     """
     sources, focal = Sources.from_domains(train), train.focal_domain
     records = {}
@@ -535,7 +539,7 @@ def compare_every(
     >>> domains = make_domains(n_domains=4, n_rows=20, seed=0).domains
     >>> found = compare_every(domains, MultiDomainRegressor(feature_map=None), folds=2)
     >>> [each.method for each in found]
-    ['ours', 'own rows alone', 'pooled', 'pooled, with the domain']
+    ['mixtune', 'own rows alone', 'pooled', 'pooled, with the domain']
     """
     members = list(domains)
     X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
@@ -550,7 +554,7 @@ def compare_every(
 
         ridge = ScoreClassifier(ridge)
     ways: dict[str, Callable[..., Any]] = {MINE: partial(_by_label, ours), OWN_ROWS: partial(_one_each, ridge)}
-    ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in POOLED.items()}
+    ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in RIDGES_ON_ALL.items()}
     records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
     for repeat in range(repeats):
         for train, test in KFold(min(folds, len(y)), shuffle=True, random_state=seed + repeat).split(X):
@@ -644,6 +648,9 @@ def _measured(pairs: Sequence[tuple[Any, Any]], classes: bool) -> Measures:
 
 
 def _judge(records: Mapping[str, _Record], classes: bool, against: str = FOCAL_ONLY) -> tuple[Compared, ...]:
+    if against == OWN_ROWS not in records and "focal only" in records:
+        warnings.warn(f'the method "focal only" is called "{OWN_ROWS}" now', DeprecationWarning, stacklevel=3)
+        against = "focal only"
     base = records.get(against)
     yardstick = None if base is None or base.failures else _means(base)
     found = (_summary(name, record, yardstick, 1.0 if classes else 0.5) for name, record in records.items())

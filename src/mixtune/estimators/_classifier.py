@@ -44,7 +44,8 @@ TASK_ROWS = 10.0
 SHARED_ATTRIBUTES = frozenset(
     {
         *("weights_", "distances_", "heads_", "head_intercepts_", "solution_", "effective_ridge_", "domain_names_"),
-        *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_", "n_plays_"),
+        *("loo_error_", "loo_predictions_", "compared_", "transfer_gain_", "candidates_", "ridge_path_"),
+        *("n_validation_sources_", "n_plays_"),
         *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_", "stopped_at_"),
     }
 )

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Floats, Integers, factorised_on, torch_device
 from mixtune._checks import check_whole
-from mixtune._messages import Note
+from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
@@ -59,6 +59,10 @@ from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
+    MEAN_OF_LOCALS,
+    MIXTUNE,
+    OWN_ROWS,
+    POOLED,
     Comparison,
     FeatureBlock,
     MapAverage,
@@ -91,7 +95,6 @@ MOST_REMOVALS = 100
 SMALLEST = 1e-4
 
 
-@storable
 @dataclass(frozen=True, eq=False)
 class Candidate:
     """One of the candidate fits of the average.
@@ -104,7 +107,7 @@ class Candidate:
     settings : dict
         The settings that distinguish it from other candidates of its family.
     effective_ridge, loo_error, share : float
-    play_error : float or None
+    validation_error : float or None
         Mean squared error in cross-domain validation, relative to the best candidate of each validation task.
     weights : array (N,)
         Weights of the domains, the focal one first.
@@ -114,12 +117,12 @@ class Candidate:
     settings: dict[str, Any]
     effective_ridge: float
     loo_error: float
-    play_error: float | None
+    validation_error: float | None
+    play_error = Renamed("validation_error")
     share: float
     weights: Floats
 
 
-@storable
 @dataclass(frozen=True)
 class MapShare:
     """One of the feature maps of the average.
@@ -133,7 +136,7 @@ class MapShare:
     n_features : int
     loo_error : float
         Leave-one-out mean squared error of its own average on the focal rows.
-    play_error : float or None
+    validation_error : float or None
         Mean squared error of its average over the validation tasks, relative to the best map of each.
     """
 
@@ -141,7 +144,8 @@ class MapShare:
     share: float
     n_features: int
     loo_error: float
-    play_error: float | None
+    validation_error: float | None
+    play_error = Renamed("validation_error")
 
 
 @storable
@@ -185,8 +189,10 @@ class Removal:
     change_high: float | None = None
 
 
+for _cls in (Candidate, MapShare):
+    storable(_cls, former={"play_error": "validation_error"})
 storable(Comparison)
-storable(TransferGain)
+storable(TransferGain, former={"from_plays": "from_validation"})
 
 
 @dataclass(eq=False, repr=False)
@@ -285,7 +291,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         1-Wasserstein distances to the focal rows with the sampling floor; computed on first access.
     heads_, head_intercepts_ : arrays (N, p[, D]) and (N[, D])
         Local ridge models, with ridge 1 on standardised features.
-    n_plays_ : int
+    n_validation_sources_ : int
         Number of sources that took the focal role in cross-domain validation.
     notes_ : tuple of str
         Fallbacks that were used, such as priors learned from a sample of more than 512 sources.
@@ -305,12 +311,12 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "candidates_", "solution_", "ridge_path_", "compared_", "transfer_gain_"),
-        *("n_plays_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
+        *("n_validation_sources_", "notes_", "maps_", "_distances", "_removals", "_low", "_high", "_log_scale"),
         "_rival_residuals",
     )
     _stored_types: ClassVar[Mapping[str, Any]] = {
         **STORED_WEIGHTS,
-        "n_plays_": int,
+        "n_validation_sources_": int,
         "_removals": tuple | None,
         "_log_scale": LogScale | None,
     }
@@ -321,7 +327,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     ridge_path_: RidgePath
     compared_: tuple[Comparison, ...]
     transfer_gain_: TransferGain
-    n_plays_: int
+    n_validation_sources_: int
+    n_plays_ = Renamed("n_validation_sources_")
     notes_: tuple[str, ...]
     _solution: RegretSolution | None
     maps_: tuple[MapShare, ...]
@@ -639,7 +646,7 @@ def tuned_fit(
             "maps_": maps_of(choices[0]),
             **compared,
             "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
-            "n_plays_": min(c.n_plays for c in choices),
+            "n_validation_sources_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,
             "_low": low,
             "_high": high,
@@ -766,18 +773,18 @@ def _comparisons(
     alone and pooled rows have the features of the map that suits the focal rows best, columns learned from the sources
     excepted.
     """
-    residuals: dict[str, list[Floats]] = {"ours": [], "focal only": [], "joint": [], "mean of locals": []}
+    residuals: dict[str, list[Floats]] = {MIXTUNE: [], OWN_ROWS: [], POOLED: [], MEAN_OF_LOCALS: []}
     slopes = heads.coef[1:].sum(axis=0).reshape(heads.coef.shape[1], -1)
     levels = np.reshape(heads.intercept[1:].sum(axis=0), -1)
     for output, (choice, samples, sums) in enumerate(zip(choices, focal, moments)):
-        residuals["ours"].append(choice.left_out)
-        residuals["focal only"].append(choice.focal_left_out)
+        residuals[MIXTUNE].append(choice.left_out)
+        residuals[OWN_ROWS].append(choice.focal_left_out)
         if len(sums[0]) > 1:
             own = [each.output(output) for each in sums[choice.plain]]
-            residuals["joint"].append(joint_left_out(samples[choice.plain], weighted_system(own, np.ones(len(own)))))
+            residuals[POOLED].append(joint_left_out(samples[choice.plain], weighted_system(own, np.ones(len(own)))))
             others = (focal_rows.X @ slopes + levels)[:, output]
             left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
-            residuals["mean of locals"].append(left)
+            residuals[MEAN_OF_LOCALS].append(left)
     weight = np.tile(focal_rows.weight, len(choices))
     least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
@@ -786,9 +793,9 @@ def _comparisons(
         least = least * np.exp(logs)
     found = compared_of(joined, weight, least)
     rows = len(focal_rows.y)
-    known = [part.reshape(-1, rows).T for name, part in joined.items() if name != "ours"]
+    known = [part.reshape(-1, rows).T for name, part in joined.items() if name != MIXTUNE]
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
-    gain = transfer_gain(found["focal only"], gains, focal_rows.total)
+    gain = transfer_gain(found[OWN_ROWS], gains, focal_rows.total)
     return {"compared_": tuple(found.values()), "transfer_gain_": gain, "_rival_residuals": np.stack(known)}
 
 
@@ -836,8 +843,8 @@ def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Can
     for i in np.argsort(-choice.shares, kind="stable").tolist():
         if choice.shares[i] >= SMALLEST:
             family, settings = choice.labels[i]
-            play_error = None if choice.play_errors is None else float(choice.play_errors[i])
-            figures = (float(choice.ridges[i]), float(choice.errors[i]), play_error, float(choice.shares[i]))
+            validation = None if choice.play_errors is None else float(choice.play_errors[i])
+            figures = (float(choice.ridges[i]), float(choice.errors[i]), validation, float(choice.shares[i]))
             weights = _weights_of(choice, [i], np.ones(1), count, places)
             found.append(Candidate(family, dict(settings), *figures, weights))
     return tuple(found)

@@ -10,15 +10,16 @@ random orders of the columns and the focal rows as background.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax, stdtrit
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Booleans, Floats, Integers
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import column_names
@@ -112,6 +113,35 @@ class ColumnEffects:
         names = [field.name for field in fields(ColumnEffect)]
         return frame_of({name: [getattr(each, name) for each in self.effects] for name in names})
 
+    def to_json(self) -> dict[str, Any]:
+        """As the file of a model holds them, for :meth:`from_json`."""
+        about = {"effects_are": self.how, "effects_over": self.rows, "effects_without": list(self.constant)}
+        return {"effects": [asdict(each) for each in self.effects], **about}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> ColumnEffects | None:
+        """What a file holds; None where it holds nothing, or something else.
+
+        Examples
+        --------
+        >>> some = ColumnEffects((ColumnEffect("size", "", 1.0, 2.0, 0.5),), 10, (), "as said")
+        >>> ColumnEffects.from_json(some.to_json()) == some, ColumnEffects.from_json({"effects": [1]}) is None
+        (True, True)
+        """
+        kinds: dict[str, Any] = {"column": str, "output": str, "start": str | float, "end": str | float}
+        kinds |= {"effect": float} | dict.fromkeys(("low", "high", "slope", "sources", "spread"), float | NoneType)
+        effects, how, rows = (found.get(f"effects{part}") for part in ("", "_are", "_over"))
+        constant = found.get("effects_without", [])
+        if not isinstance(effects, list) or not isinstance(constant, list):
+            return None
+        for each in effects:
+            if not isinstance(each, dict) or each.keys() != kinds.keys():
+                return None
+            if not all(isinstance(each[name], kind) for name, kind in kinds.items()):
+                return None
+        made = tuple(ColumnEffect(**each) for each in effects)
+        return cls(made, rows if isinstance(rows, int) else 0, tuple(map(str, constant)), str(how or ""))
+
 
 @dataclass(frozen=True, eq=False)
 class RowContributions:
@@ -161,6 +191,59 @@ class Inputs:
         return np.eye(len(self.levels))[level]
 
 
+@dataclass(frozen=True, eq=False)
+class Typical:
+    """Where the training rows lie, input by input; all arrays are (d,).
+
+    Attributes
+    ----------
+    start : array
+        A typical focal row: medians, and the most frequent level of each category.
+    low, high : arrays
+        The range of all training rows.
+    focal_low, focal_high : arrays
+        The range of the focal rows.
+    whole : array of bool
+        Whether the focal rows hold whole numbers only.
+    """
+
+    start: Floats
+    low: Floats
+    high: Floats
+    focal_low: Floats
+    focal_high: Floats
+    whole: Booleans
+
+    @classmethod
+    def of(cls, inputs: Sequence[Inputs], parts: Sequence[Floats]) -> Typical:
+        """Of the rows of all domains, the focal ones first."""
+        focal = parts[0]
+        whole = np.all(focal == np.round(focal), axis=0)
+        start = np.median(focal, axis=0)
+        start = np.where(whole, np.round(start), start)
+        for each in inputs:
+            if each.levels:
+                start[list(each.places)] = each.at_level(int(np.argmax(each.counts(focal))))
+        low, high = np.min([part.min(0) for part in parts], 0), np.max([part.max(0) for part in parts], 0)
+        return cls(start, low, high, focal.min(axis=0), focal.max(axis=0), whole)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file of a model holds it, for :meth:`from_json`."""
+        return {"typical": {field.name: getattr(self, field.name).tolist() for field in fields(self)}}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any], width: int) -> Typical | None:
+        """What a file holds; None where it holds nothing, or something that does not fit ``width`` inputs."""
+        parts = found.get("typical")
+        if not isinstance(parts, dict) or parts.keys() != {field.name for field in fields(cls)}:
+            return None
+        for part in parts.values():
+            if not isinstance(part, list) or len(part) != width or not all(isinstance(x, bool | float) for x in part):
+                return None
+        arrays = {name: np.array(part, dtype=bool if name == "whole" else np.float64) for name, part in parts.items()}
+        return cls(**arrays) if all(np.all(np.isfinite(each)) for each in arrays.values()) else None
+
+
 def inputs_of(names: Sequence[str], encoder: Any = None) -> tuple[Inputs, ...]:
     """The columns of the user; without an encoder every input is one.
 
@@ -190,8 +273,8 @@ def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnE
     model
         A fitted estimator of this package, or a :class:`TableModel`.
     X : rows, optional
-        The focal rows; for a TableModel, a table. By default those of the fit, which a model from a file does not
-        contain.
+        The focal rows; for a TableModel, a table. By default those of the fit. A model from a file does not contain
+        them; a TableModel from a file has the effects that were computed when it was saved.
     columns : TableEncoder or sequence of str, optional
         How tables became the inputs, so that the inputs of one categorical column are changed together, or the names of
         the inputs. A TableModel has its own.
@@ -205,7 +288,8 @@ def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnE
     Intervals are conditional on the rows and use the noise of left-out rows. Their variance has two parts: the
     posterior variance of the averaged fits, and their distance from the average. It is at least that of the simplest
     model of many domains, which combines the effects in the sources' own models, with their variance, and the effect in
-    the focal rows alone. Only self-tuned estimators have intervals, and models from files have none.
+    the focal rows alone. Only self-tuned estimators have intervals; from rows that are passed, models
+    from files have none.
 
     Examples
     --------
@@ -223,6 +307,9 @@ def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnE
     True
     """
     scores = Scores.of(model)
+    stored: ColumnEffects | None = getattr(model, "stored_effects", None)
+    if X is None and stored is not None and not getattr(scores.inner, "_inputs", None):
+        return stored
     inputs, rows = _read(model, scores, X, columns)
     rows = rows[_even(len(rows), MOST_ROWS)]
     contrasts, constant = [], []

@@ -33,6 +33,8 @@ from mixtune.estimators._saving import savable
 from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
 from mixtune.moments import Rows, Sample, Scaling, augmented, moved
 from mixtune.selection import (
+    MIXTUNE,
+    OWN_ROWS,
     SETTINGS,
     Choice,
     Comparison,
@@ -156,11 +158,11 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
             found = _averaged(found, _focal_only(study, rows), share, without)
         weights, solved = found.weights, found.solved
-        compared = fits.compared_of({"ours": found.left_out, "focal only": found.alone}, rows.weight, least)
+        compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
-        self.transfer_gain_ = transfer_gain(compared["focal only"], found.gains, rows.total)
+        self.transfer_gain_ = transfer_gain(compared[OWN_ROWS], found.gains, rows.total)
         scaling = Scaling(found.shift, np.ones(width), level + found.level)
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
         return self

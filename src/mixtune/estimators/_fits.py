@@ -57,6 +57,7 @@ from mixtune.moments import (
 from mixtune.moments import local_heads as stacked
 from mixtune.regret import RegretProblem, RegretSolution, Schedule, solve
 from mixtune.selection import (
+    MIXTUNE,
     Comparison,
     FeatureBlock,
     MapAverage,
@@ -698,16 +699,16 @@ def _mean_left_out(focal: Rows, head: Fit, mean: Fit) -> LeaveOneOut:
 
 
 def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats | float) -> dict[str, Comparison]:
-    """Compare leave-one-out residuals of all methods with "ours"; residuals of at most ``least`` count as zero.
+    """Compare leave-one-out residuals of all methods with "mixtune"; residuals of at most ``least`` count as zero.
 
     Examples
     --------
-    >>> found = compared_of({"ours": np.array([1.0, 1.0]), "other": np.array([2.0, 2.0])}, np.ones(2), 1e-12)
+    >>> found = compared_of({"mixtune": np.array([1.0, 1.0]), "other": np.array([2.0, 2.0])}, np.ones(2), 1e-12)
     >>> found["other"].ratio
     0.5
     """
     counted = {name: np.where(np.abs(parts) > least, parts, 0.0) for name, parts in residuals.items()}
-    return {name: compare(name, counted["ours"], parts, weight) for name, parts in counted.items()}
+    return {name: compare(name, counted[MIXTUNE], parts, weight) for name, parts in counted.items()}
 
 
 def solved(state: State, fit: Fit, head: Fit | None = None) -> Solved:

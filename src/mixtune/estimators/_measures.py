@@ -9,6 +9,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from mixtune._array import Floats, Integers
+from mixtune.selection import MIXTUNE
 
 #: Names of the methods that no fit is needed for, and of gradient boosting with the domain as a category.
 MEAN, BOOSTING = "mean", "boosting"
@@ -130,7 +131,7 @@ def left_out_rows(model: Any) -> LeftOutRows | None:
     actual = found.predictions + found.residuals + np.reshape(inner._scaling.target_shift, -1)
     actual = actual if scale is None else np.exp(actual)
     own = np.reshape(inner.loo_predictions_, actual.shape)
-    residuals = {"ours": actual - own}
+    residuals = {MIXTUNE: actual - own}
     known = getattr(inner, "_rival_residuals", None)
     if known is not None:
         residuals |= dict(zip((each.method for each in inner.compared_[1:]), known))
@@ -146,7 +147,7 @@ def left_out_rows(model: Any) -> LeftOutRows | None:
     shares: dict[str, Floats] = {}
     for name, part in predicted.items():
         scores = np.column_stack([-part, part]) if part.shape[1] == 1 else part
-        sharpness = model.sharpness_ if name == "ours" else fit_sharpness(scores, places, found.sample_weight)
+        sharpness = model.sharpness_ if name == MIXTUNE else fit_sharpness(scores, places, found.sample_weight)
         shares[name] = softmax_scores(scores, sharpness)
     # Of all rows: to leave one out makes its class the rarer one, so that equal classes would never be right.
     counts = np.bincount(places, minlength=signs.shape[1]).astype(np.float64)

@@ -267,7 +267,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     def _scores(self, X: Any, domain: Any) -> tuple[Floats, Integers]:
         """Scores (n, K) of all classes, and the places of the rows' domains."""
-        features, places = self._features(X, domain)
+        rows, places = self._rows(X, domain)
+        features = self._features(rows, places)
         found = np.column_stack([each._predictions(features, places) for each in self.regressors_])
         return self._all_scores(found), places
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive, check_whole
-from mixtune._messages import nearest
+from mixtune._messages import Renamed, nearest
 from mixtune._registry import check_array
 from mixtune.errors import DataError, MissingExtraError, ParameterError
 from mixtune.estimators._base import column_names
@@ -50,6 +50,9 @@ from mixtune.estimators._saving import Savable, savable, write_bytes
 from mixtune.features import Clipped
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
+    MIXTUNE,
+    OWN_ROWS,
+    POOLED,
     SETTINGS,
     Comparison,
     FeatureBlock,
@@ -58,6 +61,7 @@ from mixtune.selection import (
     TransferGain,
     choose_every,
     choose_maps,
+    coefficient_errors,
     compare,
     joint_left_out,
     learn_population,
@@ -76,6 +80,8 @@ SHARED_ROWS = 20.0
 ALIKE = ("alike", {"scale": 2.0})
 #: Standard deviations on both sides of a 95% interval.
 TWO_SIDED = 1.96
+#: With no more domains than this, how far they scatter is anybody's guess.
+LEAST_SPREAD = 3
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15
 #: Sources with a smaller weight are not named in the summary, and how many are.
@@ -146,6 +152,11 @@ def every_fit(
     compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
+    spreads = np.stack([each.spread for each in found])
+    if count > LEAST_SPREAD and np.any(spreads) and blocks[0].basis is None:
+        noise = noise_of([each.scores for each in found])
+        scatter = coefficient_errors(samples[0], noise, coef) / np.sqrt(noise)[:, None]
+        spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter)
     population, without = coef[0], [found[0].left_out]
     level = float(intercept[0])
     if count > 1:
@@ -166,11 +177,18 @@ def every_fit(
         [each.left_out for each in found],
         [each.scores for each in found],
         [each.posterior for each in found],
-        np.stack([each.spread for each in found]),
+        spreads,
         compared,
         gains,
         np.array([len(each.task_gains) for each in found]),
     )
+
+
+def noise_of(scores: Sequence[Floats]) -> Floats:
+    """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
+    squares = [each[np.isfinite(each)] ** 2 for each in scores]
+    common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
+    return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
 
 
 def _scattered(
@@ -263,9 +281,9 @@ class _PooledResiduals:
 
 
 def _compared(fit: _DomainFit, pooled: Floats, sample: Sample) -> tuple[Comparison, ...]:
-    methods = {"focal only": fit.alone, "joint": pooled, "ours": fit.left_out}
+    methods = {OWN_ROWS: fit.alone, POOLED: pooled, MIXTUNE: fit.left_out}
     counted = {name: np.where(np.abs(part) > ROUNDING * fit.size, part, 0.0) for name, part in methods.items()}
-    return tuple(compare(name, counted["ours"], part, sample.known.weight) for name, part in counted.items())
+    return tuple(compare(name, counted[MIXTUNE], part, sample.known.weight) for name, part in counted.items())
 
 
 @dataclass(eq=False, repr=False)
@@ -504,8 +522,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         super()._set_stored(values)
         self._inputs = None
 
-    def _features(self, X: Any, domain: Any) -> tuple[Floats, Integers]:
-        """Features of new rows, and the places of their domains: -1 for those that were not seen."""
+    def _rows(self, X: Any, domain: Any) -> tuple[Any, Integers]:
+        """New rows, checked, and the places of their domains: -1 for those that were not seen."""
         check_is_fitted(self)
         known = self._known
         X, labels = split_labels(X, domain, self.domain)
@@ -525,11 +543,15 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
                     f"{len(new)} domains were not seen in fit, such as {', '.join(new[:3])}; add their rows with "
                     "partial_fit, or set unseen='population'"
                 )
+        return rows, places
+
+    def _features(self, rows: Any, places: Integers) -> Floats:
+        """Features of checked rows of domains at these places."""
+        known = self._known
         if is_auto(self.feature_map):
-            folds = np.where(places < 0, -1, known._folds[places])
-            return features_by_fold(known._made_map, rows, folds), places
+            return features_by_fold(known._made_map, rows, np.where(places < 0, -1, known._folds[places]))
         features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
-        return (features if known._low is None else np.clip(features, known._low, known._high)), places
+        return features if known._low is None else np.clip(features, known._low, known._high)
 
 
 @savable
@@ -567,7 +589,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         In each row: the share of the prediction for one domain that every domain provides.
     feature_map_ : FeatureMap or None
         The map of the fit.
-    n_plays_ : array (N,)
+    n_validation_sources_ : array (N,)
         How many other domains took the focal role for the weights of a domain's candidates.
     notes_ : tuple of str
         Fallbacks that were used.
@@ -592,7 +614,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("domains_", "n_rows_", "coef_", "intercept_", "population_coef_", "population_intercept_", "weights_"),
-        *("own_coef_", "own_intercept_", "n_plays_", "notes_", "n_features_in_", "feature_names_in_"),
+        *("own_coef_", "own_intercept_", "n_validation_sources_", "notes_", "n_features_in_", "feature_names_in_"),
         *("_scaling", "_folds", "_low", "_high", "_posteriors", "_scores", "_population_scores"),
         *("_compared", "_gains", "_spreads", "text_encoded_"),
     )
@@ -606,7 +628,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
     weights_: Floats
     own_coef_: Floats
     own_intercept_: Floats
-    n_plays_: Integers
+    n_validation_sources_: Integers
+    n_plays_ = Renamed("n_validation_sources_")
     notes_: tuple[str, ...]
     _made_map: Any
     _scaling: Scaling
@@ -667,7 +690,14 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         domain : array-like (n,), optional
             The domain of each row, as for ``fit``.
         """
-        return self._predictions(*self._features(X, domain))
+        rows, places = self._rows(X, domain)
+        found = np.empty(len(places))
+        # Features of all rows at once would not fit into the processor's cache, and their copies would take most of
+        # the time.
+        for start in range(0, len(found), BLOCK):
+            part = slice(start, start + BLOCK)
+            found[part] = self._predictions(self._features(rows[part], places[part]), places[part])
+        return found
 
     def predict_interval(self, X: Any, *, domain: Any = None, coverage: float = 0.9) -> tuple[Floats, Floats]:
         """Intervals that cover new targets with about the given probability.
@@ -689,7 +719,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         coverage = check_positive("coverage", coverage)
         if coverage >= 1:
             raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
-        features, places = self._features(X, domain)
+        rows, places = self._rows(X, domain)
+        features = self._features(rows, places)
         middle = self._predictions(features, places)
         half = np.empty(len(middle))
         for place, rows in _by_place(places):
@@ -776,10 +807,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
 
     def _noise(self) -> Floats:
-        """Variance (N,) of the rows about each domain's model, with that of all domains as a few more rows."""
-        squares = [each[np.isfinite(each)] ** 2 for each in self._scores]
-        common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
-        return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
+        return noise_of(self._scores)
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
@@ -817,7 +845,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         count, width = found.coef.shape
         own = heads.coef.reshape(count, width, -1)[..., output], heads.intercept.reshape(count, -1)[:, output]
         self.own_coef_, self.own_intercept_ = _in_units(scaling, *own)
-        self.weights_, self.n_plays_ = found.weights, found.n_tasks
+        self.weights_, self.n_validation_sources_ = found.weights, found.n_tasks
         self._posteriors, self._scores = tuple(found.posteriors), tuple(found.scores)
         self._population_scores = np.abs(np.concatenate(found.without))
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
@@ -842,11 +870,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def _predictions(self, features: Floats, places: Integers) -> Floats:
         coef, intercept, _ = self._exported()
-        found = np.empty(len(features))
-        for start in range(0, len(features), BLOCK):
-            part = slice(start, start + BLOCK)
-            found[part] = np.einsum("ij,ij->i", features[part], coef[places[part]]) + intercept[places[part]]
-        return found
+        return np.einsum("ij,ij->i", features, coef[places]) + intercept[places]
 
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
         coef = np.vstack([self.coef_, self.population_coef_])

@@ -26,7 +26,7 @@ from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
-from mixtune.selection import Comparison, TransferGain, transfer_gain
+from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, Comparison, TransferGain, transfer_gain
 from mixtune.weights import (
     DomainWeights,
     EqualWeights,
@@ -179,18 +179,18 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     @property
     def transfer_gain_(self) -> TransferGain:
         """The relative reduction of the error against the focal rows alone, by leave-one-out."""
-        return transfer_gain(self._comparisons()["focal only"], np.empty(0), float(self._state.focal.weight.sum()))
+        return transfer_gain(self._comparisons()[OWN_ROWS], np.empty(0), float(self._state.focal.weight.sum()))
 
     def _comparisons(self) -> dict[str, Comparison]:
         """Computed on first access from the moments that the fit keeps, so that fitting costs nothing more."""
         check_is_fitted(self, "coef_")
         state, ridge = self._state, check_nonnegative("ridge", self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
-            plain = {"focal only": fits.pooled(state, [0])(ridge)}
+            plain = {OWN_ROWS: fits.pooled(state, [0])(ridge)}
             if len(state.names) > 1:
-                plain["joint"] = fits.pooled(state, range(len(state.names)))(ridge)
-                plain["mean of locals"] = fits.mean_of_locals(state, ridge)
-            found = {"ours": self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
+                plain[POOLED] = fits.pooled(state, range(len(state.names)))(ridge)
+                plain[MEAN_OF_LOCALS] = fits.mean_of_locals(state, ridge)
+            found = {MIXTUNE: self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
             residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
             weight = np.tile(state.focal.weight, state.focal.targets.shape[1])
             self._found = state, fits.compared_of(residuals, weight, fits.ROUNDING * state.target_variance**0.5)

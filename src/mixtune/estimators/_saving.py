@@ -7,6 +7,7 @@ registered here with :func:`savable`; nothing in the file is ever run.
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -34,6 +35,12 @@ from mixtune.features import from_spec, given_spec, to_spec
 from mixtune.weights import transport
 
 SPEC_VERSION = 1
+#: Estimators that are registered when their modules are imported, which happens when they are first used or loaded.
+LATER = {
+    "FederatedRegressor": "mixtune.estimators._federated",
+    "MultiDomainClassifier": "mixtune.estimators._multi_classifier",
+    "MultiDomainRegressor": "mixtune.estimators._multi_domain",
+}
 #: The arrays of a fitted regressor, by attribute. Letters stand for their shape: p features, N domains, n focal rows, d
 #: outputs, D the same but nothing for a single target, others for any number. After the shape, "+" stands for positive
 #: numbers, "0" for numbers that are not negative, "~" for numbers that may be infinite, "i" for counts from 1 on and
@@ -204,7 +211,12 @@ def _take_apart(model: Any, feature_map: Any) -> tuple[dict[str, Any], dict[str,
     return settings, model._get_stored()
 
 
+#: Fitted attributes that files of version 0.1 hold under another name.
+_FORMER = {"n_plays_": "n_validation_sources_"}
+
+
 def _build(cls: Any, settings: dict[str, Any], fitted: dict[str, Any], feature_map: Any) -> Any:
+    fitted = {_FORMER.get(name, name): value for name, value in fitted.items()}
     # Only what the class itself would store: a file must not put anything in the place of a method.
     if unknown := sorted(set(fitted) - set(cls._stored_names())):
         raise DataError(f"the file holds {quoted(unknown)}, which {cls.__name__} does not know; update mixtune")
@@ -287,6 +299,8 @@ def load(path: str | Path, *, feature_map: Any = None, networks: Mapping[str, An
     mixtune.errors.DataError: there is no file nowhere.mixtune; check the name and the folder
     """
     spec, arrays = _read(path)
+    if (name := spec["estimator"]["name"]) in LATER:
+        import_module(LATER[name])
     map_arrays = arrays_below(arrays, "feature_map")
     built_map = from_spec(spec["feature_map"], map_arrays, networks=networks, feature_map=feature_map)
     model = Reader(arrays_below(arrays, "model"), built_map).read(spec["estimator"])

@@ -5,8 +5,8 @@ The command line and :func:`fit_table` go the same way: :func:`mixtune.data.read
 """
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_training
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources
 from mixtune.estimators._saving import load, read_info
 from mixtune.estimators._views import Shown
@@ -31,6 +32,8 @@ class TableModel(Shown):
         How tables become numbers.
     notes
         What was done with the training table automatically.
+    about
+        What its file says about the rows of the fit, for a model from a file; empty otherwise.
 
     Examples
     --------
@@ -45,6 +48,7 @@ class TableModel(Shown):
     estimator: Any
     encoder: TableEncoder
     notes: tuple[str, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain.
@@ -95,8 +99,14 @@ class TableModel(Shown):
         As for an estimator, the file contains the features and targets of the focal rows: share it only with people who
         may see these.
         """
-        about = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes))}
-        return Path(self.estimator.save(Path(path), metadata={**about, "encoder": self.encoder.to_dict()}))
+        told = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
+        about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
+        return Path(self.estimator.save(Path(path), metadata={**about, **told}))
+
+    @property
+    def stored_effects(self) -> ColumnEffects | None:
+        """Effects of columns from the file of the model; None for a model that was just fitted."""
+        return ColumnEffects.from_json(self.about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "TableModel":
@@ -119,7 +129,7 @@ class TableModel(Shown):
                 f'"{path}" does not describe how tables become its inputs; use mixtune.load for models of arrays'
             )
         told = tuple(note for note in notes if isinstance(note, str)) if isinstance(notes, list) else ()
-        model = cls(load(Path(path)), TableEncoder.from_dict(encoder), told)
+        model = cls(load(Path(path)), TableEncoder.from_dict(encoder), told, metadata)
         if model.estimator.n_features_in_ != len(model.encoder.names):
             taken, made = model.estimator.n_features_in_, len(model.encoder.names)
             raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
@@ -218,6 +228,39 @@ def fit_table(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
     return TableModel(model.fit(rows.X, rows.y, sources=rows.sources), read.encoder, read.notes)
+
+
+def describe_rows(model: Any, encoder: TableEncoder, effects: ColumnEffects | None = None) -> dict[str, Any]:
+    """What the file of a model says about the rows of its fit, which it does not hold.
+
+    These are the number of rows of each domain, the range of every input, a typical row, and the effects of columns.
+
+    Parameters
+    ----------
+    model
+        A freshly fitted estimator.
+    encoder
+        How tables became its inputs.
+    effects
+        Where they are known already.
+
+    Examples
+    --------
+    >>> table = {"site": ["a", "a", "a", "b", "b"], "x": [1.0, 2.0, 4.0, 3.0, 9.0], "y": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    >>> model = fit_table(table, target="y", domain="site", focal="a", linear=True)
+    >>> found = describe_rows(model.estimator, model.encoder)
+    >>> found["rows"], found["ranges"], found["typical"]["start"]
+    ({'a': 3, 'b': 2}, {'x': [1.0, 9.0]}, [2.0])
+    """
+    parts = getattr(model, "regressor_", model)._inputs
+    typical = Typical.of(user_columns(model, encoder), [part.X for part in parts.values()])
+    ends = zip(typical.low.tolist(), typical.high.tolist())
+    return {
+        "rows": {name: len(part.X) for name, part in parts.items()},
+        "ranges": dict(zip(encoder.names, map(list, ends))),
+        **typical.to_json(),
+        **(column_effects(model, columns=encoder) if effects is None else effects).to_json(),
+    }
 
 
 def training_rows(read: TrainingTables) -> FocalSplit:

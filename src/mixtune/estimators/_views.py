@@ -30,7 +30,8 @@ class Shown:
         path
             Where to, such as ``"report.html"``.
         X, y, sources
-            What the model was fitted to. Needed only for a model from a file, which holds no rows.
+            What the model was fitted to. A model from a file holds no rows: an estimator needs them, and the page of a
+            :class:`mixtune.TableModel` is shorter without them.
 
         Returns
         -------
@@ -95,6 +96,10 @@ class Shown:
             The focal domain first, then the sources by weight.
         """
         return _displays().summary_frame(self)
+
+    def _verdict(self) -> str:
+        """Whether transfer helped, in one sentence."""
+        return str(_displays().verdict_of(self))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """What a notebook shows: the verdict and the weights once fitted, before that scikit-learn's diagram."""

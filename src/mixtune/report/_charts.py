@@ -13,7 +13,7 @@ import numpy as np
 
 from mixtune._messages import counted
 from mixtune.report.columns import ColumnSpread
-from mixtune.report.facts import COVERAGE, FOCAL_ONLY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     drawing = Drawing("ridge", "Error along the effective ridge", ends, 250.0)
     x = Scale(path.ridges[0], path.ridges[-1], LEFT, RIGHT - 8, log=True)
     y = Scale(low, high, 206.0, TOP + 4)
-    drawing.x_axis(x, 206, "effective ridge: free ← → held firmly", TOP, log_ticks(x.low, x.high))
+    drawing.x_axis(x, 206, "effective ridge (larger: more shrinkage)", TOP, log_ticks(x.low, x.high))
     drawing.y_axis(y, "left-out error", most=6)
     curve = [(x(ridge), y(error)) for ridge, error in zip(path.ridges, path.errors)]
     drawing.shape("polyline", curve, "curve main")
@@ -243,10 +243,10 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
     # The curve stays above the room left for these words.
     drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value ours halo")
-    start = "zero" if family == FOCAL_ONLY else "what the other datasets suggest"
+    start = "zero" if family == FOCAL_FAMILY else "what the other datasets suggest"
     return drawing.figure(
-        "How firmly the fit is held",
-        f"One number says how firmly the fit is held to {start} while the focal rows pull. "
+        "Left-out error and effective ridge",
+        f"The effective ridge sets how strongly the fit is shrunk towards {start}. "
         "Cross-domain validation counts as well, so the chosen point need not be the lowest.",
     )
 
@@ -268,7 +268,7 @@ def trajectory_chart(path: Trajectory) -> Html:
         drawing.text(RIGHT - 46, end + 4, name, f"name {style}", "start")
     return drawing.figure(
         "How the fit got there",
-        "Energy is the loss reached so far plus the cost of the steps taken; of all paths, this one makes it least.",
+        "Energy is the loss so far plus the cost of the steps. This path has the least energy of all.",
     )
 
 
@@ -417,9 +417,10 @@ def calibration_chart(classes: ClassFact) -> Html:
             drawing.shape("polyline", line, "curve thin")
     which = classes.names[1] if len(classes.names) == 2 else "each class"
     return drawing.figure(
-        "Do probabilities come true?",
+        "Calibration of the probabilities",
         f"Probabilities of {shorten(which, 60)} without the row, in groups of equal size, and how often they came "
-        "true: dots with 95% intervals are mixtune, thin lines the plain alternatives. On the diagonal they are right.",
+        "true: dots with 95% intervals are mixtune, thin lines the plain alternatives. On the diagonal, probabilities "
+        "match frequencies.",
     )
 
 

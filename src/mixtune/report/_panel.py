@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats
 from mixtune.features import Clipped, Concatenate, Identity, LearnedColumns, RandomFeatures, Splines, TreeColumn
 from mixtune.report.wording import clean
 
@@ -22,7 +21,7 @@ MOST_CHARACTERS = 3_000_000
 MOST_COLUMNS = 60
 
 
-def panel_json(scores: Any, inputs: Any, focal: Floats, low: Floats, high: Floats) -> str | None:
+def panel_json(scores: Any, inputs: Any, typical: Any) -> str | None:
     """The model as JSON that may stand in a script element; None where it has a map that the page cannot compute.
 
     Parameters
@@ -31,32 +30,26 @@ def panel_json(scores: Any, inputs: Any, focal: Floats, low: Floats, high: Float
         The model.
     inputs : sequence of mixtune.estimators.Inputs
         The columns of the user.
-    focal : array (n, d)
-        The focal rows.
-    low, high : arrays (d,)
-        The range of all training rows.
+    typical : mixtune.estimators.Typical
+        Where the training rows lie.
     """
     inner = scores.inner
     fitted = getattr(inner, "feature_map_", getattr(inner, "feature_map", None))
     described = {"kind": "inputs"} if fitted is None else describe_map(fitted)
     if described is None or len(inputs) > MOST_COLUMNS:
         return None
-    start = np.median(focal, axis=0)
     columns = []
     for each in inputs:
         if each.levels:
-            level = int(np.argmax(each.counts(focal)))
-            start[list(each.places)] = each.at_level(level)
+            level = int(each.codes(typical.start[None])[0])
             columns.append({"name": clean(each.name), "places": each.places, "levels": each.levels, "value": level})
             continue
         place = each.places[0]
-        ends = [float(low[place]), float(high[place])]
-        whole = bool(np.all(focal[:, place] == np.round(focal[:, place])))
-        start[place] = np.round(start[place]) if whole else start[place]
-        step = 1.0 if whole else 10.0 ** math.floor(math.log10((ends[1] - ends[0] or 1.0) / 200))
-        reach = [float(focal[:, place].min()), float(focal[:, place].max())]
+        ends = [float(typical.low[place]), float(typical.high[place])]
+        step = 1.0 if typical.whole[place] else 10.0 ** math.floor(math.log10((ends[1] - ends[0] or 1.0) / 200))
+        reach = [float(typical.focal_low[place]), float(typical.focal_high[place])]
         about = {"name": clean(each.name), "places": each.places, "range": ends, "focal": reach, "step": step}
-        columns.append({**about, "value": float(start[place])})
+        columns.append({**about, "value": float(typical.start[place])})
     limits = inner._feature_range()
     scale = getattr(inner, "_log_scale", None)
     found = {
@@ -68,7 +61,7 @@ def panel_json(scores: Any, inputs: Any, focal: Floats, low: Floats, high: Float
         "smearing": None if scale is None else scale.smearing,
         "sharpness": scores.sharpness,
         "outputs": list(scores.all_outputs),
-        "start": start.tolist(),
+        "start": typical.start.tolist(),
         "columns": columns,
     }
     text = json.dumps(found, allow_nan=False, separators=(",", ":"))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mixtune._array import Floats
+from mixtune.selection import MIXTUNE
 
 if TYPE_CHECKING:
-    from mixtune.estimators import ColumnEffect, ColumnEffects, Inputs, LeftOutRows, Scores
+    from mixtune.estimators import ColumnEffect, ColumnEffects, Inputs, LeftOutRows
 
 #: So many columns of numbers, those with the largest effects, get a curve.
 MOST_CURVES = 4
@@ -66,8 +68,23 @@ class ColumnFacts:
     panel: str | None
 
 
-def read_columns(model: Any, *, left_out: LeftOutRows | None, columns: Any = None) -> ColumnFacts | None:
-    """Read what a freshly fitted model says about its columns; None where it holds no rows.
+def stored_columns(model: Any) -> ColumnFacts | None:
+    """What the file of a model of tables says about its columns; None where it says nothing."""
+    from mixtune.estimators import Scores, Typical, user_columns
+    from mixtune.report._panel import panel_json
+
+    effects = getattr(model, "stored_effects", None)
+    if effects is None:
+        return None
+    inputs, typical = user_columns(model), Typical.from_json(model.about, len(model.encoder.names))
+    panel = None if typical is None else panel_json(Scores.of(model), inputs, typical)
+    return ColumnFacts(effects, {}, (), (), panel)
+
+
+def read_columns(
+    model: Any, *, left_out: LeftOutRows | None, columns: Any = None, parts: Sequence[Floats] | None = None
+) -> ColumnFacts | None:
+    """Read what a fitted model says about its columns; None where it holds no rows and none are passed.
 
     Parameters
     ----------
@@ -77,35 +94,36 @@ def read_columns(model: Any, *, left_out: LeftOutRows | None, columns: Any = Non
         Its left-out focal rows.
     columns : TableEncoder or sequence of str, optional
         How tables became the inputs, or the names of the inputs.
+    parts : sequence of arrays, optional
+        The inputs of all domains, the focal ones first, for a model from a file.
     """
-    from mixtune.estimators import Scores, column_effects, effect_curves, user_columns
+    from mixtune.estimators import Scores, Typical, column_effects, effect_curves, user_columns
     from mixtune.report._panel import panel_json
 
     scores = Scores.of(model)
     rows = getattr(scores.inner, "_inputs", None)
-    if not rows:
+    # The rows of the fit are found by the functions below; others are passed on.
+    focal = None if rows or parts is None else parts[0]
+    parts = [part.X for part in rows.values()] if rows else parts
+    if parts is None:
         return None
     inputs = user_columns(model, columns)
-    parts = [part.X for part in rows.values()]
-    effects = column_effects(model, columns=columns)
+    effects = column_effects(model, focal, columns=columns)
     # Columns by their largest effect.
     ranked = list(dict.fromkeys(each.column for each in effects.effects))
     numbers = [name for name in ranked if not next(each for each in inputs if each.name == name).levels]
-    curves = effect_curves(model, names=numbers[:MOST_CURVES], columns=columns)
-    low, high = (
-        np.array(ends) for ends in (np.min([p.min(0) for p in parts], 0), np.max([p.max(0) for p in parts], 0))
-    )
+    curves = effect_curves(model, focal, names=numbers[:MOST_CURVES], columns=columns)
     by_name = {each.name: each for each in inputs}
     return ColumnFacts(
         effects=effects,
         curves=curves,
-        misses=() if left_out is None else _misses(model, scores, inputs, parts[0], left_out, columns),
+        misses=() if left_out is None else _misses(model, inputs, parts[0], left_out, focal, columns),
         spreads=tuple(_spread(by_name[name], parts) for name in ranked[:MOST_SPREADS]) if len(parts) > 1 else (),
-        panel=panel_json(scores, inputs, parts[0], low, high),
+        panel=panel_json(scores, inputs, Typical.of(inputs, parts)),
     )
 
 
-def _spread(column: Inputs, parts: list[Floats]) -> ColumnSpread:
+def _spread(column: Inputs, parts: Sequence[Floats]) -> ColumnSpread:
     focal, others = parts[0], np.concatenate(parts[1:])
     if column.levels:
         own, rest = (column.counts(X) for X in (focal, others))
@@ -120,12 +138,12 @@ def _spread(column: Inputs, parts: list[Floats]) -> ColumnSpread:
 
 
 def _misses(
-    model: Any, scores: Scores, inputs: Any, X: Floats, left_out: LeftOutRows, columns: Any
+    model: Any, inputs: Any, X: Floats, left_out: LeftOutRows, focal: Floats | None, columns: Any
 ) -> tuple[Miss, ...]:
     """The worst misses of the first output; of classes, the rows whose class was given the least probability."""
     from mixtune.estimators import row_contributions
 
-    own = left_out.predicted["ours"]
+    own = left_out.predicted[MIXTUNE]
     if left_out.classes:
         left = own[np.arange(len(own)), left_out.actual]
         worst = np.argsort(left, kind="stable")[:MOST_MISSES].tolist()
@@ -138,7 +156,7 @@ def _misses(
         # Of two classes there is the probability of the second only.
         turned = len(left_out.classes) == 2 and place == 0
         output = 0 if len(left_out.classes) <= 2 else place
-        told = row_contributions(model, X[[row]], output=output, columns=columns)
+        told = row_contributions(model, X[[row]], focal, output=output, columns=columns)
         sign = -1.0 if turned else 1.0
         values = (sign * told.values[0]).tolist()
         order = np.argsort(-np.abs(values), kind="stable").tolist()

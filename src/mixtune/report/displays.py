@@ -18,7 +18,7 @@ from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune.data import frame_of
 from mixtune.errors import DataError, MixtuneError
-from mixtune.report.facts import DomainFact, Facts, model_facts, read_facts
+from mixtune.report.facts import DomainFact, Facts, model_facts, read_facts, stored_facts
 from mixtune.report.figures import require_matplotlib
 from mixtune.report.page import page_html
 from mixtune.report.verdict import can_tell, effect_of, give_verdict
@@ -205,9 +205,9 @@ def facts_of(model: Any) -> Facts:
     estimator = estimator_of(model)
     try:
         X, y, sources = rows_of_fit(estimator)
-        facts = read_facts(estimator, X=X, y=y, sources=sources, target=_target(model))
+        facts = read_facts(estimator, X=X, y=y, sources=sources, target=_target(model), explain=False)
     except MixtuneError:  # it holds no rows, or is no self-tuning estimator
-        facts = model_facts(estimator)
+        facts = stored_facts(model) if getattr(model, "about", None) else model_facts(estimator)
     return replace(facts, notes=(*getattr(model, "notes", ()), *facts.notes))
 
 
@@ -218,10 +218,19 @@ def write_model_report(model: Any, path: Any, *, X: Any = None, y: Any = None, s
     path = Path(path)
     check_place(path, "report.html")
     estimator = estimator_of(model)
-    rows = rows_of_fit(estimator) if X is None else (X, y, sources)
-    facts = read_facts(estimator, X=rows[0], y=rows[1], sources=rows[2], target=_target(model))
+    about: dict[str, Any] = {"target": _target(model), "columns": getattr(model, "encoder", None)}
+    if X is None and getattr(model, "about", None):
+        facts = stored_facts(model)
+    else:
+        rows = rows_of_fit(estimator) if X is None else (X, y, sources)
+        facts = read_facts(estimator, X=rows[0], y=rows[1], sources=rows[2], **about)
     facts = replace(facts, notes=(*map(str, getattr(model, "notes", ())), *facts.notes))
     return write_atomically(path, page_html(facts).encode("utf-8"))
+
+
+def verdict_of(model: Any) -> str:
+    """Whether transfer helped, in one sentence."""
+    return give_verdict(facts_of(model)).sentence
 
 
 def summary_frame(model: Any) -> Any:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
@@ -20,6 +21,7 @@ from mixtune.report import _charts as charts
 from mixtune.report.facts import LeftOut
 from mixtune.report.page import bar, folder_text, pair, row_name, script_hash, section, settings_section, table
 from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
+from mixtune.selection import MIXTUNE
 
 #: Domains in the heat map, and in a chart of shrinkage: more cannot be read. Those with the most rows are shown.
 MOST_CELLS, MOST_LINES = 60, 40
@@ -29,8 +31,6 @@ MOST_DETAILS, MOST_ROWS = 200, 20_000
 MOST_SHRINKAGE = 4
 #: Smaller shares have no cell in the heat map.
 LEAST_SHARE = 0.005
-#: How the fits of a comparison are called here.
-METHODS = {"focal only": "own rows alone", "joint": "pooled", "ours": "mixtune"}
 #: How far coefficients lie from the population's, in typical distances, from where on a domain stands out.
 STANDS_OUT = 2.0
 
@@ -139,7 +139,7 @@ class _Facts:
         if own > 0 and np.isfinite(own):
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "
             ratio += f"for each domain ({number(own)})"
-        evidence = f"{ratio}. The gain of the middle domain is {percent(float(np.median(gain)))}."
+        evidence = f"{ratio}. The median gain is {percent(float(np.median(gain)))}."
         return tone, told if self.count > 1 else "There is one domain only.", evidence
 
 
@@ -148,7 +148,7 @@ def _cards(facts: _Facts) -> Html:
     summary = facts.summary
     cards = [
         ("domains", f"{facts.count:,}", f"with {min(facts.rows):,} to {max(facts.rows):,} rows"),
-        ("gain", percent(float(np.median(summary["gain"]))), "of the middle domain"),
+        ("gain", percent(float(np.median(summary["gain"]))), "median over the domains"),
         ("from other domains", percent(1 - float(np.mean(summary["own_share"]))), "of a prediction, on average"),
         ("stand out", f"{int(np.sum(np.asarray(summary['apart']) > STANDS_OUT)):,}", "of the domains"),
     ]
@@ -195,8 +195,9 @@ def _borrowing(facts: _Facts) -> Html:
     if facts.count < 2:
         return Html()
     text = (
-        "Each line is a domain, each column a domain that it borrows from; the darker, the larger the share of the "
-        "prediction. Domains that borrow from one another stand together. The share of a domain's own rows is left out."
+        "Each line is a domain, each column a domain that it borrows from; the stronger the colour, the larger its "
+        "share of the prediction. Domains that borrow from one another stand together, unless another order is "
+        "chosen. The share of a domain's own rows is left out."
     )
     if facts.count > MOST_CELLS:
         text += f" The {MOST_CELLS} domains with the most rows are shown."
@@ -227,7 +228,7 @@ def clustered_order(weights: Floats) -> Integers:
 
 
 def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Html:
-    """The shares (N, N) of other domains as a chart, in clustered order."""
+    """The shares (N, N) of other domains as a chart, in clustered order; the page lets the reader choose others."""
     kept = np.sort(np.argsort(-np.asarray(rows), kind="stable")[:MOST_CELLS])
     kept = kept[clustered_order(weights[np.ix_(kept, kept)])]
     shares = weights[np.ix_(kept, kept)] * (1 - np.eye(len(kept)))
@@ -235,19 +236,31 @@ def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Html
     size = (charts.WIDTH - 96.0) / len(kept)
     about = f"{len(kept)} domains; the largest share is {percent(most)}"
     drawing = charts.Drawing("borrowing-map", "Who borrows from whom", about, 20.0 + size * len(kept))
+    # Where lines are narrow, some have no name.
+    named = int(np.ceil(7 / size))
     for line, place in enumerate(kept.tolist()):
         y = 8.0 + line * size
-        if size >= 7 or line % int(np.ceil(7 / size)) == 0:
-            drawing.text(88.0, y + size / 2 + 3, shorten(names[place], 13), "tick", "end")
+        where = {"x": 88.0, "y": y + size / 2 + 3, "text_anchor": "end", "data_line": line}
+        hidden = "hidden" if line % named else None
+        drawing.parts.append(element("text", shorten(names[place], 13), class_="tick", visibility=hidden, **where))
         drawing.line(92.0, y + size, charts.WIDTH - 4.0, y + size, "grid")
         for at, other in enumerate(kept.tolist()):
             if shares[line, at] >= LEAST_SHARE:
                 tip = f"{names[place]} borrows {percent(shares[line, at])} from {names[other]}"
                 where = {"x": 92.0 + at * size, "y": y, "width": size, "height": size}
                 opacity = f"{0.12 + 0.88 * shares[line, at] / most:.2f}"
-                drawing.add("rect", "cell", tip=tip, fill_opacity=opacity, **where)
-    caption = f"The darkest cell is {percent(most)}. Columns are in the order of the lines."
-    return drawing.figure("Shares of the prediction", caption)
+                drawing.add("rect", "cell", tip=tip, fill_opacity=opacity, data_line=line, data_at=at, **where)
+    caption = f"The strongest colour is {percent(most)}. Columns are in the order of the lines."
+    orders: dict[str, Sequence[int]] = {
+        "similar domains together": range(len(kept)),
+        "by name": sorted(range(len(kept)), key=lambda line: names[int(kept[line])]),
+        "most rows first": np.argsort([-rows[place] for place in kept], kind="stable").tolist(),
+        "who borrows most first": np.argsort(-shares.sum(axis=1), kind="stable").tolist(),
+        "who lends most first": np.argsort(-shares.sum(axis=0), kind="stable").tolist(),
+    }
+    listed = json.dumps({name: list(order) for name, order in orders.items()})
+    figure = drawing.figure("Shares of the prediction", caption)
+    return element("div", figure, data_orders=listed, data_size=f"{size:.4f}", data_named=named)
 
 
 def _shrinkage(facts: _Facts) -> Html:
@@ -318,7 +331,7 @@ def _apart(facts: _Facts) -> Html:
     lines = [[row_name(facts.names[k]), bar(number(apart[k], 2), apart[k] / most), f"{facts.rows[k]:,}"] for k in order]
     text = (
         "How far the coefficients of a domain, with its level, lie from those of the population, relative to the "
-        f"domain in the middle. Those above {STANDS_OUT:g} are listed."
+        f"median domain. Those above {STANDS_OUT:g} are listed."
     )
     summary = counted((max(len(order) - 15, 0), "more domain"))
     return section(
@@ -358,14 +371,14 @@ def _detail(facts: _Facts, k: int) -> Html:
 
 def _compared(model: Any, k: int) -> Html:
     """Errors of the model of a domain, of its own rows alone and of all rows pooled."""
-    found = {METHODS.get(each.method, each.method): each for each in reversed(model.compared_[k])}
+    found = {each.method: each for each in reversed(model.compared_[k])}
     if not all(np.isfinite(each.loo_error) for each in found.values()):
         return Html()
     errors = np.sqrt([each.loo_error for each in found.values()])
     lines = []
     for text, error, (name, each) in zip(column(errors.tolist()), errors.tolist(), found.items()):
         half = 1.96 * each.standard_error / (2 * error) if error > 0 else 0.0
-        ratio = f"{each.ratio:.2f} ({each.ratio_low:.2f} to {each.ratio_high:.2f})" if each.method != "ours" else ""
+        ratio = f"{each.ratio:.2f} ({each.ratio_low:.2f} to {each.ratio_high:.2f})" if each.method != MIXTUNE else ""
         lines.append([row_name(name), text, f"{number(max(error - half, 0.0))} to {number(error + half)}", ratio])
     heads = ["fit", "left-out error", "95% interval", "mixtune ÷ this (95% interval)"]
     return table(heads, lines, "Errors")

@@ -16,13 +16,16 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.wording import carried_by, plain_value
+from mixtune.selection import MIXTUNE, OWN_ROWS
 
 if TYPE_CHECKING:
     from mixtune.estimators import Measures, Sources
     from mixtune.report.columns import ColumnFacts
 
 #: Names of two methods in a comparison: the model itself, and a fit to the focal rows alone.
-OWN, FOCAL_ONLY = "ours", "focal only"
+OWN, FOCAL_ONLY = MIXTUNE, OWN_ROWS
+#: The family of candidates that are fitted to the focal rows alone.
+FOCAL_FAMILY = "focal only"
 #: Of the intervals on the page.
 COVERAGE = 0.9
 #: The paper's bound holds with probability 1 - delta.
@@ -263,7 +266,7 @@ class Facts:
         return next((each.error for each in self.compared if each.method == FOCAL_ONLY), None)
 
 
-def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
+def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances: bool = True) -> Facts:
     """Read a fitted estimator, as far as it can tell by itself.
 
     Parameters
@@ -272,6 +275,8 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         Fitted, or loaded from a file. The self-tuning estimators know most, a baseline knows little.
     rows
         How many rows each domain had.
+    distances
+        Whether to compute the distances between domains, and the bound that follows from them, too.
 
     Examples
     --------
@@ -285,9 +290,9 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
     compared = _compared(model, inner, focal_rows)
     # What a single focal row, left out or not, says about removing a source is chance.
     removals = None if focal_rows == 1 else _removals(inner)
-    distances = getattr(inner, "distances_", None)
-    domains = _domains(inner, rows or {}, compared, distances, removals or {})
-    floor = None if distances is None else distances.sampling_floor
+    apart = getattr(inner, "distances_", None) if distances else None
+    domains = _domains(inner, rows or {}, compared, apart, removals or {})
+    floor = None if apart is None else apart.sampling_floor
     maps = _maps(inner)
     return Facts(
         focal=domains[0],
@@ -298,17 +303,17 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None) -> Facts:
         compared=compared,
         candidates=tuple(_candidate(each) for each in getattr(inner, "candidates_", ())),
         floor=None if floor is None else float(floor.value),
-        threshold=None if distances is None else float(distances.threshold),
+        threshold=None if apart is None else float(apart.threshold),
         ridge=_ridge(getattr(inner, "ridge_path_", None)),
         trajectory=_trajectory(getattr(inner, "solution_", None)),
         removable=removals is not None,
-        validation_sources=int(getattr(inner, "n_plays_", 0)),
+        validation_sources=int(getattr(inner, "n_validation_sources_", 0)),
         notes=tuple(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
         maps=maps,
         carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
-        bound=_bound(getattr(inner, "weights_", None), distances),
+        bound=_bound(getattr(inner, "weights_", None), apart),
     )
 
 
@@ -321,6 +326,7 @@ def read_facts(
     target: str | Sequence[str] | None = None,
     columns: Any = None,
     explain: bool = True,
+    distances: bool = True,
 ) -> Facts:
     """Read a fitted RegretOptimalRegressorCV or RegretOptimalClassifierCV together with what it was fitted to.
 
@@ -336,6 +342,8 @@ def read_facts(
         How tables became the inputs, or the names of the inputs.
     explain : bool
         Whether to read effects of columns, contributions and distributions, too.
+    distances : bool
+        As in :func:`model_facts`.
 
     Raises
     ------
@@ -360,7 +368,7 @@ def read_facts(
             f"the model was fitted to {len(fitted)} sources, {len(rows)} were passed, and {len(odd)} are only in one "
             f"of the two, such as {odd[0]!r}; pass the X, y and sources of the fit"
         )
-    facts = model_facts(model, {focal: _num_samples(X), **rows})
+    facts = model_facts(model, {focal: _num_samples(X), **rows}, distances=distances)
     names = (target,) if isinstance(target, str) else tuple(map(str, target or ()))
     predicted = _matrix(inner.loo_predictions_)
     if len(predicted) != _num_samples(y):
@@ -369,13 +377,48 @@ def read_facts(
             "pass the rows of the fit, without those of sample_weight 0"
         )
     found = left_out_rows(model)
-    facts = replace(facts, columns=read_columns(model, left_out=found, columns=columns) if explain else None)
+    if explain:
+        about: dict[str, Any] = {"left_out": found, "columns": columns, "parts": _parts(X, given)}
+        facts = replace(facts, columns=read_columns(model, **about))
     if not np.all(np.isfinite(predicted)):
         return replace(facts, target=names)
     if model is not inner:
         shares = {} if found is None else found.predicted
         return replace(facts, target=names, classes=_classes(model, predicted, y, shares))
     return replace(facts, target=names, left_out=_left_out(inner, predicted, X, y, names))
+
+
+def stored_facts(model: Any) -> Facts:
+    """What a model of tables from a file says about itself, without the rows of its fit.
+
+    Parameters
+    ----------
+    model : TableModel
+        As :meth:`mixtune.TableModel.load` gives it.
+    """
+    from mixtune.estimators import left_out_rows
+    from mixtune.report.columns import stored_columns
+
+    estimator, rows, name = model.estimator, model.about.get("rows"), model.encoder.target.name
+    inner = _fitted(estimator)
+    known = isinstance(rows, dict) and all(isinstance(each, int) for each in rows.values())
+    facts = model_facts(estimator, rows if known else None)
+    facts = replace(facts, target=(name,), columns=stored_columns(model))
+    found = left_out_rows(estimator)
+    if found is None:
+        return facts
+    if estimator is not inner:
+        y = estimator.classes_[found.actual]
+        return replace(facts, classes=_classes(estimator, _matrix(inner.loo_predictions_), y, found.predicted))
+    why = "the file of the model holds no rows to make them for"
+    return replace(facts, left_out=(LeftOut(name, found.actual[:, 0], found.predicted[OWN][:, 0], None, why),))
+
+
+def _parts(X: Any, sources: Sources | None) -> list[Floats] | None:
+    """The inputs of all domains as arrays, where they are arrays of numbers."""
+    parts = [X, *(() if sources is None else (each.X for _, each in sources.items()))]
+    arrays = [each for each in parts if isinstance(each, np.ndarray) and each.dtype.kind in "fiu" and each.ndim == 2]
+    return [each.astype(np.float64) for each in arrays] if len(arrays) == len(parts) else None
 
 
 def _fitted(model: Any) -> Any:
@@ -461,12 +504,12 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
         return None
     # With a single focal row, a fit to the focal rows alone has nothing to predict it from.
     known = all(each.error is not None for each in compared if each.method in (OWN, FOCAL_ONLY))
-    numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_plays)
+    numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_validation)
     return Gain(*(_finite(value) for value in numbers))
 
 
 def _candidate(candidate: Any) -> CandidateFact:
-    errors = _root(candidate.loo_error), _root(candidate.play_error)
+    errors = _root(candidate.loo_error), _root(candidate.validation_error)
     about = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
     return CandidateFact(*about, *errors, float(candidate.share))
 
@@ -474,7 +517,9 @@ def _candidate(candidate: Any) -> CandidateFact:
 def _maps(inner: Any) -> tuple[MapFact, ...]:
     """The feature maps of the average, where there are several; models of older files have none."""
     found = tuple(
-        MapFact(str(each.name), float(each.share), int(each.n_features), _root(each.loo_error), _root(each.play_error))
+        MapFact(
+            str(each.name), float(each.share), int(each.n_features), _root(each.loo_error), _root(each.validation_error)
+        )
         for each in getattr(inner, "maps_", ())
     )
     return found if len(found) > 1 else ()

@@ -1,4 +1,4 @@
-/* Sortable tables, and predictions of the model for values that the reader chooses. Nothing is fetched. */
+/* Sortable tables and maps, and predictions of the model for values that the reader chooses. Nothing is fetched. */
 "use strict";
 (() => {
   const TYPES = {f8: Float64Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array};
@@ -31,6 +31,29 @@
         });
         body.append(...rows);
       });
+    });
+  }
+
+  /* --- the map of who borrows from whom: the reader chooses the order of its lines and columns --- */
+  for (const map of document.querySelectorAll("[data-orders]")) {
+    const orders = JSON.parse(map.dataset.orders), size = +map.dataset.size;
+    const label = document.createElement("label"), select = document.createElement("select");
+    for (const name of Object.keys(orders)) select.add(new Option(name));
+    label.className = "order";
+    label.append("Order: ", select);
+    map.prepend(label);
+    select.addEventListener("change", () => {
+      const place = [];
+      orders[select.value].forEach((line, at) => { place[line] = at; });
+      for (const cell of map.querySelectorAll("rect[data-line]")) {
+        cell.setAttribute("x", 92 + size * place[cell.dataset.at]);
+        cell.setAttribute("y", 8 + size * place[cell.dataset.line]);
+      }
+      for (const name of map.querySelectorAll("text[data-line]")) {
+        const at = place[name.dataset.line];
+        name.setAttribute("y", 8 + size * (at + 0.5) + 3);
+        name.setAttribute("visibility", at % +map.dataset.named ? "hidden" : "visible");
+      }
     });
   }
 

@@ -24,6 +24,7 @@ from mixtune._version import __version__
 from mixtune.report import _charts as charts
 from mixtune.report.facts import (
     COVERAGE,
+    FOCAL_FAMILY,
     FOCAL_ONLY,
     MOST_OUTPUTS,
     OWN,
@@ -60,16 +61,16 @@ TOP_CANDIDATES = 10
 #: Larger tables of classes cannot be read.
 MOST_CLASSES = 12
 FAMILIES = {
-    "focal only": "a ridge fit to the focal rows, without the others",
+    FOCAL_FAMILY: "a ridge fit to the focal rows, without the others",
     "alike": "one learned prior for all sources",
     "nearest": "a prior from the sources that predict the focal rows best",
     "similar": "a prior from the sources whose features are like the focal ones",
     "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
     "groups": "sources in two groups, each with its own prior",
     "context": "a prior that depends on what the focal features are like on average",
-    "stacked": "held to a sum of the sources' models, with weights that fit the focal rows",
-    "pooled": "held to one model fitted to the likeliest sources together",
-    "pooled, one level": "held to one model and one intercept of the likeliest sources together",
+    "stacked": "shrunk towards a sum of the sources' models, with weights that fit the focal rows",
+    "pooled": "shrunk towards one model fitted to the likeliest sources together",
+    "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
 }
 
 
@@ -198,9 +199,9 @@ def _cards(facts: Facts) -> Html:
     if own is not None and own.log_loss is not None:
         cards.append(("log loss", number(own.log_loss, 2), "of the probabilities; 0 is certain and right"))
     if own is not None and own.auc is not None:
-        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 tells all classes apart"))
+        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 is perfect"))
     if own is not None and own.mae is not None:
-        cards.append(("mean error (MAE)", number(own.mae), "mean of the misses, whatever their sign"))
+        cards.append(("mean error (MAE)", number(own.mae), "mean of the absolute errors"))
     if own is not None and own.r2 is not None:
         cards.append(("explained (R²)", number(own.r2, 2), "0 is the mean of the rows, 1 is exact"))
     if facts.sources:
@@ -311,7 +312,7 @@ def _comparison(facts: Facts) -> Html:
     if facts.maps:
         text += " Own rows alone and pooled use the feature map without learned columns that suits the focal rows best."
     if facts.classes is not None:
-        text += " The charts show errors of the class scores, the table what becomes of the classes."
+        text += " The charts show errors of the class scores, the table measures of the predicted classes."
     shown = [each for each in compared if each.ratio is not None]
     drawn = _pair(*charts.comparison_charts(shown))
     table = _measures([each for each in facts.compared if each.measures is not None])
@@ -363,8 +364,8 @@ def _effects(facts: Facts) -> Html:
     heads += ["in other datasets"] if known else []
     text = (
         f"How {target} changes on average over {counted((found.rows, 'focal row'))} when one column goes from a low "
-        "to a high value (10% and 90% of the focal rows; of categories, from the commonest level to another) and the "
-        f"other columns stay as they are{unit}. {found.how}"
+        "to a high value (10% and 90% of the focal rows; of categories, from the most frequent level to another) and "
+        f"the other columns stay as they are{unit}. {found.how}"
     )
     if known:
         text += " In other datasets: the same in their own models, averaged with their weights; marked where it lies "
@@ -589,7 +590,7 @@ def _average(facts: Facts) -> Html:
 
 def _family(name: str) -> str:
     """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
-    return METHOD_NAMES[FOCAL_ONLY] if name == FOCAL_ONLY else name
+    return FOCAL_ONLY if name == FOCAL_FAMILY else name
 
 
 def _map_parts(facts: Facts) -> list[Html]:

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 from mixtune._messages import counted
 from mixtune.report.facts import FOCAL_ONLY, DomainFact, Facts
-from mixtune.report.wording import METHOD_NAMES, number, percent
+from mixtune.report.wording import number, percent
+from mixtune.selection import POOLED
 
 #: Leaving a dataset out that changes the left-out error by at most this part makes no difference.
 HELP_MARGIN = 0.001
+#: Where verdict and left-out rows differ by this part or more, the difference is explained.
+CAUTION = 0.02
 #: A change whose sign is right with this probability is probable.
 PROBABLY = 0.8
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
@@ -90,16 +93,14 @@ def compared_sentence(reduction: float, low: float, high: float, rows: int, *, e
     'mixtune is clearly better than own rows alone: its error on unseen rows is 21% lower (95% interval 4% to 36%).'
     """
     grade, better = graded(reduction, low, high), "better" if reduction > 0 else "worse"
-    yardstick = METHOD_NAMES[FOCAL_ONLY]
-    opening = f"mixtune is {grade} {better} than {yardstick}"
+    opening = f"mixtune is {grade} {better} than {FOCAL_ONLY}"
     interval = f"{_side(low)} to {_side(high)}"
     if grade == "clearly":
         ends = sorted((abs(low), abs(high)))
         interval = f"{percent(ends[0])} to {percent(ends[1])}"
     elif not grade:
-        opening = (
-            f"{counted((rows, 'row' if every else 'focal row'))} cannot tell whether mixtune is better than {yardstick}"
-        )
+        shown = counted((rows, "row" if every else "focal row"))
+        opening = f"{shown} cannot tell whether mixtune is better than {FOCAL_ONLY}"
     return f"{opening}: its error on unseen rows is {_side(reduction)} (95% interval {interval})."
 
 
@@ -116,7 +117,7 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
         tests = counted((facts.validation_sources, "source"))
         reasons.append(f"it also counts how the method did on {tests} in the focal role, here only focal rows count")
     if curved:
-        reasons.append(f'there "{METHOD_NAMES[FOCAL_ONLY]}" may bend, here it is linear in the columns')
+        reasons.append(f'there "{FOCAL_ONLY}" may bend, here it is linear in the columns')
     if classes:
         reasons.append("there the error is that of class scores, here the share of wrong classes")
     return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
@@ -124,7 +125,7 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
 
 def _against_pooling(facts: Facts) -> str:
     """Whether the model is better than one fit to all rows pooled."""
-    found = next((each for each in facts.compared if each.method == "joint"), None)
+    found = next((each for each in facts.compared if each.method == POOLED), None)
     if found is None or found.ratio is None or found.ratio_low is None or found.ratio_high is None:
         return ""
     reduction = 1 - found.ratio
@@ -213,11 +214,16 @@ def _evidence(facts: Facts) -> str:
         text = f"On the {counted((facts.focal.rows, 'focal row'))}, each predicted by a fit without it, the root mean "
         text += f"squared error is {_versus(rows)} that of a fit to the focal rows alone"
     if validation is None:
+        reduction = None if facts.gain is None else facts.gain.reduction
+        if rows is not None and reduction is not None and abs(rows - reduction) >= CAUTION:
+            text += ". The verdict is more cautious, since these rows are few"
         return f"{text}."
     text += f"; in cross-domain validation on {counted((facts.validation_sources, 'other dataset'))} "
     if rows is None:
         return f"{text}the error was {_versus(validation)} that of such a fit on average."
-    return f"{text}it was {_versus(validation)} it on average. The verdict combines both."
+    versus = _versus(validation)
+    told = "it was the same on average" if versus == "the same as" else f"it was {versus} it on average"
+    return f"{text}{told}. The verdict combines both."
 
 
 def _versus(reduction: float) -> str:

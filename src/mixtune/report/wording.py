@@ -9,10 +9,6 @@ from typing import Any
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
 METHOD_NAMES = {
-    "ours": "mixtune",
-    "focal only": "own rows alone",
-    "joint": "pooled",
-    "mean of locals": "mean of local models",
     "boosting": "boosted trees + domain",
     "mean": "predict the mean",
 }

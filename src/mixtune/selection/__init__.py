@@ -12,12 +12,23 @@ from mixtune.selection._choose import (
     sample_sources,
     target_scale,
 )
-from mixtune.selection._compare import Comparison, TransferGain, compare, joint_left_out, mean_left_out, transfer_gain
+from mixtune.selection._compare import (
+    MEAN_OF_LOCALS,
+    MIXTUNE,
+    OWN_ROWS,
+    POOLED,
+    Comparison,
+    TransferGain,
+    compare,
+    joint_left_out,
+    mean_left_out,
+    transfer_gain,
+)
 from mixtune.selection._every_domain import choose_every
 from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps
 from mixtune.selection._model_averaging import SummedTask
-from mixtune.selection._population import Population, learn_population
+from mixtune.selection._population import Population, coefficient_errors, learn_population
 from mixtune.selection._pretraining import learn_columns, learn_own_column
 from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
@@ -32,10 +43,11 @@ from mixtune.selection._summed import (
     task_of_sums,
 )
 
-__all__ = ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
+__all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
+__all__ += ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
 __all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
-__all__ += ["Population", "choose_every", "learn_own_column", "learn_population"]
+__all__ += ["Population", "choose_every", "coefficient_errors", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["posterior_covariance"]
 __all__ += ["sample_sources", "summed_labels", "summed_play", "target_scale", "task_of_sums", "transfer_gain"]

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from mixtune._array import Floats
+from mixtune._messages import Renamed
 from mixtune.moments import Center, GramSystem, Regression, RowSystem, Sample, System, best_ridge
 from mixtune.selection._settings import SETTINGS
+
+#: What methods are called in comparisons, and what they were called in version 0.1.
+MIXTUNE, OWN_ROWS, POOLED, MEAN_OF_LOCALS = "mixtune", "own rows alone", "pooled", "mean of local models"
+FORMER_NAMES = {"ours": MIXTUNE, "focal only": OWN_ROWS, "joint": POOLED, "mean of locals": MEAN_OF_LOCALS}
+
+
+class MethodName(str):
+    """The name of a method. It also equals its name of version 0.1, with a warning, for one release.
+
+    Examples
+    --------
+    >>> MethodName("pooled") == "pooled"
+    True
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: Any) -> bool:
+        if FORMER_NAMES.get(other) == str(self):
+            warnings.warn(f'the method "{other}" is called "{self}" now', DeprecationWarning, stacklevel=2)
+            return True
+        return str.__eq__(self, other)
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
 
 
 @dataclass(frozen=True)
@@ -30,6 +60,10 @@ class Comparison:
     ratio_low: float
     ratio_high: float
 
+    def __post_init__(self) -> None:
+        # Files of version 0.1 hold former names.
+        object.__setattr__(self, "method", MethodName(FORMER_NAMES.get(self.method, self.method)))
+
 
 @dataclass(frozen=True)
 class TransferGain:
@@ -41,7 +75,7 @@ class TransferGain:
         Estimated from cross-domain validation, as a prior, and leave-one-out on the focal rows, as a measurement.
     from_rows : float
         The reduction by leave-one-out on the focal rows alone.
-    from_plays : float or None
+    from_validation : float or None
         The reduction in cross-domain validation: the geometric mean over sources that took the focal role, on their
         test rows.
     """
@@ -50,7 +84,8 @@ class TransferGain:
     low: float
     high: float
     from_rows: float
-    from_plays: float | None
+    from_validation: float | None
+    from_plays = Renamed("from_validation")
 
 
 def gain_posterior(alone: Comparison, play_gains: Floats, count: float) -> tuple[Floats, Floats]:
@@ -83,20 +118,20 @@ def transfer_gain(alone: Comparison, play_gains: Floats, count: float) -> Transf
 
     Examples
     --------
-    >>> rows = Comparison("focal only", 1.0, 0.1, ratio=0.9, ratio_low=0.8, ratio_high=1.0125)
+    >>> rows = Comparison("own rows alone", 1.0, 0.1, ratio=0.9, ratio_low=0.8, ratio_high=1.0125)
     >>> round(transfer_gain(rows, np.empty(0), 100.0).reduction, 1)
     0.1
     >>> bool(transfer_gain(rows, np.log([0.7, 0.8, 0.75, 0.72]), 100.0).reduction > 0.15)
     True
     """
-    from_plays = 1 - float(np.exp(np.mean(play_gains))) if len(play_gains) else None
+    from_validation = 1 - float(np.exp(np.mean(play_gains))) if len(play_gains) else None
     grid, share = gain_posterior(alone, play_gains, count)
     # Half of a grid point's share lies below it.
     below = np.cumsum(share) - share / 2
     low, high = (float(np.interp(level, below, grid)) for level in (0.025, 0.975))
     middle = float(share @ grid)
     return TransferGain(
-        1 - float(np.exp(middle)), 1 - float(np.exp(high)), 1 - float(np.exp(low)), 1 - alone.ratio, from_plays
+        1 - float(np.exp(middle)), 1 - float(np.exp(high)), 1 - float(np.exp(low)), 1 - alone.ratio, from_validation
     )
 
 

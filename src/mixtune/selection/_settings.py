@@ -188,6 +188,11 @@ class ChoiceSettings:
     #: Most focal rows to judge candidates on at once: errors of 4,000 rows are known to 2%.
     judged_rows: int = 4000
 
+    # --- intervals of coefficients ---
+
+    #: Steps of the grid over which the scatter of coefficients between domains is integrated out.
+    scatter_steps: int = 40
+
     # --- what transfer gains ---
 
     #: Prior probability that the focal domain is unlike the sources, and the spread of log error ratios then.
