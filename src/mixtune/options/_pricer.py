@@ -786,7 +786,7 @@ def price_observed(
     *,
     focal: str,
     folds: int = 5,
-    width: int = 100,
+    width: int | None = None,
     spot: ArrayLike | None = None,
     grids: Mapping[str, TimeGrid] | None = None,
     sharing: float | None = None,
@@ -815,12 +815,13 @@ def price_observed(
         The regime to price.
     folds : int
         Parts of the focal paths that are held out in turn.
-    width : int
-        Random units.
+    width : int, optional
+        Random units; by default as many as the number of assets and of other observed variables asks for.
     spot : float or array (assets,), optional
         Today's prices: every path is multiplied to begin there, so that only returns count.
     grids : mapping of str to TimeGrid, optional
-        Dates and rates of regimes that have their own. The number of dates must be the same.
+        Dates and rates of regimes that have their own. Where there are more or fewer dates than the focal regime has,
+        those that lie nearest to the focal ones are used, as shares of the time to maturity.
     sharing, transfer, stability, ridge : float, optional
         Given any of them, transfer is the regret-optimal solution on standardised features with these settings (2, 1
         and 1 for the last three by default) instead of the self-tuning method. ``sharing`` is the information-sharing
@@ -835,6 +836,7 @@ def price_observed(
         known = ", ".join(map(str, list(data)[:8])) or "none"
         raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
     folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
+    width = width if width is None else check_whole("width", width, least=1)
     grids = {} if grids is None else grids
     if not isinstance(grids, Mapping):
         raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")
@@ -843,7 +845,9 @@ def price_observed(
     if unknown := [name for name in grids if name not in data]:
         raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
     moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
+    _check_lengths(moved, grids, focal)
     built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
+    built = {n: _aligned(paths, grids.get(n, grid), grids.get(focal, grid)) for n, paths in built.items()}
     here, others = built.pop(focal), list(built.values())
     _check_markets(here, others)
     if len(here) < 2 * folds:
@@ -866,6 +870,7 @@ def price_observed(
         policy, (waiting, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
+    settings |= {"width": getattr(policy.state, "width", None)}
     settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
     if others and set_by_hand:
         settings |= {"sharing": level, **strength}
@@ -886,14 +891,32 @@ def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
     return array / array[:, :1] * today
 
 
+def _check_lengths(data: Mapping[str, Floats], grids: Mapping[str, TimeGrid], focal: str) -> None:
+    """Paths of other markets with another number of dates than the focal ones need a grid of their own."""
+    here = getattr(data[focal], "shape", ())[1:2]
+    for name, paths in data.items():
+        points = getattr(paths, "shape", ())[1:2]
+        if here and points and points != here and name not in grids:
+            raise DataError(
+                f'paths "{name}" have {points[0] - 1} dates, "{focal}" has {here[0] - 1}; pass those of this market: '
+                f"grids={{{name!r}: TimeGrid(maturity=..., dates={points[0] - 1}, rate=...)}}"
+            )
+
+
+def _aligned(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
+    """Paths at those of their dates that lie nearest to the focal ones, as shares of the time to maturity."""
+    if own.n_dates == focal.n_dates:
+        return data
+    shares, wanted = own.times / own.maturity, focal.times / focal.maturity
+    return data.at(np.abs(shares[:, None] - wanted).argmin(axis=0))
+
+
 def _check_markets(here: PathData, others: list[PathData]) -> None:
     """All markets must have the same assets, and paths from the same prices."""
     today = here.prices[0, 0]
     for market in (here, *others):
         if market.n_assets != here.n_assets:
             raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{here.name}" has {here.n_assets}')
-        if market.n_dates != here.n_dates:
-            raise DataError(f'paths "{market.name}" have {market.n_dates} dates, "{here.name}" has {here.n_dates}')
         # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
         if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
             raise DataError(
@@ -909,13 +932,15 @@ class _Observed:
     here: PathData
     others: list[PathData]
     model: learn.ContinuationModel
-    width: int
+    width: int | None
     seed: int
 
     def policy(self, rows: Integers) -> learn.Policy:
         """Learned from some focal paths and all others."""
         training = [self.here.take(rows), *self.others]
-        state = learn.RandomState(width=self.width, seed=self.seed).fitted(training)
+        variables = self.here.n_assets + (0 if self.here.hidden is None else self.here.hidden.shape[-1])
+        width = learn.default_width(variables, ranked=False) if self.width is None else self.width
+        state = learn.RandomState(width=width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
     def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:
