@@ -8,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.prices import GREEK_ERRORS, NORMAL_99, Result, cases, greek_numbers, read_results, summary, verdict
+from benchmarks.prices import GREEK_ERRORS, GREEKS, NORMAL_99, Result, cases, read_results, summary, verdict
 from docs.numerics import fill, table
 
 PAGE = Path(__file__).with_name("prices.md")
 RESULTS = Path(__file__).parent / "results" / "prices.csv"
-HEAD = ("option", "reference", "exact", "price, 99% ±", "upper bound", "bias of the steps")
-HEAD += ("delta ±", "exact", "vega ±", "exact", "")
+HEAD = ("option", "reference", "exact", "price, 99% ±", "upper bound", "bias of the steps", "")
+GREEK_HEAD = ("option", *(cell for name in GREEKS for cell in (f"{name} ±", "exact")))
 
 
 def row(result: Result) -> list[str]:
     """One case as cells."""
-    greeks = {
-        name: [f"{value:.4f} ± {GREEK_ERRORS * error:.4f}", f"{exact:.4f}"]
-        for name, value, error, exact in greek_numbers(result)
-    }
     return [
         result.name,
         result.source,
@@ -30,16 +26,32 @@ def row(result: Result) -> list[str]:
         f"{result.price:.4f} ± {NORMAL_99 * result.standard_error:.4f}",
         f"{result.upper:.4f}",
         "" if result.bias is None else f"{result.bias:+.2%}",
-        *greeks.get("delta", ["", ""]),
-        *greeks.get("vega", ["", ""]),
         verdict(result) if result.holds else f"**{verdict(result)}**",
     ]
 
 
+def greek_row(result: Result) -> list[str]:
+    """The Greeks of one case as cells; small ones with more digits."""
+    cells = [result.name]
+    for name in GREEKS:
+        own, digits = result.greeks.get(name), 5 if name == "gamma" else 4
+        if own is None:
+            cells += ["", ""]
+        else:
+            cells += [f"{own.value:.{digits}f} ± {GREEK_ERRORS * own.error:.{digits}f}", f"{own.exact:.{digits}f}"]
+    return cells
+
+
 def tables(results: Sequence[Result]) -> str:
-    """A heading and a table for every group of cases."""
-    groups = dict.fromkeys(result.group for result in results)
-    parts = [f"### {name}\n\n" + table(HEAD, (row(r) for r in results if r.group == name)) for name in groups]
+    """A heading and two tables, prices and Greeks, for every group of cases."""
+    parts = []
+    for name in dict.fromkeys(result.group for result in results):
+        own = [result for result in results if result.group == name]
+        parts.append(f"### {name}\n\n" + table(HEAD, map(row, own)))
+        if compared := [result for result in own if result.greeks]:
+            parts.append(
+                f"Greeks, with {GREEK_ERRORS:g} standard errors:\n\n" + table(GREEK_HEAD, map(greek_row, compared))
+            )
     return "\n\n".join(parts)
 
 
@@ -48,6 +60,9 @@ def parts(results: Sequence[Result]) -> dict[str, str]:
     said = summary(results) + "."
     if missing := len(cases()) - len(results):
         said += f" The other {missing} cases of the command are not in the file of results yet."
+    wanted = {(case.group, case.name): set(case.greeks) for case in cases()}
+    if partial := sum(set(result.greeks) < wanted[result.group, result.name] for result in results):
+        said += f" The Greeks of {partial} further cases are not in the file of results yet."
     return {"summary": said, "prices": tables(results)}
 
 

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from mixtune.cli._app import app
 from mixtune.errors import MixtuneError
-from mixtune.options import BlackScholes, TimeGrid
+from mixtune.options import BlackScholes, Put, TimeGrid, price_observed
 
 FAST = ["--paths", "600", "--dates", "4", "--seed", "1"]
 
@@ -169,6 +169,26 @@ def test_folder_of_observed_paths(tmp_path):
     assert isinstance(run(*arguments, "--focal", "today", "--upper").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--dates", "9").exception, MixtuneError)
     assert isinstance(run(*arguments, "--focal", "today", "--model", "heston").exception, MixtuneError)
+
+
+def test_observed_markets_with_rates_and_dates_of_their_own(tmp_path):
+    today, other = TimeGrid(maturity=1, dates=2, rate=0.06), TimeGrid(maturity=0.5, dates=4, rate=0.01)
+    paths = {
+        name: BlackScholes(spot=40.0, volatility=0.3).sample(count, grid, np.random.default_rng(count))
+        for name, grid, count in (("today", today, 10), ("other", other, 12))
+    }
+    for name, each in paths.items():
+        np.save(tmp_path / f"{name}.npy", each)
+    arguments = ["--data", str(tmp_path), "--focal", "today", "--strike", "40", "--rate", "0.06"]
+    own = ["--market-rates", "other:0.01", "--market-maturities", "other:0.5"]
+    expected = price_observed(paths, Put(40.0), today, focal="today", grids={"other": other}, seed=0).price
+    assert as_json(*arguments, *own)["price"] == pytest.approx(expected, rel=1e-12)
+    file = tmp_path / "option.toml"
+    file.write_text("[market-rates]\nother = 0.01\n[market-maturities]\nother = 0.5\n")
+    assert as_json(*arguments, "--config", str(file))["price"] == pytest.approx(expected, rel=1e-12)
+    assert "market_rates names 'nobody'" in str(run(*arguments, "--market-rates", "nobody:0.1").exception)
+    assert "must be pairs such as" in str(run(*arguments, "--market-rates", "other").exception)
+    assert "--data" in str(run("--market-rates", "other:0.01").exception)
 
 
 @pytest.mark.parametrize(

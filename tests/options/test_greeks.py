@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from mixtune.options import BlackScholes, Call, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price
+from mixtune.options import AsianPut, BlackScholes, Call, CustomPayoff, Heston, MaxCall, Put, TimeGrid, price, simulate
+from mixtune.options._greeks import Sensitivity, Valued
 
 
 def within(greek, reference, errors=4.0, slack=0.0):
@@ -48,8 +49,37 @@ def test_bermudan_put(ql, case, control):
     grid = TimeGrid(maturity=days / 365, dates=dates, rate=r)
     found = price(market, Put(100.0), grid, paths=8000, greeks=True, control=control, seed=0).greeks
     for name, expected in reference(ql, *case).items():
-        within(found[name], expected, slack=0.003 * abs(expected))
-        assert found[name].standard_error[0] < (0.02 if control else 0.3) * abs(expected)
+        within(found[name], expected, slack=0.0005 * abs(expected))
+        assert found[name].standard_error[0] < (0.02 if control else 0.6) * abs(expected)
+
+
+def test_standard_errors_contain_what_the_policy_is_off_by(ql):
+    """Few paths to learn from and many to evaluate on: the error of the policy is the larger one."""
+    market, grid = BlackScholes(spot=100.0, volatility=0.2), TimeGrid(maturity=1.0, dates=10, rate=0.06)
+    few = {"paths": 8000, "training_paths": 500, "greeks": True}
+    found = [price(market, Put(100.0), grid, **few, seed=seed).greeks for seed in range(4)]
+    for name, expected in reference(ql, 100.0, 0.06, 0.0, 0.2, 365, 10).items():
+        off = [(greeks[name].value[0] - expected) / greeks[name].standard_error[0] for greeks in found]
+        assert np.abs(off).max() < 3.0
+        assert np.sqrt(np.mean(np.square(off))) < 1.5
+
+
+def test_half_the_difference_to_training_paths_is_part_of_the_error():
+    market, grid = BlackScholes(spot=100.0, volatility=0.2), TimeGrid(maturity=1.0, dates=2)
+    now = simulate(market, Put(100.0), grid, paths=10, rng=np.random.default_rng(0))
+
+    def valued(there):
+        moved = np.full(10, float(np.sum(there.process.spot)) - 100.0)
+        return [Valued(2.0 * moved), Valued(2.6 * moved)]
+
+    def mean(samples):
+        return float(samples.mean()), 0.4
+
+    what = {"process": market, "grid": grid, "now": now, "alike": True, "multiples": True}
+    greeks = Sensitivity(valued=valued, mean=mean, european=lambda *_: None, **what).greeks()
+    assert greeks["delta"].value == pytest.approx([2.0])
+    assert greeks["delta"].standard_error == pytest.approx([0.5])  # of 0.4 and 0.6 / 2
+    assert greeks["rho"].standard_error == pytest.approx([0.4])
 
 
 @pytest.mark.parametrize("method", ["lsm", "recurrent"])
@@ -104,7 +134,7 @@ def test_assets_that_are_alike_share_their_greeks():
 
 def test_without_volatility_nothing_divides_by_zero():
     grid = TimeGrid(maturity=1, dates=2, rate=0.05)
-    for payoff in (Put(100.0), CustomPayoff(lambda P: np.maximum(100.0 - P[..., 0], 0.0))):
+    for payoff in (Put(100.0), AsianPut(100.0), CustomPayoff(lambda P: np.maximum(100.0 - P[..., 0], 0.0))):
         found = price(BlackScholes(spot=98.0, volatility=0.0), payoff, grid, paths=200, greeks=True, seed=0)
         assert found.price == 2.0  # exercised today: waiting costs interest
         assert found.greeks["delta"].value == pytest.approx([-1.0])

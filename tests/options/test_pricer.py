@@ -332,8 +332,26 @@ def test_observed_markets_have_their_own_rates():
     with pytest.raises(ParameterError, match="grids has 'away'"):
         price_observed(paths, Put(40.0), grid, focal="here", grids={"away": grid}, seed=0)
     less = paths | {"far": paths["far"][:, :4]}
-    with pytest.raises(DataError, match='paths "far" have 3 dates, "here" has 6'):
-        price_observed(less, Put(40.0), grid, focal="here", grids={"far": TimeGrid(maturity=1, dates=3)}, seed=0)
+    with pytest.raises(DataError, match='paths "far" have 3 dates, "here" has 6; pass those of this market: grids='):
+        price_observed(less, Put(40.0), grid, focal="here", seed=0)
+
+
+def test_observed_markets_have_their_own_dates():
+    """Of more dates, those nearest to the focal ones are used; of fewer, some serve twice."""
+    (grid, paths), few = observed(), {"ridge": 1.0, "folds": 2, "seed": 0}
+    own = {"far": TimeGrid(maturity=2, dates=6, rate=0.1)}
+    expected = price_observed(paths, Put(40.0), grid, focal="here", grids=own, **few)
+    assert expected.settings["width"] == 20  # of one asset
+    between = np.full((300, 13, 1), 1e3)
+    between[:, ::2] = paths["far"]
+    finer = {"far": TimeGrid(maturity=2, dates=12, rate=0.1)}
+    found = price_observed(paths | {"far": between}, Put(40.0), grid, focal="here", grids=finer, **few)
+    assert found.price == pytest.approx(expected.price, rel=1e-12)
+    coarser = {"far": TimeGrid(maturity=2, dates=3, rate=0.1)}
+    found = price_observed(paths | {"far": paths["far"][:, ::2]}, Put(40.0), grid, focal="here", grids=coarser, **few)
+    assert found.price == pytest.approx(expected.price, rel=0.2)
+    two = {name: np.concatenate([each, each], axis=2) for name, each in paths.items()}
+    assert price_observed(two, MaxCall(40.0), grid, focal="here", **few).settings["width"] == 30
 
 
 def test_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
@@ -53,6 +54,8 @@ CURVES = ("dividend", "volatility")
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 #: Settings that apply to observed paths.
 OBSERVED = {"data", "focal", "spot", "payoff", "strike", "rate", "maturity", "dates", "width", "seed"}
+BY_MARKET = ("market_rates", "market_maturities")
+OBSERVED |= set(BY_MARKET)
 
 
 def price_command(
@@ -100,6 +103,8 @@ def price_command(
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file of settings; options override it.")] = None,
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
+    market_rates: Annotated[str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.")] = "",
+    market_maturities: Annotated[str, typer.Option(help="Years to maturity of such markets: calm:0.5.")] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]
@@ -163,7 +168,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     for name in sorted(set(found) - explicit):
         value = found[name]
         matrix = name == "correlation" and isinstance(value, list)  # only a file can hold one; the market checks it
-        if matrix or name in (*PER_ASSET, "cash_dividends", "strikes", "maturities"):
+        if matrix or name in (*PER_ASSET, "cash_dividends", "strikes", "maturities", *BY_MARKET):
             given[name] = value
             continue
         expected = next(kind for kind in get_args(kinds[name]) or (kinds[name],) if kind is not type(None))
@@ -307,8 +312,8 @@ def _how(settings: dict[str, Any]) -> dict[str, Any]:
 def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
     import mixtune.options as options
 
-    if settings["focal"] is not None:
-        raise ParameterError("--focal names a market of --data; pass the folder too")
+    if settings["focal"] is not None or any(settings[name] for name in BY_MARKET):
+        raise ParameterError("--focal, --market-rates and --market-maturities name markets of --data; pass the folder")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid, how = _grid(settings), _how(settings)
     with Console(stderr=True, highlight=False).status("Pricing") as status:
@@ -325,12 +330,33 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(foreign))
         raise ParameterError(f"{names}: for a model to simulate; leave out with --data, which prices observed paths")
     data = options.observed_folder(settings["data"], dates=settings["dates"] if "dates" in explicit else None)
-    dates = next(iter(data.values())).shape[1] - 1
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
-    grid = options.TimeGrid(maturity=settings["maturity"], dates=dates, rate=settings["rate"])
+    own = {name: _by_market(f"market_{name}", settings, data) for name in ("rates", "maturities")}
+    grids = {
+        name: options.TimeGrid(
+            maturity=own["maturities"].get(name, settings["maturity"]),
+            dates=paths.shape[1] - 1,
+            rate=own["rates"].get(name, settings["rate"]),
+        )
+        for name, paths in data.items()
+    }
+    grid = grids.get(settings["focal"], next(iter(grids.values())))
     spot = _list("spot", settings["spot"]) if "spot" in explicit else None
     how = {name: settings[name] for name in ("focal", "seed", "width") if settings[name] is not None}
-    return options.price_observed(data, payoff, grid, spot=spot, **how)
+    return options.price_observed(data, payoff, grid, spot=spot, grids=grids, **how)
+
+
+def _by_market(option: str, settings: dict[str, Any], markets: Iterable[str]) -> dict[str, float]:
+    """Numbers by the name of a market, from "calm:0.02,crash:0.01" or from a table in a settings file."""
+    value = settings[option]
+    parts = [part.rsplit(":", 1) for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    try:
+        found = {str(name): float(number) for name, number in dict(parts).items()}
+    except (TypeError, ValueError):
+        raise ParameterError(f"{option} must be pairs such as calm:0.02,crash:0.01; got {value!r}") from None
+    if unknown := sorted(set(found) - set(markets)):
+        raise ParameterError(f"{option} names {unknown[0]!r}; --data has {', '.join(markets)}")
+    return found
 
 
 def _check_plot(path: Path, settings: dict[str, Any]) -> None:

@@ -99,6 +99,10 @@ class PathData:
         where = rows if self.runs is None else (slice(None), rows)
         return self._changed(lambda name: getattr(self, name)[where])
 
+    def at(self, points: Any) -> PathData:
+        """Paths of a single run at some of their points in time, without the noise between them."""
+        return replace(self, noise=None)._changed(lambda name: getattr(self, name)[:, points])
+
     def fetched(self) -> PathData:
         """The same paths in NumPy."""
         return self._changed(lambda name: to_numpy(getattr(self, name)))
@@ -232,7 +236,7 @@ def observed_folder(folder: str | os.PathLike[str], *, dates: int | None = None)
     folder
         Holds ``.npy``, ``.csv`` and ``.parquet`` files as for :func:`observed_paths`; others are skipped.
     dates
-        As for :func:`observed_paths`. All files must have the same number of dates and of assets.
+        As for :func:`observed_paths`. All files must have the same number of assets.
 
     Returns
     -------
@@ -260,10 +264,9 @@ def observed_folder(folder: str | os.PathLike[str], *, dates: int | None = None)
             raise DataError(f'"{root}" holds two files named "{path.stem}"; rename or move one of them')
         found[path.stem] = observed_paths(path, dates=dates)
         first, paths = next(iter(found.values())), found[path.stem]
-        if paths.shape[1:] != first.shape[1:]:
+        if paths.shape[2] != first.shape[2]:
             raise DataError(
-                f'"{path.name}" has {paths.shape[1] - 1} dates and {paths.shape[2]} assets, "{files[0].name}" has '
-                f"{first.shape[1] - 1} and {first.shape[2]}; cut them to the same"
+                f'"{path.name}" has {paths.shape[2]} assets, "{files[0].name}" has {first.shape[2]}; use the same'
             )
     return found
 

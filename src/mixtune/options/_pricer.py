@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -55,7 +55,7 @@ from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
 from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
-from mixtune.options._greeks import Greek, Sensitivity
+from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune.options._heston import VarianceProcess
 from mixtune.options._martingale import (
     BaseValue,
@@ -481,7 +481,7 @@ def price(
             process, steps = with_chosen_steps(process, payoff, grid, tolerance=tolerance, seed=seed)
         run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
-            paths = run.paths()
+            paths = run.paths(settings.device)
         return run.result(*paths, stage=stage, seconds=seconds)
 
 
@@ -522,14 +522,15 @@ class PricingRun:
     grid: TimeGrid
     settings: PriceSettings
     steps: Bias | None = None
+    holds: bool | None = None  # where it is decided already whether early exercise is worth nothing
 
     @property
     def streams(self) -> list[np.random.SeedSequence]:
         return np.random.SeedSequence(self.settings.seed).spawn(3)
 
-    def paths(self) -> tuple[PathData, PathData]:
+    def paths(self, device: str | None) -> tuple[PathData, PathData]:
         """Training and evaluation paths."""
-        how: dict[str, Any] = {"device": self.settings.device}
+        how: dict[str, Any] = {"device": device}
         count = self.settings.training_paths
         if self.waits_for_sure and count is not None:
             count = min(count, HELD_PATHS)  # nothing to learn
@@ -555,7 +556,8 @@ class PricingRun:
                 found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
         if settings.greeks:
             with stage("greeks"):
-                found["greeks"] = self.greeks(policy, outcome.stop_now)
+                waiting = None if held is None else held.fetched()
+                found["greeks"] = self.greeks(policy, waiting, outcome.stop_now, (training, evaluation))
         found |= {"policy": policy, "seconds": seconds, "settings": self.record(policy), "times": self.grid.times}
         priced = outcome.result(**found)
         return replace(priced, bias=self.bias(evaluation, priced))
@@ -578,6 +580,8 @@ class PricingRun:
     @cached_property
     def hold(self) -> bool:
         """Whether early exercise is worth nothing for certain; the paper does not ask."""
+        if self.holds is not None:
+            return self.holds
         return not self.settings.paper and never_exercised(self.process, self.payoff, self.grid)
 
     @cached_property
@@ -662,8 +666,7 @@ class PricingRun:
         if self.european is not None and held is not None and held.value is not None:
             waiting += self.european - float(held.value[0])  # what the training paths are off by
         stop_now = float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
-        base = self.base(self.process, self.grid)
-        european = self.european if base is None else float(base(evaluation.prices[:1, 0], 0)[0])
+        european = self.known_price(self.process, self.grid)
         return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held_control)
 
     def upper_bound(
@@ -712,24 +715,70 @@ class PricingRun:
             warnings.warn(Note("discretisation-bias", note, found=str(bias)), UserWarning, stacklevel=4)
         return bias
 
-    def greeks(self, policy: learn.Policy, stop_now: bool) -> dict[str, Greek]:
-        def stops(paths: PathData) -> Array:
-            return np.zeros(len(paths), dtype=np.int16) if stop_now else policy.cash_flows(paths)[1][:, 0]
+    def greeks(
+        self, policy: learn.Policy, held: learn.Policy | None, stop_now: bool, paths: tuple[PathData, PathData]
+    ) -> dict[str, Greek]:
+        """Greeks, from training and evaluation paths of today's market."""
+        multiples = mean_growth(self.process, self.grid) is not None
+        now = paths if multiples else self.paths(None)
+        learned = not self.hold and self.grid.n_dates > 1
 
-        how: dict[str, Any] = {"process": self.process, "grid": self.grid, "mean": self.mean, "stops": stops}
-        if not stop_now:
-            how |= {"base": self.base}
-            how |= {} if self.european is None else {"european": partial(known_european, payoff=self.payoff)}
-        spot = np.asarray(self.process.spot)
-        how["alike"] = self.ranked and bool(np.all(spot == spot.flat[0]))
-        how["rescaled"] = None if mean_growth(self.process, self.grid) is None else self.rescaled
-        return Sensitivity(paths=partial(self.evaluation_paths, noise=False), **how).greeks()
+        def valued(market: Market) -> list[Valued]:
+            there = replace(self, process=market.process, grid=market.grid, holds=self.hold)
+            training, evaluation = moved(market, there)
+            if stop_now:
+                return [Valued(evaluation.payoffs[:, 0])]
+            home, followed, waiting = self, policy, held
+            if market.refit:
+                home, followed = there, there.train(training)
+                waiting = there.held(training, followed)
+            return [home.earned(followed, waiting, each, there) for each in (evaluation, training)[: 1 + learned]]
 
-    def rescaled(self, paths: PathData, factors: Floats, grid: TimeGrid) -> PathData:
-        """Paths of the same market with prices (dates + 1, assets) times as high."""
+        def moved(market: Market, there: PricingRun) -> Sequence[PathData]:
+            """Paths of another market; with the exercise dates of this one, where policies are not learned again."""
+            if market.factors is not None:
+                return [(there if market.refit else self).rescaled(each, market.factors) for each in now]
+            if market.process is self.process and market.grid is self.grid:
+                return now
+            drawn = there.paths(None)
+            return drawn if market.refit else [self.rescaled(each, np.ones(1)) for each in drawn]
+
+        how: dict[str, Any] = {"process": self.process, "grid": self.grid, "now": now[1], "mean": self.mean}
+        how |= {"alike": self.ranked and bool(np.ptp(self.process.spot) == 0), "multiples": multiples}
+        how["european"] = (lambda *market: None) if stop_now else self.known_price
+        return Sensitivity(valued=valued, **how).greeks()
+
+    def earned(
+        self, policy: learn.Policy, held: learn.Policy | None, evaluation: PathData, there: PricingRun
+    ) -> Valued:
+        """What policies for these dates earn in another market, less their martingales, on paths of that market."""
+        discount = float(there.grid.discount[1] / self.grid.discount[1])  # dates may have come closer
+        known = there.known_price(there.process, there.grid)
+
+        def controlled(policy: learn.Policy) -> Floats:
+            growth = None if policy.growth is None else mean_growth(there.process, there.grid)
+            found = replace(policy, growth=growth).evaluate(evaluation)
+            flows = found.flows[:, 0] if found.control is None else found.flows[:, 0] - found.control
+            if policy.base is None or known is None:
+                return discount * flows
+            # European values begin with those of this market; until the first date the other one is right.
+            return discount * (flows - policy.base(evaluation.prices[:1, 0], 0)) + known
+
+        return Valued(controlled(policy), None if held is None or known is None else controlled(held) - known)
+
+    def known_price(self, market: Process, grid: TimeGrid) -> float | None:
+        """The European price in a market, where it is known and wanted."""
+        base = self.base(market, grid)
+        if base is not None:
+            return float(base(market.start(1).prices, 0)[0])
+        return known_european(market, self.payoff, grid) if self.controlled else None
+
+    def rescaled(self, paths: PathData, factors: Floats) -> PathData:
+        """Paths with prices (dates + 1, assets) times as high, and the payoffs of these dates."""
         own = self.process.start(1).hidden.shape[1]
         hidden = None if paths.hidden is None else paths.hidden[..., :own]
-        return PathData.build(paths.name, paths.prices * factors, grid=grid, payoff=self.payoff, hidden=hidden)
+        moved = PathData.build(paths.name, paths.prices * factors, grid=self.grid, payoff=self.payoff, hidden=hidden)
+        return replace(moved, noise=paths.noise)
 
     def record(self, policy: learn.Policy) -> dict[str, Any]:
         """All that is needed to repeat the run."""
@@ -786,7 +835,7 @@ def price_observed(
     *,
     focal: str,
     folds: int = 5,
-    width: int = 100,
+    width: int | None = None,
     spot: ArrayLike | None = None,
     grids: Mapping[str, TimeGrid] | None = None,
     sharing: float | None = None,
@@ -815,12 +864,13 @@ def price_observed(
         The regime to price.
     folds : int
         Parts of the focal paths that are held out in turn.
-    width : int
-        Random units.
+    width : int, optional
+        Random units; by default as many as the number of assets and of other observed variables asks for.
     spot : float or array (assets,), optional
         Today's prices: every path is multiplied to begin there, so that only returns count.
     grids : mapping of str to TimeGrid, optional
-        Dates and rates of regimes that have their own. The number of dates must be the same.
+        Dates and rates of regimes that have their own. Where there are more or fewer dates than the focal regime has,
+        those that lie nearest to the focal ones are used, as shares of the time to maturity.
     sharing, transfer, stability, ridge : float, optional
         Given any of them, transfer is the regret-optimal solution on standardised features with these settings (2, 1
         and 1 for the last three by default) instead of the self-tuning method. ``sharing`` is the information-sharing
@@ -835,6 +885,7 @@ def price_observed(
         known = ", ".join(map(str, list(data)[:8])) or "none"
         raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
     folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
+    width = width if width is None else check_whole("width", width, least=1)
     grids = {} if grids is None else grids
     if not isinstance(grids, Mapping):
         raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")
@@ -843,7 +894,9 @@ def price_observed(
     if unknown := [name for name in grids if name not in data]:
         raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
     moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
+    _check_lengths(moved, grids, focal)
     built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
+    built = {n: _aligned(paths, grids.get(n, grid), grids.get(focal, grid)) for n, paths in built.items()}
     here, others = built.pop(focal), list(built.values())
     _check_markets(here, others)
     if len(here) < 2 * folds:
@@ -866,6 +919,7 @@ def price_observed(
         policy, (waiting, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
+    settings |= {"width": getattr(policy.state, "width", None)}
     settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
     if others and set_by_hand:
         settings |= {"sharing": level, **strength}
@@ -886,14 +940,32 @@ def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
     return array / array[:, :1] * today
 
 
+def _check_lengths(data: Mapping[str, Floats], grids: Mapping[str, TimeGrid], focal: str) -> None:
+    """Paths of other markets with another number of dates than the focal ones need a grid of their own."""
+    here = getattr(data[focal], "shape", ())[1:2]
+    for name, paths in data.items():
+        points = getattr(paths, "shape", ())[1:2]
+        if here and points and points != here and name not in grids:
+            raise DataError(
+                f'paths "{name}" have {points[0] - 1} dates, "{focal}" has {here[0] - 1}; pass those of this market: '
+                f"grids={{{name!r}: TimeGrid(maturity=..., dates={points[0] - 1}, rate=...)}}"
+            )
+
+
+def _aligned(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
+    """Paths at those of their dates that lie nearest to the focal ones, as shares of the time to maturity."""
+    if own.n_dates == focal.n_dates:
+        return data
+    shares, wanted = own.times / own.maturity, focal.times / focal.maturity
+    return data.at(np.abs(shares[:, None] - wanted).argmin(axis=0))
+
+
 def _check_markets(here: PathData, others: list[PathData]) -> None:
     """All markets must have the same assets, and paths from the same prices."""
     today = here.prices[0, 0]
     for market in (here, *others):
         if market.n_assets != here.n_assets:
             raise DataError(f'paths "{market.name}" have {market.n_assets} assets, "{here.name}" has {here.n_assets}')
-        if market.n_dates != here.n_dates:
-            raise DataError(f'paths "{market.name}" have {market.n_dates} dates, "{here.name}" has {here.n_dates}')
         # Payoffs and continuation values belong to price levels: paths from elsewhere would teach the wrong ones.
         if not np.allclose(market.prices[:, 0], today, rtol=1e-9, atol=0.0):
             raise DataError(
@@ -909,13 +981,15 @@ class _Observed:
     here: PathData
     others: list[PathData]
     model: learn.ContinuationModel
-    width: int
+    width: int | None
     seed: int
 
     def policy(self, rows: Integers) -> learn.Policy:
         """Learned from some focal paths and all others."""
         training = [self.here.take(rows), *self.others]
-        state = learn.RandomState(width=self.width, seed=self.seed).fitted(training)
+        variables = self.here.n_assets + (0 if self.here.hidden is None else self.here.hidden.shape[-1])
+        width = learn.default_width(variables, ranked=False) if self.width is None else self.width
+        state = learn.RandomState(width=width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
     def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:

@@ -29,15 +29,17 @@ class MethodConstants:
         points of one scrambling are dependent.
     bias_errors : float
         Standard errors of a price below which its discretisation error does not matter.
-    bump, second_bump : float
-        Central differences of the Greeks, in spreads of the price at maturity (or relative, for volatilities). Stopping
-        dates are held, so that first differences have bounded variance however small; those of delta, which make
-        gamma, do not (Glasserman 2004, section 7.1).
-    rate_bump, time_bump : float
-        Of rates, and of the first date relative to its distance.
+    spot_bump, first_spread_bump : float
+        Moves of the price for delta and gamma, in spreads of the price at maturity; at most so many spreads of the
+        first date. Paths whose stop changes with the move make differences noisier the smaller it is, those of second
+        order most (Glasserman 2004, section 7.1).
+    volatility_bump, least_volatility, rate_bump, time_bump, first_date_bump : float
+        Moves of volatilities (relative), of rates, and of time relative to maturity. Volatilities of zero move to
+        ``least_volatility``; time moves by at most ``first_date_bump`` of the time to the first date.
     wide : float
-        Factor of the moves of volatility and time where paths jump with them ("inverse-gaussian"): the variance of a
-        difference falls with its width then.
+        Factor of the moves of prices and rates where the European price is not known, and differences are noisier.
+    exact_bump : float
+        Share of a move over which exact prices, which have no noise, are compared instead.
     width, ranked_width : int
         The most random units by default; fewer do where assets are sorted by price.
     region_tail : float
@@ -53,11 +55,15 @@ class MethodConstants:
     choice_rows: int = 2000
     scramblings: int = 32
     bias_errors: float = 0.5
-    bump: float = 0.01
-    second_bump: float = 0.1
-    rate_bump: float = 1e-4
-    time_bump: float = 0.01
-    wide: float = 10.0
+    spot_bump: float = 0.1
+    first_spread_bump: float = 0.7
+    volatility_bump: float = 0.02
+    least_volatility: float = 1e-4
+    rate_bump: float = 0.004
+    time_bump: float = 0.02
+    first_date_bump: float = 0.25
+    wide: float = 2.5
+    exact_bump: float = 0.1
     width: int = 100
     ranked_width: int = 50
     region_tail: float = 0.001
@@ -103,7 +109,7 @@ class PriceSettings:
     upper, upper_paths, inner_paths
         Whether to compute the dual upper bound, and with how many outer and inner paths.
     greeks : bool
-        Delta, gamma, vega, theta and rho, by common random numbers and the same stopping dates.
+        Delta, gamma, vega, theta and rho, by common random numbers; policies are learned again where they change.
     bias_tolerance : float
         Discretisation error that is accepted, as a share of the price; the steps of Heston models are chosen for it.
         Half a standard error of the price is accepted in any case.

@@ -142,7 +142,7 @@ def price_grid(
         # One simulation for all, with steps that are short enough for all: what an option pays is put in afterwards.
         process = steps_for_all(process, [*product(payoffs, cuts)], **how).for_grid(grid)
         shared = PricingRun(process, CustomPayoff(lambda prices: np.zeros(prices.shape[:-1])), grid, settings)
-        training, evaluation = shared.paths()
+        training, evaluation = shared.paths(settings.device)
         for column, dates in enumerate(cuts):
             for row, option in enumerate(payoffs):
                 run = PricingRun(process, option, dates, settings, steps_bias(process, option, dates, **how))
