@@ -36,7 +36,7 @@ ROWS = (20, 60)
 FAMILIES = ("alike", "nearest", "similar", "groups", "context", "pooled", "stacked", "one level")
 MAPS = ("Fourier", "learned", "splines")
 #: Numbers whose effect is on time or memory alone, at these sizes.
-OF_COST = ("message_bytes", "soft_sources", "evidence_sources", "sampled_sources", "rows_per_column", "judged_rows")
+OF_COST = ("message_bytes", "evidence_sources", "sampled_sources", "rows_per_column", "judged_rows")
 #: Numbers that concern fits of all domains at once, and tables wider than those here.
 OF_OTHER_FITS = (
     "most_curved_inputs",

@@ -5,7 +5,8 @@ training rows of one focal domain, the other domains as members. All exchanges r
 method at fixed parameters, and level 1 of the self-tuned choice, are compared with the same method on all rows in one
 place. Of the self-tuned choice at level 2, and of level 3 at several epsilon, errors on the focal domain's other rows
 are given relative to those of the self-tuned choice on all rows in one place, as geometric means over cases. The noise
-of level 3 is drawn anew each time. Times are processor time.
+of level 3 is drawn anew each time. Of the method at fixed parameters at level 2, with and without its guard, errors are
+relative to the focal rows alone, with honest members and with one that sends wrong sums. Times are processor time.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from benchmarks.timing import Claim, Figure
 from benchmarks.transfer import cases, named_problem
 from mixtune.data import NumberColumn, TableEncoder, TargetColumn
 from mixtune.errors import DataError, MissingExtraError
-from mixtune.estimators import FederatedRegressor, RegretOptimalRegressorCV, pooled_twin
+from mixtune.estimators import FederatedRegressor, RegretOptimalRegressor, RegretOptimalRegressorCV, pooled_twin
 from mixtune.federated import Coordinator, FixedMethod, Key, Limits, Policy, Privacy, Site, Study
 from mixtune.moments import Rows
 
@@ -66,9 +67,9 @@ class Members:
                 return coordinator.combine(messages, require_all=True)
             messages += [sites[name].answer(request) for name in request.header["recipients"] if name in sites]
 
-    def model(self, combined: Any) -> FederatedRegressor:
+    def model(self, combined: Any, guard: bool = False) -> FederatedRegressor:
         rows = self.rows[self.study.focal]
-        return FederatedRegressor.from_study(self.study, guard=False).fit(rows.X, rows.y, sources=combined)
+        return FederatedRegressor.from_study(self.study, guard=guard).fit(rows.X, rows.y, sources=combined)
 
     def difference(self) -> float:
         """Of coefficients from those of the pooled computation, relative to the largest of them."""
@@ -92,6 +93,11 @@ def measure(full: bool = False) -> Iterator[Claim | Figure]:
         yield from exactness(name, next(iter(cases(problem, seeds=seeds))))
         made = list(cases(problem, seeds=seeds))
         yield from accuracy(name, made if full else made[:FEW])
+        yield from harm(
+            name, [(_rows(case), Rows(case.test.X, case.test.y)) for case in (made if full else made[:FEW])]
+        )
+    for count in (20, 60, 200):
+        yield from harm(f"drawn, {count} focal rows", [_drawn(count, seed) for seed in range(12)])
 
 
 def exactness(name: str, case: Any) -> Iterator[Claim]:
@@ -123,6 +129,45 @@ def accuracy(name: str, made: Sequence[Any]) -> Iterator[Figure]:
         ratios = np.exp(np.log(found) - base)
         values = {"mean": float(np.exp(np.mean(np.log(ratios)))), "worst": float(ratios.max()), "cases": len(ratios)}
         yield Figure("error", f"{name}, {label}, relative to the self-tuned choice on pooled rows", values)
+
+
+def harm(name: str, problems: Sequence[tuple[dict[str, Rows], Rows]]) -> Iterator[Figure]:
+    """Errors of the method at fixed parameters on new rows, relative to the focal rows alone."""
+    errors: dict[str, list[float]] = {}
+    for rows, new in problems:
+        alone = RegretOptimalRegressor(None, standardise=False).fit(rows["focal"].X, rows["focal"].y)
+        base = _error(alone, new)
+        for kind, held in (("honest members", rows), ("one wrong member", _with_wrong_slopes(rows))):
+            members = Members.of(held, level=2, fixed=FixedMethod(weights="equal"))
+            combined = members.combine()
+            for guard in (True, False):
+                label = f"{kind}, guard {'on' if guard else 'off'}"
+                errors.setdefault(label, []).append(_error(members.model(combined, guard), new) / base)
+    for label, found in errors.items():
+        values = {"mean": float(np.exp(np.mean(np.log(found)))), "worst": max(found), "cases": len(found)}
+        yield Figure("error", f"{name}, {label}, relative to the focal rows alone", values)
+
+
+def _error(model: Any, rows: Rows) -> float:
+    return float(np.sqrt(np.mean((rows.y - model.predict(rows.X)) ** 2)))
+
+
+def _with_wrong_slopes(rows: dict[str, Rows]) -> dict[str, Rows]:
+    """The same, with the slope of the first source's first column off by three standard deviations of its targets."""
+    name = list(rows)[1]
+    X, y = rows[name].X, rows[name].y
+    return {**rows, name: Rows(X, y + 3 * np.std(y) * X[:, 0])}
+
+
+def _drawn(count: int, seed: int, members: int = 4, columns: int = 4, spread: float = 0.3) -> Any:
+    """Members of 60 rows whose slopes differ, ``count`` focal rows, and 1,000 new ones."""
+    rng = np.random.default_rng(seed)
+    truth, found = rng.standard_normal(columns), dict[str, Rows]()
+    for name, size in {"focal": count + 1000, **{f"m{place}": 60 for place in range(members)}}.items():
+        X, slopes = rng.standard_normal((size, columns)), truth + spread * rng.standard_normal(columns)
+        found[name] = Rows(X, X @ slopes + rng.standard_normal(size))
+    whole = found["focal"]
+    return {**found, "focal": Rows(whole.X[:count], whole.y[:count])}, Rows(whole.X[count:], whole.y[count:])
 
 
 def masked_cost(width: int = 512, members: int = 10) -> Iterator[Claim]:

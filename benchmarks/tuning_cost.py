@@ -31,7 +31,7 @@ SIZES = ((301, 13, 100, 100, 22), (500, 10, 5000, 1000, 22))
 LARGE_SIZES = ((1000, 9, 10_000, 10_000, 8),)
 
 
-def _drawn(width: int, sources: int, rows: int, focal: int) -> tuple[tuple, dict[str, tuple]]:
+def drawn(width: int, sources: int, rows: int, focal: int) -> tuple[tuple, dict[str, tuple]]:
     """Focal rows, and sources whose heads scatter around a common one."""
     rng = np.random.default_rng(0)
     head = rng.standard_normal(width) / width**0.5
@@ -45,7 +45,7 @@ def _drawn(width: int, sources: int, rows: int, focal: int) -> tuple[tuple, dict
 
 
 def _tuned_over_fixed(width: int, sources: int, rows: int, focal: int, limit: float) -> Claim:
-    (U, v), others = _drawn(width, sources, rows, focal)
+    (U, v), others = drawn(width, sources, rows, focal)
     ours, fixed = best_of(
         lambda: RegretOptimalRegressorCV(feature_map=None).fit(U, v, sources=others),
         lambda: RegretOptimalRegressor().fit(U, v, sources=others),
@@ -73,7 +73,7 @@ def measure(rows: int = 500, width: int = 500, sources: int = 19, *, full: bool 
     yield Claim("all feature maps / the inputs alone, exams", auto, linear, 10)
     for size in SIZES + LARGE_SIZES * full:
         yield _tuned_over_fixed(*size)
-    (U, v), others = _drawn(width, sources, rows, 200)
+    (U, v), others = drawn(width, sources, rows, 200)
     tuned = RegretOptimalRegressorCV(feature_map=None)
     for scales, limit in ((SETTINGS.pooled_scales, 20), (FINE, 10)):
         with mock.patch.object(_pooled, "SETTINGS", replace(SETTINGS, pooled_scales=scales)):

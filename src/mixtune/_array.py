@@ -11,6 +11,7 @@ code works with: None for NumPy, or PyTorch's own name of the device.
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from functools import cache
 from threading import Lock
 from typing import Any, TypeVar
@@ -43,6 +44,11 @@ NARROW = 512
 MOST_FOCAL = 100_000
 #: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
+#: Bytes from which memory for a copy from a device is made ready by several threads.
+LARGE_COPY, COPY_THREADS = 2**24, 8
+#: Fewest rows of a matrix that is sent to a device to be factored: sending it takes longer than a small one takes here.
+DEVICE_FACTOR = 256
+_factor_device: ContextVar[str | None] = ContextVar("factor_device", default=None)
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -151,10 +157,23 @@ def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
     """``array`` as a NumPy array on the host, without a copy where it is one already."""
     if array_api_compat.is_torch_array(array):
-        array = array.detach().cpu()
+        array = _from_device(array.detach())
     elif array_api_compat.is_cupy_array(array):
         array = array.get()
     return np.asarray(array)
+
+
+def _from_device(tensor: Any) -> np.ndarray[Any, Any]:
+    """A copy of a tensor in the host's memory, or a view of one that is there already."""
+    if tensor.device.type == "cpu" or tensor.nbytes < LARGE_COPY:
+        return tensor.cpu().numpy()
+    # The system hands out new memory page by page as it is first written to, which one thread does slower than a
+    # device copies.
+    found = torch_module().empty(tensor.shape, dtype=tensor.dtype)
+    parts = np.array_split(found.numpy().reshape(-1), COPY_THREADS)
+    with ThreadPoolExecutor(COPY_THREADS) as pool:
+        list(pool.map(lambda part: part.fill(0), parts))
+    return found.copy_(tensor).numpy()
 
 
 def match(values: Array, like: Array) -> Array:
@@ -162,8 +181,9 @@ def match(values: Array, like: Array) -> Array:
     if is_numpy(like):
         return np.asarray(values, dtype=np.float64)
     xp = namespace(like)
-    # A copy, because PyTorch warns when it borrows a read-only NumPy array.
-    values = np.array(values) if isinstance(values, np.ndarray) else values
+    if isinstance(values, np.ndarray) and not (on_device(like) and values.flags.writeable):
+        # A copy, because PyTorch borrows NumPy's memory, and warns where that is read-only.
+        values = np.array(values)
     return xp.asarray(values, dtype=xp.float64, device=like.device)
 
 
@@ -282,12 +302,22 @@ def cholesky_solve(factor: Array, rhs: Array) -> Array:
         return torch.cholesky_solve(rhs, factor)
     import cupyx.scipy.linalg
 
-    half = cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True)
-    return cupyx.scipy.linalg.solve_triangular(factor, half, lower=True, trans="T")
+    return cupyx.scipy.linalg.solve_triangular(factor, _half_solve(factor, rhs), lower=True, trans="T")
 
 
-def half_squares(factor: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """``v' (L L')^{-1} v`` of each row v, in half the time of a solve; ``rows`` (n, p) are overwritten. NumPy only."""
+def _half_solve(factor: Array, rhs: Array) -> Array:
+    """``L^{-1} rhs`` in PyTorch or CuPy."""
+    if array_api_compat.is_torch_array(factor):
+        return torch_module().linalg.solve_triangular(factor, rhs, upper=False)
+    import cupyx.scipy.linalg
+
+    return cupyx.scipy.linalg.solve_triangular(factor, rhs, lower=True)
+
+
+def half_squares(factor: Array, rows: Array) -> np.ndarray[Any, Any]:
+    """``v' (L L')^{-1} v`` of each row v, in half the time of a solve; NumPy's ``rows`` (n, p) are overwritten."""
+    if not is_numpy(factor):
+        return to_numpy((_half_solve(factor, rows.T) ** 2).sum(axis=0))
     lower = factor.flags.f_contiguous
     half = scipy.linalg.blas.dtrsm(
         1.0, factor if lower else factor.T, rows.T, lower=int(lower), trans_a=int(not lower), overwrite_b=1
@@ -394,6 +424,28 @@ def torch_module(purpose: str = "computing on a device") -> Any:
     return torch
 
 
+@contextmanager
+def factorised_on(device: str | None) -> Iterator[None]:
+    """Inside, spectra and factors of matrices that are large enough are computed on a device of PyTorch."""
+    token = _factor_device.set(device)
+    try:
+        yield
+    finally:
+        _factor_device.reset(token)
+
+
+def factor_device(size: int) -> str | None:
+    """Where to factor a matrix of so many rows; None for NumPy.
+
+    Examples
+    --------
+    >>> with factorised_on("cuda"):
+    ...     factor_device(10), factor_device(500)
+    (None, 'cuda')
+    """
+    return _factor_device.get() if size >= DEVICE_FACTOR else None
+
+
 def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -> list[R]:
     """``[function(thing) for thing in things]``, in as many threads as linear algebra may have, each with one of them.
 
@@ -413,7 +465,9 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
         if width < THREADED_WIDTH:
             return [function(thing) for thing in things]
         with ThreadPoolExecutor(min(threads, len(things))) as pool:
-            return list(pool.map(function, things))
+            # A new thread does not know where to factor matrices, unless it is told.
+            contexts = [copy_context() for _ in things]
+            return list(pool.map(lambda context, thing: context.run(function, thing), contexts, things))
 
 
 @cache

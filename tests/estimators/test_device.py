@@ -62,6 +62,22 @@ def test_the_fit_is_that_of_numpy(model, outputs, monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
 
+@pytest.mark.parametrize("rows", [15, 60])
+def test_the_choice_factors_matrices_on_the_device(rows, monkeypatch):
+    """With many columns, in principal directions; sources have fewer rows than columns, or more."""
+    monkeypatch.setattr("mixtune._array.DEVICE_FACTOR", 8)
+    monkeypatch.setattr("mixtune._array.THREADED_WIDTH", 8)
+    monkeypatch.setattr("mixtune.estimators._fits.WIDEST", 45)
+    eigh, seen = torch.linalg.eigh, []
+    monkeypatch.setattr(torch.linalg, "eigh", lambda matrix: seen.append(len(matrix)) or eigh(matrix))
+    X, y, sources = make_transfer(n=rows, sizes=(70, 30, 40, 60))
+    phi = RandomFeatures(n_inputs=4, width=50, seed=0)
+    here, there = (RegretOptimalRegressorCV(phi, device=d).fit(X, y, sources=sources) for d in ("cpu", "torch:cpu"))
+    np.testing.assert_allclose(there.predict(OTHERS), here.predict(OTHERS), rtol=1e-8)
+    np.testing.assert_allclose([c.share for c in there.candidates_], [c.share for c in here.candidates_], atol=1e-8)
+    assert len(seen) > 20
+
+
 def test_sums_agree_to_rounding(monkeypatch):
     monkeypatch.setattr(_torch, "BLOCK_ENTRIES", 21 * 30)
     X, y, sources = make_transfer(n=40, sizes=(80, 5, 60))

@@ -56,31 +56,31 @@ def fit_ours(prepared, weights, ridge=0.5, **changes):
 def test_regret_optimal(sizes, p, outputs, weighted, fit_intercept):
     prepared = make(1, sizes, p, outputs, weighted, fit_intercept)
     weights = [0.5, 0.3, 0.2]
-    left_out = leave_one_out(prepared.rows[0], *fit_ours(prepared, weights)[1:])
+    left_out = leave_one_out(prepared.focal, *fit_ours(prepared, weights)[1:])
     for index in range(sizes[0]):
         _, fit, _ = fit_ours(without(prepared, index), weights)
-        row = prepared.rows[0].X[index : index + 1]
+        row = prepared.focal.X[index : index + 1]
         np.testing.assert_allclose(left_out.predictions[index], fit.predict(row)[0], rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(left_out.spreads[index], posterior(fit).spread(row)[0], rtol=1e-8)
-    expected = np.average(np.mean(left_out.residuals**2, axis=1), weights=prepared.rows[0].weight)
+    expected = np.average(np.mean(left_out.residuals**2, axis=1), weights=prepared.focal.weight)
     assert left_out.error == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("changes", [{"horizon": 0}, {"transfer": 0.0, "stability": 0.0}, {"stability": 0.0}])
 def test_limits_of_the_schedule(changes):
     prepared, weights = make(2), [0.6, 0.2, 0.2]
-    left_out = leave_one_out(prepared.rows[0], *fit_ours(prepared, weights, **changes)[1:])
+    left_out = leave_one_out(prepared.focal, *fit_ours(prepared, weights, **changes)[1:])
     for index in range(len(left_out.predictions)):
         _, fit, _ = fit_ours(without(prepared, index), weights, **changes)
-        expected = fit.predict(prepared.rows[0].X[index : index + 1])[0]
+        expected = fit.predict(prepared.focal.X[index : index + 1])[0]
         np.testing.assert_allclose(left_out.predictions[index], expected, rtol=1e-9)
 
 
 def test_without_weight_on_the_focal_domain_nothing_changes():
     prepared = make(3)
     _, fit, head = fit_ours(prepared, [0.0, 0.5, 0.5])
-    left_out = leave_one_out(prepared.rows[0], fit, head)
-    np.testing.assert_array_equal(left_out.predictions, fit.predict(prepared.rows[0].X))
+    left_out = leave_one_out(prepared.focal, fit, head)
+    np.testing.assert_array_equal(left_out.predictions, fit.predict(prepared.focal.X))
 
 
 @pytest.mark.parametrize("p", [2, 30])
@@ -96,7 +96,7 @@ def test_plain_ridge(p):
 
 def test_what_cannot_be_told_is_infinite_not_nan():
     one_row = make(5, (1, 9), 2)
-    left_out = leave_one_out(one_row.rows[0], *fit_ours(one_row, [0.5, 0.5])[1:])
+    left_out = leave_one_out(one_row.focal, *fit_ours(one_row, [0.5, 0.5])[1:])
     assert left_out.error == np.inf
     saturated = make(5, (4,), 9)
     state = State.of(saturated)
@@ -109,9 +109,9 @@ def test_blocks_change_nothing(monkeypatch):
     for p in (3, 400):
         prepared = make(6, (300, 50), p)
         _, fit, head = fit_ours(prepared, [0.5, 0.5])
-        whole = leave_one_out(prepared.rows[0], fit, head).predictions
+        whole = leave_one_out(prepared.focal, fit, head).predictions
         monkeypatch.setattr(module, "BLOCK", 1)  # blocks of 256 rows
-        np.testing.assert_allclose(leave_one_out(prepared.rows[0], fit, head).predictions, whole, rtol=1e-8)
+        np.testing.assert_allclose(leave_one_out(prepared.focal, fit, head).predictions, whole, rtol=1e-8)
         monkeypatch.undo()
 
 

@@ -114,7 +114,7 @@ def test_removals_of_the_heaviest_and_of_those_without_a_part(sampled):
 def test_rows_at_places_are_those_of_the_joined_rows(sampled):
     prepared = sampled._comparable
     keep = np.array([0, 14, 15, 26, 27, 1934, 700])
-    joined = np.concatenate([rows.X for rows in prepared.rows])
+    joined = np.concatenate([rows.X for rows in prepared.mapped])
     np.testing.assert_array_equal(_fits._rows_at(prepared, keep), joined[keep])
 
 

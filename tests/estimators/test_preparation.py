@@ -18,10 +18,11 @@ def test_pooled_standardisation_with_weights():
     ]
     ready = prepare({"focal": parts[0], "b": parts[1]}, **OPTIONS)
     weight = np.concatenate([rows.weight for rows in parts])
-    X = np.concatenate([rows.X for rows in ready.rows])
+    scaled = [ready.scaling.apply(rows) for rows in parts]
+    X = np.concatenate([rows.X for rows in scaled])
     np.testing.assert_allclose(np.average(X, axis=0, weights=weight), 0, atol=1e-12)
     np.testing.assert_allclose(np.average(X**2, axis=0, weights=weight), 1)
-    assert np.average(np.concatenate([rows.y for rows in ready.rows]), weights=weight) == pytest.approx(0)
+    assert np.average(np.concatenate([rows.y for rows in scaled]), weights=weight) == pytest.approx(0)
 
 
 def test_constant_columns_and_huge_values():
@@ -44,7 +45,7 @@ def test_back_to_units():
     rows = [Rows(rng.standard_normal((8, 3)) * 5 + 2, rng.standard_normal((8, 2)))]
     ready = prepare({"focal": rows[0]}, **OPTIONS)
     coef, intercept = rng.standard_normal((3, 2)), rng.standard_normal(2)
-    expected = ready.rows[0].X @ coef + intercept + ready.scaling.target_shift
+    expected = ready.focal.X @ coef + intercept + ready.scaling.target_shift
     coef, intercept = ready.scaling.to_units(coef, intercept)
     np.testing.assert_allclose(rows[0].X @ coef + intercept, expected)
 

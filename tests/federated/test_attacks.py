@@ -314,42 +314,75 @@ def test_asymmetric_sums_cannot_be_sent_and_would_be_refused():
         check_sums(np.array([[2.0, 1.0], [0.0, 2.0]]), np.zeros(2), 1.0, "the sums")
 
 
-def test_a_member_that_sends_wrong_sums_cannot_harm_beyond_noise(consortium):
-    """Level 2: sums of reversed targets, with a good score. The guard keeps to the focal rows, and says so."""
+def test_members_that_send_very_wrong_sums_get_no_part(consortium):
+    """Level 2: sums of reversed targets. The guard keeps to the focal rows, and says so."""
     group = consortium(members=5, rows=200, spread=0.05, fixed=FixedMethod(weights="equal"))
     rng = np.random.default_rng(1)
     for name in ("m1", "m2"):
         table = group.data[name]
         group.data[name] = {**table, "y": -30 * np.asarray(table["y"]) + rng.standard_normal(200)}
     coordinator, messages = group.run()
-    model = group.model(coordinator.combine(messages))
+    model, alone = group.model(coordinator.combine(messages)), group.pooled([])
     assert model.guarded_
-    assert "the model is of the focal rows alone" in model.notes_[0]
-    alone = group.pooled([])
-    np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-9)
-    assert model.weights_.values[0] == 1.0
+    assert model.members_share_ < 0.01
+    assert "the guard gives 0% to the model with the members' sums" in model.notes_[0]
+    assert model.weights_.values[0] > 0.99
+    near = np.linalg.norm(model.coef_ - alone.coef_)
+    assert near < 0.1 * np.linalg.norm(alone.coef_)
 
 
-def test_moderately_wrong_sums_pass_the_guard_but_do_little_harm_to_the_self_tuned_method(consortium):
-    """20 focal rows, one of four members with wrong slopes: errors on new rows relative to the focal rows alone."""
-    found = {}
-    for settings in ({"level": 2}, {"level": 1, "method": "tuned"}, {"level": 2, "method": "tuned"}):
-        ratios = []
-        for seed in range(3):
-            group = consortium(members=5, seed=seed, fixed=FixedMethod(weights="equal"), **settings)
-            whole = {name: np.asarray(values) for name, values in group.data["m0"].items()}
-            group.data["m0"] = {name: values[:20] for name, values in whole.items()}
-            table = group.data["m1"]
-            group.data["m1"] = {**table, "y": np.asarray(table["y"]) + 3 * np.asarray(table["x0"])}
-            coordinator, messages = group.run()
-            new = group.study.read({name: values[20:] for name, values in whole.items()})
-            models = group.model(coordinator.combine(messages)), group.pooled([])
-            errors = [np.sqrt(np.mean((new.y - model.predict(new.X)) ** 2)) for model in models]
-            ratios.append(errors[0] / errors[1])
-        found[(settings["level"], settings.get("method", "fixed"))] = float(np.max(ratios))
-    assert found[(1, "tuned")] < 1.1, found
-    assert found[(2, "tuned")] < 1.1, found
-    assert found[(2, "fixed")] > 1.1, found
+def poisoned(consortium, seed, **settings):
+    """Errors on new rows relative to the focal rows alone: 20 focal rows, one of four members with wrong slopes."""
+    group = consortium(members=5, seed=seed, fixed=FixedMethod(weights="equal"), **settings)
+    whole = {name: np.asarray(values) for name, values in group.data["m0"].items()}
+    group.data["m0"] = {name: values[:20] for name, values in whole.items()}
+    table = group.data["m1"]
+    group.data["m1"] = {**table, "y": np.asarray(table["y"]) + 3 * np.asarray(table["x0"])}
+    coordinator, messages = group.run()
+    combined = coordinator.combine(messages)
+    new = group.study.read({name: values[20:] for name, values in whole.items()})
+    models = [group.model(combined, guard=True), group.model(combined, guard=False), group.pooled([])]
+    errors = [np.sqrt(np.mean((new.y - model.predict(new.X)) ** 2)) for model in models]
+    return errors[0] / errors[2], errors[1] / errors[2]
+
+
+def test_wrong_sums_do_no_harm_beyond_noise(consortium):
+    """Without the guard, the fixed method would be much worse than the focal rows alone."""
+    fixed = np.log([poisoned(consortium, seed) for seed in range(12)])
+    assert np.exp(fixed.mean(axis=0)[0]) < 1.02
+    assert np.exp(fixed.max(axis=0)[0]) < 1.25
+    assert np.exp(fixed.mean(axis=0)[1]) > 1.1
+    for level in (1, 2):
+        ratios = [poisoned(consortium, seed, level=level, method="tuned")[0] for seed in range(2)]
+        assert max(ratios) < 1.1, level
+
+
+def test_the_guard_leaves_honest_sums_as_they_are(consortium):
+    """Members like the focal one: equal to pooled rows. And rows that one of both parts cannot leave out."""
+    from mixtune.estimators._federated import _members_share
+
+    group = consortium(members=7, rows=60, spread=0.0, seed=3)
+    group.data["m0"] = {name: np.asarray(values)[:20] for name, values in group.data["m0"].items()}
+    coordinator, messages = group.run()
+    combined = coordinator.combine(messages)
+    model, pooled = group.model(combined), group.pooled(sharing=combined.sharing)
+    assert (model.guarded_, model.members_share_) == (False, 1.0)
+    np.testing.assert_allclose(model.coef_, pooled.coef_, rtol=1e-7)
+    some, infinite = np.array([1.0, 2.0, -1.0]), np.array([1.0, np.inf, 2.0])
+    assert _members_share(some, infinite, 1e-9)[0] == 1.0
+    assert _members_share(infinite, some, 1e-9)[0] == 0.0
+    assert _members_share(some, some + 1e-12, 1e-9)[0] == 1.0
+
+
+def test_the_guard_judges_a_row_by_a_share_from_the_other_rows():
+    from mixtune.estimators._federated import _members_share
+
+    rng = np.random.default_rng(0)
+    ours, alone = rng.standard_normal((2, 9))
+    share, without = _members_share(ours, alone, 0.0)
+    assert 0 < share < 0.8
+    again = [_members_share(np.delete(ours, row), np.delete(alone, row), 0.0)[0] for row in range(9)]
+    np.testing.assert_allclose(without, again)
 
 
 def test_totals_out_of_range(group, second):

@@ -14,7 +14,7 @@ from mixtune.errors import MixtuneError
 
 pytest.importorskip("cryptography")
 
-from mixtune.federated import Key, read_message
+from mixtune.federated import Coordinator, Key, Study, read_message
 from mixtune.federated._messages import write_message
 
 
@@ -71,8 +71,19 @@ def test_a_study_by_files(tables, tmp_path):
     assert json.loads(run("inspect", files[-1], "--json"))["bytes"] == files[-1].stat().st_size
     model, report = tmp_path / "model.mixtune", tmp_path / "report.html"
     made = ["--focal", tables / "m0.csv", "--study", study, *key, "--out", model, "--report", report]
-    found = json.loads(run("combine", *files, *made, "--json"))
+    # The requests are found beside the answers.
+    answers = sorted(tmp_path.glob("a*-*.mxf"))
+    found = json.loads(run("combine", *answers, *made, "--json"))
+    assert len(answers) == 6
     assert found["exchanges"] == 2
+    bare = Coordinator(Study.load(study)).combine([read_message(path) for path in answers])
+    assert bare.names == ("m1", "m2", "m3")
+    (tmp_path / "empty").mkdir()
+    moved = [path.rename(tmp_path / "empty" / path.name) for path in answers]
+    first.rename(first.with_suffix(".other"))
+    with pytest.raises(MixtuneError, match="answers of step 1 belong to is neither among the files nor beside"):
+        run("combine", *moved, *made, "--force")
+    first.with_suffix(".other").rename(first)
     assert found["members"] == ["m1", "m2", "m3"]
     page = report.read_text()
     assert "rows never left the members" in page
@@ -90,14 +101,15 @@ def test_a_study_by_files(tables, tmp_path):
     with pytest.raises(MixtuneError, match="second release"):
         run("answer", tmp_path / "again.mxf", "--data", tables / "m1.csv", *own)
     assert not (tmp_path / "b.mxf").exists()
+    # Who asks is the focal member; who answers may be anybody.
+    run("ask", study, "--out", tmp_path / "c.mxf", "--focal", tables / "m0.csv")
     with pytest.raises(MixtuneError, match="4 keys"):
-        run("ask", study, "--out", tmp_path / "c.mxf")
+        run("answer", first, "--data", tables / "m1.csv", "--study", study, "--out", tmp_path / "d.mxf")
     with pytest.raises(MixtuneError, match='key of "m1", not of "m5"'):
         run("study", "join", study, "--name", "m5", "--key", tmp_path / "m1.key")
-    (tmp_path / "empty").mkdir()
     study.rename(tmp_path / "empty" / "study.toml")
     with pytest.raises(MixtuneError, match="no key in the folder"):
-        run("ask", tmp_path / "empty" / "study.toml", "--out", tmp_path / "c.mxf")
+        run("ask", tmp_path / "empty" / "study.toml", "--out", tmp_path / "d.mxf")
 
 
 def simulate(tables, *options, level=2):

@@ -10,10 +10,11 @@ import pytest
 
 from mixtune.errors import DataError
 from mixtune.estimators import FederatedRegressor, load
+from mixtune.moments import Rows
 
 pytest.importorskip("cryptography")
 
-from mixtune.federated import FeatureSpec, FixedMethod, Limits, Policy, Study, read_message
+from mixtune.federated import FeatureSpec, FixedMethod, Limits, Policy, Site, Study, read_message
 
 EXACT = {1: 1e-10, 2: 1e-7}
 
@@ -120,14 +121,14 @@ def test_masked_sums_of_wide_data_are_fast_and_small(consortium):
     columns = 512
     group = consortium(members=11, rows=3, columns=columns, fixed=FixedMethod(weights="equal"))
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((1600, columns)), rng.standard_normal(1600)
-    table = {**{f"x{place}": X[:, place] for place in range(columns)}, "y": y}
-    group.data = dict.fromkeys(group.data, table)
+    group.data = dict.fromkeys(group.data, Rows(rng.standard_normal((1600, columns)), rng.standard_normal(1600)))
     sites, coordinator = group.sites(), group.coordinator()
+    local = sites["m1"]._local()
+    for site in sites.values():
+        site._summed = site.rows, local
     first = coordinator.ask()
     messages = [site.answer(first) for site in sites.values()]
     second = coordinator.ask(messages)
-    sites["m1"]._local = (local := sites["m1"]._local()) and (lambda: local)
     start = time.perf_counter()
     answer = sites["m1"].answer(second)
     seconds = time.perf_counter() - start
@@ -152,22 +153,35 @@ def test_model_files_hold_no_sums_of_members(consortium, tmp_path):
         assert all(np.float64(value).tobytes() not in content for value in [*moments.gram.ravel(), *moments.cross])
 
 
-def test_relay_and_coordinator_store_no_moments_at_level_2(consortium):
-    group = consortium(members=6)
+@pytest.mark.parametrize("method", ["fixed", "tuned"])
+def test_relay_and_coordinator_store_no_moments_at_level_2(consortium, method, monkeypatch):
+    """A scan of all bytes, also of what the coordinator can open, finds no sum of a member, weighted or not."""
+    vectors, masked = {}, Site._masked
+
+    def recorded(site, spec, arrays, vector, says):
+        vectors.setdefault(site.key.name, []).append(vector)
+        return masked(site, spec, arrays, vector, says)
+
+    monkeypatch.setattr(Site, "_masked", recorded)
+    group = consortium(members=5, columns=3, method=method)
     coordinator, messages = group.run()
-    stored = b"".join(message.content for message in (*messages, *coordinator._sent))
-    for message in messages:
+    everything = (*messages, *coordinator._sent)
+    assert {message.step for message in messages} == ({1, 2} if method == "fixed" else {1, 2, 3, 4})
+    stored = b"".join(message.content for message in everything)
+    for message in everything:
         spec, arrays = message.open(group.keys["m0"])
         stored += repr(spec).encode() + b"".join(array.tobytes() for array in arrays.values())
     second = coordinator._sent[1].open(group.keys["m0"])[0]
     for place, name in enumerate(group.study.sources):
-        local = group.site(name)._local()
-        for block, values in local.blocks.items():
-            for value in values:
-                for shown in (value, value * second["weights"][place]):
-                    ring = np.rint(np.ldexp(shown, second["exponents"][block])).astype(np.int64)
-                    assert np.float64(shown).tobytes() not in stored
-                    assert abs(ring) < 2**16 or ring.tobytes() not in stored
+        for block, values in group.site(name)._local().blocks.items():
+            shown = np.concatenate([values, values * second["weights"][place]])
+            # The number of rows, which is whole, is no secret.
+            assert not [value for value in shown if value % 1 and value.tobytes() in stored]
+            vectors.setdefault(name, []).append(np.rint(np.ldexp(shown, second["exponents"][block])).astype(np.int64))
+        assert len(vectors[name]) == (4 if method == "fixed" else 6)
+        # Small integers stand everywhere.
+        elements = np.concatenate([vector.view(np.int64) for vector in vectors[name]])
+        assert not [each for each in elements[np.abs(elements) > 2**16] if each.tobytes() in stored]
 
 
 def test_plain_words(consortium):
@@ -245,14 +259,20 @@ def test_studies_from_tables_with_missing_values(tmp_path):
 
 
 def test_tables_with_semicolons_and_decimal_commas(tmp_path):
-    rows = [f"{n / 7:.3f},{n % 3},{'ab'[n % 2]},{n % 5}.5" for n in range(30)]
-    (tmp_path / "rows.csv").write_text("\n".join(["size,rooms,kind,y", *rows]))
-    german = [row.replace(",", ";").replace(".", ",") for row in rows]
-    (tmp_path / "other.csv").write_text("\n".join(["size;rooms;kind;y", *german]))
+    """Also where commas would make as many columns as semicolons, and where numbers stand in quotes."""
+    rows = [[f"{n / 7:.3f}", f"{n % 3}.0", "ab"[n % 2], f"{n % 5}.5"] for n in range(30)]
+    german = [[cell.replace(".", ",") for cell in row] for row in rows]
+    for name, mark, body in (("rows", ",", rows), ("other", ";", german), ("tabs", "\t", german)):
+        lines = [mark.join(row) for row in (["size", "rooms", "kind", "y"], *body)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines))
+    lines = ['"' + '","'.join(row) + '"' for row in german]
+    (tmp_path / "quotes.csv").write_text("\n".join(["size,rooms,kind,y", *lines]))
     study = Study.new([tmp_path / "rows.csv"], target="y", focal="a")
-    one, other = (study.read(tmp_path / name) for name in ("rows.csv", "other.csv"))
-    np.testing.assert_array_equal(one.X, other.X)
-    np.testing.assert_array_equal(one.y, other.y)
+    one = study.read(tmp_path / "rows.csv")
+    for name in ("other", "tabs", "quotes"):
+        other = study.read(tmp_path / f"{name}.csv")
+        np.testing.assert_array_equal(one.X, other.X)
+        np.testing.assert_array_equal(one.y, other.y)
 
 
 def test_dates_in_a_study(tmp_path):

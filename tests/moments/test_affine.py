@@ -50,7 +50,7 @@ def test_an_estimator_that_standardises_can_be_fitted_from_streamed_sums():
     rng = np.random.default_rng(2)
     rows = [Rows(rng.standard_normal((n, 3)) + n / 10, rng.standard_normal(n)) for n in (40, 60)]
     ready = prepare(dict(zip("ab", rows)), Features(), standardise=True, fit_intercept=True)
-    expected = [augmented(part) for part in ready.rows]
+    expected = [augmented(part, ready.scaling) for part in ready.mapped]
     sums = [Moments.from_rows(with_constant(part.X), part.y) for part in rows]
     scale = pooled_scale(sums)
     for ours, other in zip(sums, expected):

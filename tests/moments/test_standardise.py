@@ -210,7 +210,7 @@ def test_small_domains_are_joined_and_large_ones_stand_alone(monkeypatch):
     blocks = list(_standardise._blocks([3, 4, 3, 100, 1, 2], 2))
     assert [(block.start, block.stop) for block in blocks] == [(0, 3), (3, 4), (4, 6)]
     parts = [np.full((n, 2), float(n)) for n in (3, 4, 3, 100, 1, 2)]
-    runs = list(_standardise._runs(parts, [part[:, 0] for part in parts]))
+    runs = _standardise._over_runs(lambda rows, weight: (rows, weight), parts, [part[:, 0] for part in parts])
     assert [len(run) for run, _ in runs] == [10] * 11 + [3]
     np.testing.assert_array_equal(np.concatenate([run for run, _ in runs]), np.concatenate(parts))
     np.testing.assert_array_equal(np.concatenate([w for _, w in runs]), np.concatenate(parts)[:, 0])

@@ -27,16 +27,22 @@ federate.add_typer(study_app, name="study")
 StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
 StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
 KeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option("--key", help="The member's key; by default the only *.key next to the study.")
+    Path | None, typer.Option("--key", help="The member's key; by default the one next to the study.")
 ]
 Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
-Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="Requests and answers, .mxf.")]
+Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")]
 FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
+NeededRows: TypeAlias = Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")]
+ModelFile: TypeAlias = Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")]
+ReportFile: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")]
+Focal: TypeAlias = Annotated[str, typer.Option(help="The member that the model is for.")]
 RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")]
 PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
 Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")]
 Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
 Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
+Ridge: TypeAlias = Annotated[float, typer.Option(help="Of the local models.")]
+DropOuts: TypeAlias = Annotated[int, typer.Option(help="How many members may drop out between exchanges.")]
 Confirm: TypeAlias = Annotated[
     bool, typer.Option("--confirm", help="Add an exchange in which members confirm who took part.")
 ]
@@ -49,15 +55,15 @@ def study_new(
     study: StudyFile,
     like: Annotated[list[Path], typer.Option(help="A table with the columns; the first one gives the scales.")],
     target: reading.Target,
-    focal: Annotated[str, typer.Option(help="The member that the model is for.")],
+    focal: Focal,
     name: Annotated[str, typer.Option(help="Of the study.")] = "study",
     level: Level = 2,
     method: Method = "fixed",
     weights: Weights = "predictive",
-    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0,
+    ridge: Ridge = 1.0,
     epsilon: Epsilon = 3.0,
     delta: Delta = 1e-6,
-    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    drop_outs: DropOuts = 1,
     confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
@@ -70,22 +76,11 @@ def study_new(
     Look through the file and edit it before anybody joins; if you edit columns
     or features, delete the line with the hash of the feature map.
     """
-    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+    from mixtune.federated import Study
 
+    settings = _settings(locals())
     outputs.check_outputs({"STUDY": study}, force=force, inputs=like)
-    made = Study.new(
-        like,
-        target=target,
-        focal=focal,
-        name=name,
-        days=days,
-        level=level,
-        method=method,
-        fixed=FixedMethod(weights=weights, ridge=ridge),
-        features=FeatureSpec(random_width or 0, seed),
-        privacy=Privacy(epsilon, delta),
-        limits=Limits(drop_outs=drop_outs, confirm=confirm),
-    )
+    made = Study.new(like, target=target, focal=focal, name=name, days=days, **settings)
     made.save(study)
     console = outputs.output()
     console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {level}.")
@@ -161,7 +156,7 @@ def ask(
 
     outputs.check_outputs({"--out": out}, force=force, inputs=files or [])
     found = Study.load(study)
-    coordinator = Coordinator(found, focal, _key(key, study), policy=_policy(policy))
+    coordinator = Coordinator(found, focal, _key(key, study, found.focal), policy=_policy(policy))
     request = coordinator.ask(files or ())
     request.save(out)
     lost = [f'"{name}" is missing: {why}' for name, why in coordinator.missing(files or ()).items()]
@@ -218,10 +213,12 @@ def inspect_message(
 
 @federate.command()
 def combine(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="The request and the answers, .mxf.")],
-    focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
-    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="The answers, .mxf; requests beside them are found.")
+    ],
+    focal: NeededRows,
+    out: ModelFile = None,
+    report: ReportFile = None,
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
     require_all: RequireAll = False,
@@ -233,7 +230,7 @@ def combine(
 
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=[*files, focal])
     found = Study.load(study)
-    combined = Coordinator(found, focal, _key(key, study)).combine(files, require_all=require_all)
+    combined = Coordinator(found, focal, _key(key, study, found.focal)).combine(files, require_all=require_all)
     document = _finish(combined, focal, out, report)
     if as_json:
         outputs.print_json(document)
@@ -244,7 +241,7 @@ def combine(
 @federate.command("flower-app")
 def flower_app(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the files of the app.")],
-    focal: Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")],
+    focal: NeededRows,
     study: StudyOption = Path("study.toml"),
     key: KeyOption = None,
     out: Annotated[Path, typer.Option(help="The folder for requests and answers.")] = Path("messages"),
@@ -252,13 +249,14 @@ def flower_app(
     force: reading.Force = False,
 ) -> None:
     """Write a Flower app for "flwr run" that carries the messages of a study; paths are those of this machine."""
-    from mixtune.federated import Coordinator, Study
+    from mixtune.federated import Coordinator, Study, key_path
     from mixtune.federated.flower import write_app
 
     if (folder / "pyproject.toml").exists() and not force:
         raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
-    place = key or _key_path(study)
-    Coordinator(Study.load(study), focal, _key(place, study))
+    found = Study.load(study)
+    place = key or key_path(study.parent, found.focal)
+    Coordinator(found, focal, _key(place, study))
     write_app(folder, study=study, focal=focal, key=place, out=out, timeout=timeout)
     console = outputs.output()
     console.print(f"Wrote the app to {outputs.safe(folder)}. Run it with: flwr run {outputs.safe(folder)} SUPERLINK")
@@ -267,15 +265,15 @@ def flower_app(
 @federate.command()
 def simulate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="One CSV file for each member, named after it.")],
-    focal: Annotated[str, typer.Option(help="The member that the model is for.")],
+    focal: Focal,
     target: reading.Target,
     level: Level = 2,
     method: Method = "fixed",
     weights: Weights = "predictive",
-    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0,
+    ridge: Ridge = 1.0,
     epsilon: Epsilon = 3.0,
     delta: Delta = 1e-6,
-    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1,
+    drop_outs: DropOuts = 1,
     confirm: Confirm = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
@@ -286,8 +284,8 @@ def simulate(
     slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None,
     policy: PolicyFile = None,
     require_all: RequireAll = False,
-    out: Annotated[Path | None, typer.Option(help="Save the model to this file.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write a page about the model.")] = None,
+    out: ModelFile = None,
+    report: ReportFile = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
 ) -> None:
@@ -297,9 +295,10 @@ def simulate(
 
     mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
     """
-    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+    from mixtune.federated import Study
     from mixtune.federated.folder import Faults
 
+    settings = _settings(locals())
     check_choice("transport", transport, ("files", "flower"))
     if transport == "flower" and (kill or slow):
         raise ParameterError("--kill and --slow go with --transport files; leave them out")
@@ -307,14 +306,6 @@ def simulate(
     tables = _tables(folder, focal)
     begin = time.perf_counter()
     like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
-    settings: dict[str, Any] = {
-        "level": level,
-        "method": method,
-        "fixed": FixedMethod(weights=weights, ridge=ridge),
-        "features": FeatureSpec(random_width or 0, seed),
-        "privacy": Privacy(epsilon, delta),
-        "limits": Limits(drop_outs=drop_outs, confirm=confirm),
-    }
     study = Study.new(like, target=target, focal=focal, name=folder.resolve().name, **settings)
     deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}
     faults = Faults(deaths, _pairs(slow, tables, "--slow"))
@@ -329,6 +320,20 @@ def simulate(
         outputs.print_json(document)
         return
     _show(document)
+
+
+def _settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a study from a command's arguments."""
+    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy
+
+    return {
+        "level": given["level"],
+        "method": given["method"],
+        "fixed": FixedMethod(weights=given["weights"], ridge=given["ridge"]),
+        "features": FeatureSpec(given["random_width"] or 0, given["seed"]),
+        "privacy": Privacy(given["epsilon"], given["delta"]),
+        "limits": Limits(drop_outs=given["drop_outs"], confirm=given["confirm"]),
+    }
 
 
 def _simulated(
@@ -380,10 +385,8 @@ def _by_flower(
     rules = {} if policy is None else {"policy": policy.resolve()}
     settings = {name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()}
     focal = settings.pop(coordinator.study.focal)
-    given = focal["data"], focal["key"]
-    coordinator.rejected |= exchange_on_this_machine(
-        folder.path, focal=given, members=settings, timeout=timeout, step=step
-    )
+    given: dict[str, Any] = {"focal": (focal["data"], focal["key"]), "members": settings}
+    coordinator.rejected |= exchange_on_this_machine(folder.path, **given, timeout=timeout, step=step)
     return sorted((folder.path / "messages").glob("*.mxf"))
 
 
@@ -408,9 +411,8 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
         title = f"{study.encoder.target.name} of {study.focal}"
         outputs.write_file(report, page_html(facts, title=title, settings=settings).encode())
     about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
-    about |= {"focal": study.focal, "members": list(combined.names), "missing": dict(combined.missing)}
-    about |= {"exchanges": combined.exchanges, "bytes_per_member": combined.bytes_per_member}
-    about |= {"guarded": model.guarded_, "made": list(model.made_)}
+    about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
+    about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
     about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
     return {**about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
 
@@ -442,8 +444,7 @@ def _show(document: dict[str, Any]) -> None:
         lines.append(
             f"{gain['reduction']:.1%} below that of the focal rows alone ({gain['low']:.1%} to {gain['high']:.1%})"
         )
-    if document["guarded"]:
-        lines.append("the guard uses the focal rows only: the members' sums make predictions worse")
+    lines += [note for note in document["notes"] if document["guarded"] and note.startswith("the guard")]
     if "difference" in document:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
         lines.append(f"{document['seconds']:.1f} seconds")
@@ -483,17 +484,7 @@ def _policy(path: Path | None) -> Policy:
     return Policy() if path is None else Policy.load(path)
 
 
-def _key(path: Path | None, study: Path) -> Key:
-    from mixtune.federated import Key
+def _key(path: Path | None, study: Path, name: str = "") -> Key:
+    from mixtune.federated import Key, key_path
 
-    return Key.load(path or _key_path(study))
-
-
-def _key_path(study: Path) -> Path:
-    """The one key beside the study."""
-    found = sorted(study.parent.glob("*.key"))
-    if not found:
-        raise ParameterError(f"there is no key in the folder of {study}; join the study first, or pass --key")
-    if len(found) > 1:
-        raise ParameterError(f"there are {len(found)} keys in the folder of {study}; choose one with --key")
-    return found[0]
+    return Key.load(path or key_path(study.parent, name))

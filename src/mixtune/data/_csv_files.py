@@ -293,8 +293,14 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _find_separator(text: str, *, whole: bool, likely: str) -> str:
-    """The separator with which most rows have as many cells as the header; the likely one where none does."""
-    scores: dict[str, tuple[float, int]] = {}
+    """The separator with which most rows have as many cells as the header; the likely one where none does.
+
+    Examples
+    --------
+    >>> _find_separator("a;b\\n1,5;2\\n2,5;3\\n", whole=True, likely=",")
+    ';'
+    """
+    scores: dict[str, tuple[float, int, int]] = {}
     for separator in (likely, *(mark for mark in _SEPARATORS if mark != likely), _SPACES):
         rows = _split(text, separator, whole=whole)[:200]
         width = _usual_width(rows)
@@ -302,8 +308,9 @@ def _find_separator(text: str, *, whole: bool, likely: str) -> str:
         if width < 2 or start is None or len(rows[start]) < 2:
             continue
         same = sum(len(row) == width for row in rows[start + 1 :]) / max(1, len(rows) - start - 1)
-        # Blanks also stand between the words of one column.
-        scores[separator] = (round(same, 1) if separator != _SPACES else round(same - 0.5, 1), width)
+        # Blanks also stand between the words of one column. Decimal commas make columns, too, but not of the header:
+        # it is later then.
+        scores[separator] = (round(same, 1) if separator != _SPACES else round(same - 0.5, 1), -start, width)
     return max(scores, key=scores.__getitem__) if scores else likely
 
 

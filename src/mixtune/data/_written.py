@@ -26,7 +26,8 @@ _EXPONENT = r"(?:[eE][+-]?\d+)?"
 
 
 def _number(group: str, mark: str) -> str:
-    grouped = rf"\d{{1,3}}(?:[{group}{_SPACES}]\d{{3}})+"
+    # "0,143" is not in thousands.
+    grouped = rf"[1-9]\d{{0,2}}(?:[{group}{_SPACES}]\d{{3}})+"
     digits = rf"(?:(?:{grouped}|\d+)(?:[{mark}]\d*)?|[{mark}]\d+)"
     return rf"^{_SIGNS}?\s*[+-]?\s*{_SIGNS}?\s*{digits}{_EXPONENT}\s*{_SIGNS}?$"
 
@@ -129,6 +130,8 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     Written(decimal=',', dates=None, unit=None)
     >>> find_written(pa.array(["3,750 g", "990 g"], pa.large_string())).unit
     'g'
+    >>> find_written(pa.array(["0,143", "1,234"], pa.large_string())).decimal
+    ','
     >>> find_written(pa.array(["12/31/2020", "1/2/2021"], pa.large_string())).dates
     '%m/%d/%Y'
     >>> find_written(pa.array(["red", "blue", "7"], pa.large_string()))

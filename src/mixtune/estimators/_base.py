@@ -306,6 +306,7 @@ class MomentRegressor(LinearTransferRegressor):
         features = self._make_features()
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
         state, scaling = fits.gather_state(focal, self.focal_name, sources, features, **options)
+        state = state.on_device(torch_device(self.device))
         rows = None
         if self._compares_rows():
             prepared = fits.sampled_rows(state, scaling, focal, sources, features)

@@ -53,8 +53,8 @@ class _Baseline(MomentRegressor):
     ridge: Any = 1.0
 
     @abstractmethod
-    def _at(self, state: State, ridge: float) -> Solved:
-        """The baseline at one ridge."""
+    def _fits(self, state: State) -> Callable[[float], Solved]:
+        """The baseline at any ridge."""
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -64,10 +64,11 @@ class _Baseline(MomentRegressor):
             check_nonnegative("ridge", self.ridge)
 
     def _solve_state(self, state: State, rows: Any) -> Solved:
+        at = self._fits(state)
         if not isinstance(self.ridge, str):
             self.ridge_ = float(self.ridge)
-            return self._at(state, self.ridge_)
-        candidates = [self._at(state, ridge) for ridge in RIDGES]
+            return at(self.ridge_)
+        candidates = [at(ridge) for ridge in RIDGES]
         errors = np.array([found.uncertainty.left_out.error for found in candidates])
         if not np.any(np.isfinite(errors)):
             raise ParameterError(
@@ -98,8 +99,8 @@ class LocalRegressor(_Baseline):
     array([7.])
     """
 
-    def _at(self, state: State, ridge: float) -> Solved:
-        return pooled(state, [0], ridge)
+    def _fits(self, state: State) -> Callable[[float], Solved]:
+        return pooled(state, [0])
 
 
 @savable
@@ -118,8 +119,8 @@ class JointRegressor(_Baseline):
     array([4.])
     """
 
-    def _at(self, state: State, ridge: float) -> Solved:
-        return pooled(state, range(len(state.names)), ridge)
+    def _fits(self, state: State) -> Callable[[float], Solved]:
+        return pooled(state, range(len(state.names)))
 
 
 @savable
@@ -146,8 +147,8 @@ class JointSubsetRegressor(_Baseline):
     _: KW_ONLY
     subset: Sequence[str] | None = None
 
-    def _at(self, state: State, ridge: float) -> Solved:
-        return pooled(state, self._chosen(state.names), ridge)
+    def _fits(self, state: State) -> Callable[[float], Solved]:
+        return pooled(state, self._chosen(state.names))
 
     def _chosen(self, names: Sequence[str]) -> list[int]:
         if self.subset is None:
@@ -176,8 +177,8 @@ class MeanOfLocalsRegressor(_Baseline):
     array([2.])
     """
 
-    def _at(self, state: State, ridge: float) -> Solved:
-        return mean_of_locals(state, ridge, self.device)
+    def _fits(self, state: State) -> Callable[[float], Solved]:
+        return partial(mean_of_locals, state)
 
 
 class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # type: ignore[misc]

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Floats, Integers, factorised_on, torch_device
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
@@ -246,8 +246,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         Seed of the draws of rows and sources for cross-domain validation.
     device : str
         Where features are computed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device,
-        block by block, as for :class:`RegretOptimalRegressor`. They return as NumPy arrays, from which the choice is
-        computed on the host. ``predict`` falls back to NumPy if the device is missing.
+        block by block, as for :class:`RegretOptimalRegressor`. Sums, local models, and factorisations of matrices of
+        256 rows or more are computed there too, all else in NumPy. ``predict`` falls back to NumPy if the device is
+        missing.
 
     Attributes
     ----------
@@ -361,7 +362,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         """Transport distances to the focal rows with the sampling floor; None without sources or with too many rows."""
         check_is_fitted(self, "coef_")
         if self._distances is None and self._comparable is not None:
-            rows = [len(part.X) for part in self._comparable.rows]
+            rows = [len(part.X) for part in self._comparable.mapped]
             if len(rows) > 1 and rows[0] * sum(rows) <= MAX_PAIRS:
                 self._distances = transport_distances(self._comparable, standardise=self.standardise)
             self._comparable = None
@@ -598,14 +599,14 @@ def tuned_fit(
     targets are logarithms, and errors are told of what they are the logarithms of.
     """
     width = prepared.focal.shape[1]
-    notes = _row_notes(prepared)
+    notes, there = _row_notes(prepared), torch_device(device)
     if blocks is None or len(blocks) == 1:
-        basis, wide = principal_basis(prepared, seed)
+        basis, wide = principal_basis(prepared, seed, there)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
-    state = State.of(prepared)
-    heads = local_heads(state, HEAD_RIDGE, device)
-    moments = [[block.moments(m) for m in state.moments] for block in blocks]
+    state = State.of(prepared, there)
+    heads = local_heads(state.on_device(there), HEAD_RIDGE)
+    moments = [[block.moments(m).on_device(None) for m in state.moments] for block in blocks]
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.
     tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
@@ -613,12 +614,21 @@ def tuned_fit(
         [samples_of(prepared, moments[place], blocks[place], places, output) for place in tried[output]]
         for output in outputs
     ]
-    choices = [
-        choose_maps(own, [blocks[place] for place in used], width, seed=seed) for own, used in zip(samples, tried)
-    ]
+    logs = prepared.inputs[0].targets[:, 0] if log else None
+    with factorised_on(there):
+        choices = [
+            choose_maps(own, [blocks[place] for place in used], width, seed=seed) for own, used in zip(samples, tried)
+        ]
+        compared = _comparisons(
+            choices,
+            prepared.focal,
+            [[each[0] for each in own] for own in samples],
+            [[moments[place] for place in used] for used in tried],
+            heads,
+            logs,
+        )
     coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
     low, high = feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
-    logs = prepared.inputs[0].targets[:, 0] if log else None
     weights = _domain_weights(choices, prepared, heads, places, logs)
     return Solved(
         coef,
@@ -631,14 +641,7 @@ def tuned_fit(
             "candidates_": candidates_of(choices[0], len(weights.names), places),
             "ridge_path_": path_of(choices[0]),
             "maps_": maps_of(choices[0]),
-            **_comparisons(
-                choices,
-                prepared.focal,
-                [[each[0] for each in own] for own in samples],
-                [[moments[place] for place in used] for used in tried],
-                heads,
-                logs,
-            ),
+            **compared,
             "_log_scale": None if logs is None else LogScale.of(choices[0].left_out, prepared.focal.weight),
             "n_validation_sources_": min(c.n_plays for c in choices),
             "notes_": notes + sampled,

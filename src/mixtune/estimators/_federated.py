@@ -35,6 +35,7 @@ from mixtune.moments import Rows, Sample, Scaling, augmented, moved
 from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
+    SETTINGS,
     Choice,
     Comparison,
     FeatureBlock,
@@ -44,6 +45,8 @@ from mixtune.selection import (
     TransferGain,
     choose_summed,
     merged_task,
+    order_of,
+    play,
     summed_play,
     transfer_gain,
 )
@@ -51,6 +54,8 @@ from mixtune.weights import DomainWeights
 
 #: Settings of the regret problem.
 HELD = ("transfer", "stability", "horizon")
+#: From this share on, the guard leaves the model as it is: equal to that of all rows in one place.
+WHOLE_SHARE = 0.8
 
 
 @dataclass(eq=False, repr=False)
@@ -70,8 +75,9 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     feature_map : object with transform(X)
         That of the study; :meth:`from_study` sets it.
     guard : bool
-        Keep to the focal rows alone where leave-one-out says, beyond its 95% interval, that the sums of the members
-        make predictions worse: a member may have sent wrong sums.
+        Average the model with that of the focal rows alone, by the shares of least leave-one-out error on the focal
+        rows: a member may have sent wrong sums. A share of 0.8 or more counts as all, so that the model stays equal to
+        that of all rows in one place. The self-tuned method has a guard of its own.
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`; the scales are those of the study.
 
@@ -87,7 +93,9 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     candidates_ : tuple of Candidate
         Of the self-tuned choice, largest share first.
     guarded_ : bool
-        Whether the guard kept to the focal rows.
+        Whether the guard gave a part to the focal rows alone.
+    members_share_ : float
+        The part of the model with the members' sums; 1 where the guard changed nothing.
     made_ : tuple of str
         How the model was made, in sentences.
     notes_ : tuple of str
@@ -99,6 +107,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_", "candidates_"),
+        "members_share_",
     )
 
     weights_: DomainWeights
@@ -107,6 +116,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     transfer_gain_: TransferGain
     candidates_: tuple[Candidate, ...]
     guarded_: bool
+    members_share_: float
     made_: tuple[str, ...]
     notes_: tuple[str, ...]
 
@@ -138,20 +148,17 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         width = study.n_features
         rows = Rows(self._make_features()(focal.X), focal.y - level)
         found = federated_fit(sources, rows)
-        weights, solved = found.weights, found.solved
-        left = {MIXTUNE: solved.uncertainty.left_out.residuals[:, 0], OWN_ROWS: found.alone}
-        compared = fits.compared_of(left, rows.weight, fits.ROUNDING * float(np.std(rows.y)))
-        # The self-tuned choice has a guard of its own.
-        doubt = self.guard and study.method == "fixed" and study.level < 3
-        self.guarded_ = bool(doubt and compared[OWN_ROWS].ratio_low > 1)
-        self.notes_ = sources.made
+        share, without, least = 1.0, np.ones(0), fits.ROUNDING * float(np.std(rows.y))
+        if self.guard and study.method == "fixed" and study.level < 3:
+            share, without = _members_share(found.left_out, found.alone, least)
+        self.members_share_, self.guarded_, self.notes_ = share, share < 1, sources.made
         if self.guarded_:
-            worse = compared[OWN_ROWS].ratio - 1
-            told = "the sums of the members make predictions worse by {worse:.0%}; the model is of the focal rows alone"
-            self.notes_ = (Note("guarded", told, worse=worse), *self.notes_)
-            solved, values = _focal_only(study, rows), np.eye(len(weights.names))[0]
-            weights = dataclasses.replace(weights, values=values, rule="focal only")
-            compared = fits.compared_of(dict.fromkeys(left, left[OWN_ROWS]), rows.weight, 0.0)
+            told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone: "
+            told += "so the error on the focal rows, left out in turn, is least"
+            self.notes_ = (Note("guarded", told, share=share), *self.notes_)
+            found = _averaged(found, _focal_only(study, rows), share, without)
+        weights, solved = found.weights, found.solved
+        compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
@@ -186,6 +193,11 @@ class Found:
     shift: Floats
     level: Any
 
+    @property
+    def left_out(self) -> Floats:
+        """Left-out residuals of the focal rows."""
+        return self.solved.uncertainty.left_out.residuals[:, 0]
+
 
 def federated_fit(combined: Combined, rows: Rows) -> Found:
     """The fit of a study's method to prepared focal rows and combined sums."""
@@ -207,7 +219,48 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
 
 
 def _focal_only(study: Study, rows: Rows) -> fits.Solved:
-    return fits.pooled(_state(study.focal, rows), [0], float(study.fixed.ridge))
+    return fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
+
+
+def _members_share(ours: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
+    """The share of "ours" in its average with "alone" of least mean square, from left-out residuals of both.
+
+    With it come the shares (n,) without each of the rows: what the average is judged by on a row must not depend on it.
+
+    Examples
+    --------
+    >>> share, without = _members_share(np.array([1.0, -2.0, 1.0]), np.array([2.0, 1.0, 2.0]), 0.0)
+    >>> round(share, 3), without
+    (0.636, array([0.5, 1. , 0.5]))
+    """
+    if not np.all(np.isfinite(alone)) or np.max(np.abs(alone - ours)) <= least:
+        return 1.0, np.ones(len(ours))
+    if not np.all(np.isfinite(ours)):
+        return 0.0, np.zeros(len(ours))
+    apart = alone - ours
+    above, below = alone * apart, apart**2
+    tops, bottoms = (np.append(part.sum(), part.sum() - part) for part in (above, below))
+    found = np.clip(np.divide(tops, bottoms, out=np.ones_like(tops), where=bottoms > least**2), 0.0, 1.0)
+    found[found >= WHOLE_SHARE] = 1.0
+    return float(found[0]), found[1:]
+
+
+def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -> Found:
+    """A fit averaged with the focal rows alone; how uncertainty varies with the inputs is that of the larger part."""
+    ours, main = found.solved, found.solved if share >= 0.5 else alone
+
+    def mixed(mine: Any, theirs: Any, part: Any = share) -> Any:
+        # Residuals of a part that does not count may be infinite.
+        return theirs if share == 0 else part * mine + (1 - part) * theirs
+
+    left, other, each = ours.uncertainty.left_out, alone.uncertainty.left_out, without[:, None]
+    parts = {name: mixed(getattr(left, name), getattr(other, name), each) for name in ("predictions", "residuals")}
+    judged = dataclasses.replace(main.uncertainty.left_out, **parts)
+    uncertainty = fits.Uncertainty(lambda: judged, main.uncertainty.make_posterior)
+    solved = fits.Solved(mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept), uncertainty)
+    own = np.eye(len(found.weights.names))[0]
+    weights = dataclasses.replace(found.weights, values=mixed(found.weights.values, own))
+    return dataclasses.replace(found, solved=solved, weights=weights)
 
 
 def _tuned(combined: Combined, rows: Rows) -> Found:
@@ -252,24 +305,43 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
 
     ``focal`` and ``sources`` are rows of inputs, as the study encodes them.
     """
-    study = combined.study
+    study, parts = combined.study, dict[str, Any]()
     pairs = {name: (rows.X, rows.y) for name, rows in sources.items()}
-    if study.method == "tuned" and study.level == 2:
-        plain = dataclasses.replace(combined, **_pooled_sums(combined, focal, sources))
-        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
-    if study.method == "tuned" and study.level == 1:
-        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
-        return tuned.fit(focal.X, focal.y, sources=pairs)
     if study.level == 3:
         # Without clipping and noise, and so without privacy: the difference is what these cost.
         total: Any = sum(augmented(study.prepared(each)).without_rows() for each in sources.values())
-        plain = dataclasses.replace(combined, moments=dict.fromkeys(combined.moments, total))
+        parts = {"moments": dict.fromkeys(combined.moments, total)}
+    elif study.method == "tuned" and (study.level == 2 or combined.late):
+        parts = (_pooled_sums if study.level == 2 else _pooled_tasks)(combined, focal, sources)
+    elif study.method == "tuned":
+        tuned = RegretOptimalRegressorCV(study.feature_map, standardise=False, clamp=False, seed=study.features.seed)
+        return tuned.fit(focal.X, focal.y, sources=pairs)
+    if parts:
+        plain = dataclasses.replace(combined, **parts)
         return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing
     model = RegretOptimalRegressor(study.feature_map, standardise=False, focal_name=study.focal, **given)
     return model.fit(focal.X, focal.y, sources=pairs)
+
+
+def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:
+    """Moments, and the validation tasks of those members that did some, from all rows in one place."""
+    study, plan = combined.study, combined.plan
+    assert plan is not None
+    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
+    moments = {name: augmented(rows).without_rows() for name, rows in prepared.items()}
+    remote, scaling = remote_tasks(study, study.prepared(focal), moments)
+    played, tasks = {task.source for task in combined.tasks}, []
+    for source, places in ((source, places) for source, places in plan.tasks if source in played):
+        near = scaling.apply(prepared[combined.names[source]])
+        rows = Rows(near.X, near.y / remote.size)
+        order = order_of(rows, places[: plan.rows + SETTINGS.test_rows])
+        part = augmented(rows.part(order[: plan.rows])).without_rows()
+        made = play(rows, order, plan.rows, plan.spare, *remote.candidates(source, part))
+        tasks.append(dataclasses.replace(made, source=source))
+    return {"moments": moments, "tasks": tasks}
 
 
 def _pooled_sums(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> dict[str, Any]:

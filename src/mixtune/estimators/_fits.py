@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.extmath import randomized_svd
 
-from mixtune._array import Floats, Integers, device_or_cpu, to_device, to_numpy, torch_device
+from mixtune._array import Floats, Integers, factorised_on, in_threads, is_numpy, to_device, to_numpy, torch_device
 from mixtune._checks import check_positive
 from mixtune._messages import Wording
 from mixtune._registry import field_values, storable
@@ -54,7 +54,7 @@ from mixtune.moments import (
     weighted_system,
 )
 from mixtune.moments import local_heads as stacked
-from mixtune.regret import RegretProblem, RegretSolution, Schedule, joint_subset_head, solve
+from mixtune.regret import RegretProblem, RegretSolution, Schedule, solve
 from mixtune.selection import (
     MIXTUNE,
     Comparison,
@@ -116,7 +116,7 @@ class Features:
         ``made`` are the rows' features, where they are at hand.
         """
         if (there := torch_device(self.device)) is not None:
-            return Moments.from_blocks(self._device_blocks(rows, origin, there)).on_device(None)
+            return Moments.from_blocks(self._device_blocks(rows, origin, there))
         made = self.of(rows) if made is None else made
         return augmented(Rows(made.X - origin.features, made.y - origin.targets, made.sample_weight))
 
@@ -200,11 +200,6 @@ class Prepared:
         """The focal rows in prepared units."""
         return self.scaling.apply(self.mapped[0])
 
-    @cached_property
-    def rows(self) -> tuple[Rows, ...]:
-        """The rows of all domains in prepared units: a second copy of them, made when first asked for."""
-        return (self.focal, *(self.scaling.apply(rows) for rows in self.mapped[1:]))
-
 
 def prepare(
     rows: Mapping[str, Rows],
@@ -222,7 +217,7 @@ def prepare(
     --------
     >>> rows = {"focal": Rows(np.array([[0.0], [2.0]]), np.array([1.0, 3.0]))}
     >>> rows |= {"b": Rows(np.array([[4.0]]), np.array([2.0]))}
-    >>> prepare(rows, Features(), standardise=True, fit_intercept=True).rows[0].X.round(3)
+    >>> prepare(rows, Features(), standardise=True, fit_intercept=True).focal.X.round(3)
     array([[-1.225],
            [ 0.   ]])
     """
@@ -246,10 +241,20 @@ class State:
     gone: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, prepared: Prepared) -> State:
-        """The moments of prepared rows."""
-        moments = tuple(augmented(rows, prepared.scaling) for rows in prepared.mapped)
+    def of(cls, prepared: Prepared, device: str | None = None) -> State:
+        """The moments of prepared rows, on a device of PyTorch if there is one."""
+        device = device if len(prepared.names) < MANY else None
+        moments = tuple(augmented(rows, prepared.scaling, device) for rows in prepared.mapped)
         return cls(prepared.names, moments, prepared.focal, prepared.fit_intercept)
+
+    def on_device(self, device: str | None) -> State:
+        """The same with moments on a device of PyTorch, or for None in NumPy; the focal rows stay in NumPy.
+
+        Many domains stay in NumPy too: their small problems are solved in one call.
+        """
+        device = device if len(self.moments) < MANY else None
+        moments = tuple(m.on_device(device) for m in self.moments)
+        return self if moments[0] is self.moments[0] else replace(self, moments=moments)
 
     @cached_property
     def centers(self) -> tuple[Center, ...]:
@@ -270,7 +275,7 @@ class State:
         """Mean square of all targets about their common mean, over rows and outputs."""
         ones = np.ones(len(self.moments))
         center = common_center(self.moments, ones)
-        square = sum(float(np.sum(recentred(m, center, keep=False).square)) for m in self.moments)
+        square = sum(recentred(m, center, keep=False).system.target_square for m in self.moments)
         return square / (center.total * self.moments[0].n_outputs)
 
 
@@ -283,7 +288,7 @@ def sample_note(sources: Sources | None) -> tuple[str, ...]:
 
 
 def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: Features) -> dict[str, Moments]:
-    """Moments of ``[features - origin, 1]`` and ``targets - origin`` of all sources, by name.
+    """Moments of ``[features - origin, 1]`` and ``targets - origin`` of all sources, by name; on the device if any.
 
     ``focal`` are rows of inputs that the sources must be like.
     """
@@ -307,13 +312,14 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
         for name, moments in sums.items():
             _check_moments(name, moments, origin, focal)
             found[name] = _outputs_like(moments, focal)
-    return found
+    there = torch_device(features.device)
+    return {name: moments.on_device(there) for name, moments in found.items()}
 
 
 def gather_state(
     focal: Rows, focal_name: str, sources: Sources | None, features: Features, *, standardise: bool, fit_intercept: bool
 ) -> tuple[State, Scaling]:
-    """The state of a fit from sums, and the scale that all rows have in common."""
+    """The state of a fit from sums, on the device if there is one, and the scale that all rows have in common."""
     own = features.of(focal)
     # The plain mean: any point near the rows does.
     with np.errstate(over="ignore"):
@@ -538,8 +544,9 @@ class Held:
     @classmethod
     def of(cls, problem: RegretProblem) -> Held:
         """All but the moments and weights of a problem."""
-        start, reference = (None if x is problem.heads else x for x in (problem.start, problem.reference))
-        return cls(problem.heads, problem.transfer, problem.stability, problem.horizon, start, reference)
+        heads = to_numpy(problem.heads)
+        start, reference = (None if x is problem.heads else to_numpy(x) for x in (problem.start, problem.reference))
+        return cls(heads, problem.transfer, problem.stability, problem.horizon, start, reference)
 
     def solve(self, state: State, weights: DomainWeights) -> RegretSolution:
         """The solution again, from the state and the weights of its fit."""
@@ -567,13 +574,11 @@ def _problem_moments(state: State, weights: DomainWeights) -> tuple[Sequence[Mom
     return [recentred(m, center, keep=few) for m in state.moments], center
 
 
-def local_heads(state: State, ridge: float, device: str = "cpu") -> Heads:
-    """Ridge heads of all domains, each about its own mean; those of a few domains are solved for on the device."""
+def local_heads(state: State, ridge: float) -> Heads:
+    """Ridge heads of all domains, each about its own mean."""
     if len(state.moments) < MANY:
-        there = torch_device(device_or_cpu(device))
         centred = (recentred(m, center) for m, center in zip(state.moments, state.centers))
-        placed = (m if there is None else m.on_device(there) for m in centred)
-        coef = np.stack([to_numpy(m.head(ridge)) for m in placed])
+        coef = np.stack([to_numpy(m.head(ridge)) for m in centred])
     else:
         moved = [recentred(m, center, keep=False) for m, center in zip(state.moments, state.centers)]
         coef = stacked(moved, [ridge] * len(moved))
@@ -588,8 +593,15 @@ def focal_fit(state: State, heads: Heads, ridge: float) -> Fit:
 
 def ridge_alone(state: State, ridge: float) -> tuple[RegretSolution, Fit]:
     """Plain ridge regression on the focal rows: the problem of one domain whose heads are held to zero."""
-    zero = np.zeros_like(state.centred.cross)
-    held = {"ridge": ridge, "transfer": ridge, "stability": 0.0, "horizon": 1, "start": zero, "reference": zero}
+    zero = np.zeros(tuple(state.centred.cross.shape))
+    held: dict[str, Any] = {
+        "ridge": ridge,
+        "transfer": ridge,
+        "stability": 0.0,
+        "horizon": 1,
+        "start": zero,
+        "reference": zero,
+    }
     solution = solve(RegretProblem(moments=[state.centred], weights=[1.0], **held))
     return solution, _solution_fit(solution, state.centers[0], ridge, 1.0)
 
@@ -611,7 +623,7 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
     """
     if stop is None:
         return solution.steps, solved(state, fit, head)
-    first = solution.coef_at(0)
+    first = to_numpy(solution.coef_at(0))
     start = _fit(first, fit.center.intercept(first), fit.system, fit.center, math.inf, fit.share)
     ends = [leave_one_out(state.focal, each, head) for each in (start, fit)]
     held = solution.problem
@@ -630,30 +642,33 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
         residuals = np.where(known, (1 - share) * before + share * after, np.inf)
     predictions = np.where(known, state.focal.targets - residuals, ends[1].predictions)
     left_out = LeaveOneOut(predictions, residuals, ends[1].spreads, ends[1].sample_weight)
-    coef = np.reshape(solution.coef_at(step), fit.coef.shape)
+    coef = np.reshape(to_numpy(solution.coef_at(step)), fit.coef.shape)
     found = like_targets(state.focal, coef, np.reshape(fit.center.intercept(coef), -1))
-    return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit)))
+    return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit.on_host)))
 
 
-def pooled(state: State, chosen: Sequence[int], ridge: float) -> Solved:
-    """Ridge regression on the rows of the chosen domains pooled."""
+def pooled(state: State, chosen: Sequence[int]) -> Callable[[float], Solved]:
+    """Ridge regression on the rows of the chosen domains pooled, at any ridge; the rows are added up once."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
     counted[chosen] = 1.0
     center = state.common(counted)
-    moments = [recentred(m, center) if used else m for m, used in zip(state.moments, counted)]
-    coef = joint_subset_head(moments, subset=chosen, ridge=ridge)
-    system = weighted_system([moments[i] for i in chosen], np.ones(len(chosen)))
-    return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
+    system = weighted_system([recentred(state.moments[i], center) for i in chosen], np.ones(len(chosen)))
+
+    def at(ridge: float) -> Solved:
+        coef = to_numpy(system.step(system.zero * 0.0, ridge))
+        return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
+
+    return at
 
 
-def mean_of_locals(state: State, ridge: float, device: str = "cpu") -> Solved:
+def mean_of_locals(state: State, ridge: float) -> Solved:
     """The plain mean of all domains' ridge heads, intercepts included."""
-    heads = local_heads(state, ridge, device)
+    heads = local_heads(state, ridge)
     head = focal_fit(state, heads, ridge)
     coef, intercept = heads.coef.mean(axis=0), heads.intercept.mean(axis=0)
     mean = _fit(coef, intercept, head.system, head.center, ridge, 1 / len(heads.coef))
     # No posterior: the mean of local models has the same spread everywhere.
-    uncertainty = Uncertainty(partial(_mean_left_out, state.focal, head, mean), partial(_same, None))
+    uncertainty = Uncertainty(_left_out_maker(head, _mean_left_out, state.focal, head, mean), partial(_same, None))
     return Solved(coef, intercept, uncertainty, heads=heads)
 
 
@@ -682,8 +697,14 @@ def compared_of(residuals: Mapping[str, Floats], weight: Floats, least: Floats |
 def solved(state: State, fit: Fit, head: Fit | None = None) -> Solved:
     """A fit with its leave-one-out and posterior, both computed when first asked for; ``head`` as they need it."""
     coef, intercept = like_targets(state.focal, fit.coef, fit.intercept)
-    uncertainty = Uncertainty(partial(leave_one_out, state.focal, fit, head), partial(posterior, fit))
-    return Solved(coef, intercept, uncertainty)
+    make_left_out = _left_out_maker(fit, leave_one_out, state.focal, fit, head)
+    return Solved(coef, intercept, Uncertainty(make_left_out, partial(posterior, fit.on_host)))
+
+
+def _left_out_maker(fit: Fit, function: Callable[..., LeaveOneOut], *args: Any) -> Callable[[], LeaveOneOut]:
+    """``function(*args)`` when first asked for; at once where ``fit`` is on a device, which a model does not hold."""
+    make = partial(function, *args)
+    return make if is_numpy(fit.system.zero) else partial(_same, make())
 
 
 def like_targets(focal: Rows, coef: Floats, intercept: Floats) -> tuple[Floats, Any]:
@@ -692,7 +713,8 @@ def like_targets(focal: Rows, coef: Floats, intercept: Floats) -> tuple[Floats, 
 
 
 def _solution_fit(solution: RegretSolution, center: Center, ridge: float, share: float) -> Fit:
-    return _fit(solution.coef, center.intercept(solution.coef), solution.problem.system, center, ridge, share)
+    coef = to_numpy(solution.coef)
+    return _fit(coef, center.intercept(coef), solution.problem.system, center, ridge, share)
 
 
 def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float, share: float) -> Fit:
@@ -717,7 +739,7 @@ def _sample_rows(prepared: Prepared, block: FeatureBlock, place: int, output: in
     return Rows(block.features(rows.X), rows.targets[:, output], rows.sample_weight)
 
 
-def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple[str, ...]]:
+def principal_basis(prepared: Prepared, seed: int, device: str | None = None) -> tuple[Floats | None, tuple[str, ...]]:
     """Principal directions (p, k) to work in where there are very many columns, and a note that says so."""
     width = prepared.focal.shape[1]
     if width <= WIDEST:
@@ -726,31 +748,33 @@ def principal_basis(prepared: Prepared, seed: int) -> tuple[Floats | None, tuple
         # Ridge regression around zero stays in the span of its rows, so that nothing is lost.
         alone = prepared.focal.X
         return (np.linalg.svd(alone, full_matrices=False)[2].T if len(alone) < width else None), ()
-    count = sum(len(rows.X) for rows in prepared.rows)
+    count = sum(len(rows.X) for rows in prepared.mapped)
     if count > 8 * WIDEST:
         keep = np.random.default_rng(seed).choice(count, 8 * WIDEST, replace=False)
-        pooled = np.concatenate([prepared.focal.X, _rows_at(prepared, keep)])
+        pooled = np.concatenate([prepared.focal.X, prepared.scaling.features(_rows_at(prepared, keep))])
     else:
-        pooled = np.concatenate([rows.X for rows in prepared.rows])
+        pooled = np.concatenate([prepared.scaling.features(rows.X) for rows in prepared.mapped])
     rank = min(WIDEST, *pooled.shape)
     if width <= EXACT_WIDTH and len(pooled) >= width:
-        basis = spectrum_of(pooled.T @ pooled)[1][:, : -rank - 1 : -1]
+        there = to_device(pooled, device)
+        with factorised_on(device):
+            basis = spectrum_of(to_numpy(there.T @ there))[1][:, : -rank - 1 : -1]
     else:
         basis = randomized_svd(pooled, rank, n_iter=2, random_state=seed)[2].T
     return basis, (f"{width} features: candidates were computed in their {rank} leading principal directions",)
 
 
 def _rows_at(prepared: Prepared, keep: Integers) -> Floats:
-    """Rows of all domains, joined, at given places; without joining them."""
-    ends = np.cumsum([len(rows.X) for rows in prepared.rows])
+    """Features of all domains, joined, at given places; without joining them."""
+    ends = np.cumsum([len(rows.X) for rows in prepared.mapped])
     domain = np.searchsorted(ends, keep, side="right")
-    return np.stack([prepared.rows[d].X[k - ends[d]] for d, k in zip(domain, keep)])
+    return np.stack([prepared.mapped[d].X[k - ends[d]] for d, k in zip(domain, keep)])
 
 
 def feature_range(domains: Sequence[Rows]) -> tuple[Floats, Floats]:
     """Between which values predictions may vary, in the units of the rows."""
-    low = np.min([rows.X.min(axis=0) for rows in domains], axis=0)
-    high = np.max([rows.X.max(axis=0) for rows in domains], axis=0)
+    found = in_threads(lambda rows: (rows.X.min(axis=0), rows.X.max(axis=0)), domains, width=domains[0].X.size)
+    low, high = np.min([least for least, _ in found], axis=0), np.max([most for _, most in found], axis=0)
     share = MARGIN[0] + MARGIN[1] / sum(len(rows.X) for rows in domains)
     with np.errstate(over="ignore"):  # a limit beyond float64 is infinite, which clips nothing
         margin = share * (high - low)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats
+from mixtune._array import Floats, match
 from mixtune._checks import check_choice, check_nonnegative, check_whole
 from mixtune._messages import nearest, quoted
 from mixtune.errors import ParameterError
@@ -88,13 +88,11 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
     focal_name : str
         The name of the focal domain.
     device : str
-        Where features are computed and summed: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a
-        CUDA device. Rows are sent in blocks; :class:`mixtune.RandomFeatures`, PyTorch modules and the products of
-        their features are computed on the device in float64, and the p x p sums return to the host. Other maps, such
-        as scikit-learn's, run on the host and their features are sent. Features of the focal rows return as well, for
-        leave-one-out. Local models of fewer than 64 domains are solved for on the device; weights, leave-one-out and
-        the solution are computed with NumPy. ``predict`` computes features on the device, or with NumPy if there is
-        none.
+        Where to compute: "cpu" for NumPy, or "cuda" ("cuda:1" is the second) for PyTorch on a CUDA device. Rows are
+        sent in blocks; :class:`mixtune.RandomFeatures` and PyTorch modules run on the device in float64. Other maps,
+        such as scikit-learn's, run on the host and their features are sent. Sums, local models, weights, the solution
+        and leave-one-out are computed on the device for fewer than 64 domains; the fitted model then holds NumPy
+        arrays. ``predict`` computes features on the device, or with NumPy if there is none.
 
     Attributes
     ----------
@@ -188,9 +186,9 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
         check_is_fitted(self, "coef_")
         state, ridge = self._state, check_nonnegative("ridge", self.ridge)
         if self._found is None or self._found[0] is not state:  # partial_fit and forget replace the state
-            plain = {OWN_ROWS: fits.pooled(state, [0], ridge)}
+            plain = {OWN_ROWS: fits.pooled(state, [0])(ridge)}
             if len(state.names) > 1:
-                plain[POOLED] = fits.pooled(state, range(len(state.names)), ridge)
+                plain[POOLED] = fits.pooled(state, range(len(state.names)))(ridge)
                 plain[MEAN_OF_LOCALS] = fits.mean_of_locals(state, ridge)
             found = {MIXTUNE: self._uncertainty, **{name: fit.uncertainty for name, fit in plain.items()}}
             residuals = {name: each.left_out.residuals.T.ravel() for name, each in found.items()}
@@ -237,7 +235,8 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
             moments[name] = moments[name] + augmented(added)
         like = Rows(np.zeros((1, self.n_features_in_)), state.focal.y[:1])
         origin = Origin(scaling.shift, scaling.target_shift)
-        new = fits.moments_of(encoded_sources(self, as_sources(sources)), like, origin, self._make_features())
+        found = fits.moments_of(encoded_sources(self, as_sources(sources)), like, origin, self._make_features())
+        new = {name: part.on_device(None) for name, part in found.items()}
         check_focal_name(new, name)
         for name, part in new.items():
             part = moved(part, np.zeros_like(scaling.shift), scaling.scale, np.zeros_like(scaling.target_shift))
@@ -302,7 +301,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
 
     def _solve_state(self, state: fits.State, rows: Any) -> fits.Solved:
         ridge = float(self.ridge)
-        heads = fits.local_heads(state, ridge, self.device)
+        heads = fits.local_heads(state, ridge)
         head = fits.focal_fit(state, heads, ridge)
         weights = self._weigh(state, heads, head, rows)
         step = None
@@ -314,11 +313,12 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
             solution, fit = fits.regret_optimal(state, heads, weights, **held)
             step, found = fits.stopped(state, solution, fit, head, self.stop)
         distances = weights if isinstance(weights, TransportWeights) else None
+        kept = state.on_device(None)
         attributes = {
             "weights_": weights,
             "distances_": distances,
-            "_solution": solution,
-            "_state": state,
+            "_solution": solution if state is kept else None,
+            "_state": kept,
             "_held": fits.Held.of(solution.problem),
             "effective_ridge_": solution.effective_ridge,
             "stopped_at_": step,
@@ -344,7 +344,7 @@ class RegretOptimalRegressor(FixedSettings, Shown, MomentRegressor):
             rule = dataclasses.replace(rule, sharing=rule.sharing * repeat)
         domains, feature_map = rows or (None, None)
         # Heads on ``[U, 1]``: intercepts as the last coefficient.
-        local = np.concatenate([heads.coef, heads.intercept[:, None]], axis=1)
+        local = match(np.concatenate([heads.coef, heads.intercept[:, None]], axis=1), state.moments[0].cross)
         found = rule.weigh(moments=state.moments, heads=local, domains=domains, feature_map=feature_map, focal=0)
         if isinstance(rule, PredictiveWeights) and found.scores is not None:
             found = dataclasses.replace(found, scores=found.scores / repeat)

@@ -6,7 +6,9 @@ request or the result follows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
@@ -21,7 +23,7 @@ from mixtune._messages import quoted
 from mixtune._registry import arrays_below
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
-from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, public_of
+from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
 from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._plays import (
@@ -35,6 +37,7 @@ from mixtune.federated._plays import (
     read_terms,
     read_trials,
     remote_tasks,
+    ring_of,
     trial_blocks,
 )
 from mixtune.federated._policy import Policy, RefusedError
@@ -58,6 +61,8 @@ RANKS = 7
 MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
+#: Why a member takes no part in validation.
+IDLE = "its policy allows no sums over so few of its rows"
 #: The sharing of predictive weights is doubled at most so often.
 DOUBLINGS = 60
 
@@ -87,6 +92,8 @@ class Combined:
         At level 2: the weighted mean of the sources' local models.
     missing : dict of str to str
         Sources that take no part, and why.
+    late : dict of str to str
+        Sources whose sums count, but that take no part in the validation of the self-tuned choice, and why.
     exchanges : int
         Requests and answers that were needed.
     bytes_per_member : int
@@ -97,6 +104,7 @@ class Combined:
     names: tuple[str, ...]
     exchanges: int
     missing: Mapping[str, str] = field(default_factory=dict)
+    late: Mapping[str, str] = field(default_factory=dict)
     moments: Mapping[str, Moments] = field(default_factory=dict)
     weights: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -124,6 +132,8 @@ class Combined:
             privacy = f"epsilon {study.privacy.epsilon:g}, delta {study.privacy.delta:g}"
             told.append(f"differentially private for each row of the members: {privacy} ({bounds})")
         told += [f"{name!r} takes no part: {why}" for name, why in self.missing.items()]
+        later = "takes no part in the validation of the self-tuned choice"
+        told += [f"the sums of {name!r} count, but it {later}: {why}" for name, why in self.late.items()]
         return tuple(told)
 
 
@@ -135,8 +145,8 @@ class Coordinator:
     study : Study
     rows : table, path or Rows, optional
         The focal rows; sums over them are sent to the members where weights depend on scores.
-    key : Key
-        The focal member's.
+    key : Key, optional
+        The focal member's; by default the one in the folder that the study was read from.
     policy : Policy, optional
         The focal member's rules for its own sums.
     csv : CsvFormat
@@ -158,6 +168,8 @@ class Coordinator:
     ) -> None:
         study.check()
         self.study, self.policy = study, policy or Policy()
+        if key is None and study.folder is not None:
+            key = Key.load(key_path(study.folder, study.focal))
         if key is None or key.name != study.focal or study.card(study.focal) != key.card:
             raise DataError(f'the coordinator needs the key of "{study.focal}", as the study pins it', code="wrong-key")
         self.key = key
@@ -395,14 +407,8 @@ class Coordinator:
             return None
         shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
         bits = TERM_BITS if asked == "terms" else TRIAL_BITS
-        count = sum(len(shapes[name]) for name in bits) + 1
-        for name, (words, sent) in answers.items():
-            vector = sent.get("masked")
-            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
-                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
-            if words.get("transcript") != transcript:
-                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
-        total: Any = np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
+        count = len(ring_of(shapes, bits, len(answers)))
+        total = _masked_total(answers, count, transcript)
         return blocks_of(total, shapes, bits, len(answers))
 
     def _moments_of(self, known: _Known) -> dict[str, Moments]:
@@ -482,13 +488,14 @@ class Coordinator:
         Parameters
         ----------
         messages
-            Answers, and the requests where this object did not make them itself.
+            Answers, as messages, bytes or paths. Requests that this object did not make itself are looked for beside
+            the files and in the folder of the study, or can be passed, too.
         require_all : bool
             Refuse to go on without a member; by default those that are missing are named.
         """
         known = self._sorted(messages)
         if not known.requests:
-            raise DataError("the request that was answered is not among the files; pass it, too")
+            raise DataError("there are no answers to combine; pass those of the members")
         asked = known.last.public["ask"]
         if self.study.level == 1:
             found = self._combine_moments(known)
@@ -517,14 +524,8 @@ class Coordinator:
         told = Telling.read(study, spec, arrays)
         answers = self._read(known, second)
         count = sum(sizes(study.n_features, study.level).values())
-        for name in list(answers):
-            vector = answers[name][1].get("masked")
-            if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
-                raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
-            if answers[name][0].get("transcript") != told.transcript.hex():
-                raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
         alive = [name for name in told.roster if name in answers]
-        total: Any = np.sum([answers[name][1]["masked"] for name in alive], axis=0, dtype=np.uint64)
+        total = _masked_total(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
             total = total + self._recovered(known, told, dropped, alive, count)
@@ -645,22 +646,33 @@ class Coordinator:
 
     def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
-        study, found = self.study, {message.digest: message for message in self._sent}
-        for source in messages:
-            message = (
-                source if isinstance(source, Message) else read_message(source, most_bytes=study.limits.message_bytes)
+        given, found = list(messages), {message.digest: message for message in self._sent}
+        study, most = self.study, self.study.limits.message_bytes
+        for source in given:
+            message = source if isinstance(source, Message) else read_message(source, most_bytes=most)
+            found[self._checked(message).digest] = message
+        if lost := _without_requests(found.values()):
+            folders = {Path(source).parent for source in given if isinstance(source, str | Path)}
+            folders |= set() if study.folder is None else {study.folder}
+            found |= {each.digest: self._checked(each) for each in _messages_in(folders, set(lost), most)}
+        if lost := _without_requests(found.values()):
+            raise DataError(
+                f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
+                "beside them; pass it, too",
+                code="no-request",
             )
-            if message.header["study"] != study.fingerprint:
-                raise DataError(
-                    f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study"
-                )
-            message.check(study.card(message.sender))
-            found[message.digest] = message
         requests = sorted((each for each in found.values() if each.kind == "request"), key=lambda each: each.step)
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
             raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
         return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+
+    def _checked(self, message: Message) -> Message:
+        """A message, if it is one of this study and its sender signed it."""
+        if message.header["study"] != self.study.fingerprint:
+            raise DataError(f'the {message.kind} of "{message.sender}" belongs to another study', code="other-study")
+        message.check(self.study.card(message.sender))
+        return message
 
     def _read(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
         """The answers to one request, by member; those that cannot be used are left out and named."""
@@ -700,6 +712,15 @@ class Coordinator:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
+    def _late(self, known: _Known, names: Collection[str]) -> dict[str, str]:
+        found = dict[str, str]()
+        for request in known.requests:
+            answers = self._read(known, request)
+            idle = dict.fromkeys((name for name in answers if answers[name][0].get("plays") is False), IDLE)
+            told = self._missing(answers) | idle
+            found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
+        return found
+
     def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
@@ -709,11 +730,28 @@ class Coordinator:
         return Combined(
             self.study,
             names,
-            len(known.requests),
+            known.last.step,
             self._missing(names),
+            {} if self.study.method == "fixed" else self._late(known, names),
             bytes_per_member=max(traffic.values()),
             **parts,
         )
+
+
+def _without_requests(messages: Collection[Message]) -> dict[str, int]:
+    """The digests of requests that answers refer to, with their steps, for all steps without a request."""
+    asked = {each.step for each in messages if each.kind == "request"}
+    return {each.header["reply_to"]: each.step for each in messages if each.step not in asked}
+
+
+def _messages_in(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
+    """The messages with these digests among the files of some folders."""
+    for path in (path for folder in folders for path in folder.glob("*.mxf")):
+        # Whatever else is there is none of our business.
+        with suppress(OSError):
+            content = path.read_bytes() if path.stat().st_size <= most_bytes else b""
+            if hashlib.sha256(content).hexdigest() in digests:
+                yield read_message(content, most_bytes=most_bytes)
 
 
 def _listed(missing: Mapping[str, str]) -> str:
@@ -723,6 +761,17 @@ def _listed(missing: Mapping[str, str]) -> str:
 
 def _missing_error(name: str, why: str) -> DataError:
     return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
+
+
+def _masked_total(answers: Mapping[str, tuple[dict[str, Any], Arrays]], count: int, transcript: str) -> Any:
+    """The sum of masked vectors of ``count`` elements, all of which were made for the same transcript."""
+    for name, (words, sent) in answers.items():
+        vector = sent.get("masked")
+        if vector is None or vector.shape != (count,) or vector.dtype != np.uint64:
+            raise DataError(f'the masked sums of "{name}" are of the wrong shape; start again without it')
+        if words.get("transcript") != transcript:
+            raise DataError(f'"{name}" was told something else than the others; start again', code="masks-left")
+    return np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
 
 
 def _stacked(boxes: Sequence[Any]) -> Any:

@@ -221,3 +221,15 @@ class Key:
             raise DataError(f"the key {path} cannot be read: {error.strerror or error}; check the path") from error
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path} is not a key of mixtune ({error}); pass the file that join wrote") from error
+
+
+def key_path(folder: Path, name: str) -> Path:
+    """The file of a member's key in the folder of the study: NAME.key, else the only key there is."""
+    found = sorted(folder.glob("*.key"))
+    if (own := folder / f"{name}.key") in found:
+        return own
+    if not found:
+        raise DataError(f"there is no key in the folder of the study, {folder}; join it first, or pass the key (--key)")
+    if len(found) > 1:
+        raise DataError(f"there are {len(found)} keys in the folder of the study, {folder}; choose one (--key)")
+    return found[0]

@@ -2,7 +2,8 @@
 
 Numbers become integers modulo 2^64 at an agreed power of two (fixed point). Every pair of neighbours has a common
 secret that gives both the same stream of random integers; one adds it, the other subtracts it. A masked vector is
-uniform to everybody who does not know all of its masks, and the sum over all members is exact.
+uniform to everybody who does not know all of its masks, and the sum over all members is exact. Where the ranges of
+numbers are not known well, each becomes two integers, for as many digits as 2^128 would have.
 
 The secrets come from X25519 keys that serve one study only. Their HKDF is salted with the hash of everything the
 members were told (the transcript): members that were told different things get masks that do not cancel. Each member
@@ -99,6 +100,27 @@ def best_exponent(largest: int, count: int) -> int:
     50
     """
     return RING_BITS - 1 - largest - max(count - 1, 1).bit_length()
+
+
+def to_fine_ring(values: Floats, exponent: int, count: int) -> Ring:
+    """Numbers as two elements each, all first ones first: as :func:`to_ring`, and what rounding left of them.
+
+    Together they are as fine as one element modulo 2^128 would be.
+
+    Examples
+    --------
+    >>> from_fine_ring(to_fine_ring(np.array([2.0**20 + 2.0**-30]), 5, 4), 5, 4)[0] == 2.0**20 + 2.0**-30
+    np.True_
+    """
+    coarse = to_ring(values, exponent, count)
+    rest = values - from_ring(coarse, exponent)
+    return np.concatenate([coarse, to_ring(rest, best_exponent(-exponent, count), count)])
+
+
+def from_fine_ring(total: Ring, exponent: int, count: int) -> Floats:
+    """The numbers behind a total of :func:`to_fine_ring`."""
+    coarse, rest = np.split(total, 2)
+    return from_ring(coarse, exponent) + from_ring(rest, best_exponent(-exponent, count))
 
 
 def magnitude(values: Floats) -> int:

@@ -18,7 +18,7 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
-from mixtune.federated._masks import Ring, best_exponent, from_ring, to_ring
+from mixtune.federated._masks import Ring, best_exponent, from_fine_ring, to_fine_ring
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
@@ -208,7 +208,7 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
 
 def ring_of(blocks: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> Ring:
     """Blocks with public ranges as one vector of ring elements, with the member itself as the last one."""
-    parts = [to_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
+    parts = [to_fine_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
     return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
 
 
@@ -217,8 +217,8 @@ def blocks_of(total: Ring, shapes: Mapping[str, Floats], bits: Mapping[str, int]
     check_cancelled(total, members)
     found, start = {}, 0
     for name in bits:
-        stop = start + len(shapes[name])
-        found[name] = from_ring(total[start:stop], best_exponent(bits[name], members))
+        stop = start + 2 * len(shapes[name])
+        found[name] = from_fine_ring(total[start:stop], best_exponent(bits[name], members), members)
         start = stop
     return found
 

@@ -34,7 +34,6 @@ from mixtune.data import (
     read_file,
     read_table,
     read_training,
-    to_matrix,
 )
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
@@ -158,6 +157,8 @@ class Study:
     map_hash : str
         Of the feature map; empty for the one that the settings give here.
     members : tuple of Card
+    folder : Path or None
+        Where the file was read from; it is no part of what was agreed on.
 
     Examples
     --------
@@ -182,6 +183,7 @@ class Study:
     limits: Limits = Limits()
     members: tuple[Card, ...] = ()
     map_hash: str = field(default="")
+    folder: Path | None = None
 
     def __post_init__(self) -> None:
         if self.level not in (1, 2, 3) or isinstance(self.level, bool):
@@ -385,7 +387,9 @@ class Study:
                 f'{where} has no column {quoted(lost, 20)}, which study "{self.name}" has; add it, or rename one',
                 code="no-column",
             )
-        found = self.encoder.encode(table, where, fill=_FILL)
+        # The target is read as inputs of numbers are, decimal commas and all.
+        both = replace(self.encoder, columns=(*self.encoder.columns, NumberColumn(target)))
+        found = both.encode(table, where, fill=_FILL)
         if odd := [note for note in found.notes if note.code == "unseen-levels"]:
             told = f'column "{odd[0].fields["column"]}" has {odd[0].fields["values"]}'
             raise DataError(
@@ -393,7 +397,7 @@ class Study:
                 "levels to the study before anybody joins",
                 code="other-levels",
             )
-        return Rows(found.X, to_matrix(table, [target], where)[:, 0].astype(np.float64))
+        return Rows(found.X[:, :-1], found.X[:, -1])
 
     def prepared(self, rows: Rows) -> Rows:
         """Features, and targets about the shift of the study: what sums are taken of."""
@@ -499,7 +503,7 @@ class Study:
     def load(cls, path: str | Path) -> Self:
         """Read a file of :meth:`save`."""
         try:
-            return cls.from_toml(Path(path).read_text(encoding="utf-8"))
+            return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
         except (OSError, UnicodeError) as error:
             raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
 

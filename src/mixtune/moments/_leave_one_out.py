@@ -14,13 +14,13 @@ Bayesian reading (noise of precision w_1 on the focal rows) a new focal row has 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mixtune._array import Floats, half_squares, slices
+from mixtune._array import Array, Floats, half_squares, is_numpy, match, slices, to_numpy
 from mixtune.moments._rows import Rows
 from mixtune.moments._system import GramSystem, RowSystem, System, factor_definite, solve_definite
 
@@ -41,7 +41,8 @@ class Fit:
     ----------
     coef, intercept : arrays (p, D) and (D,)
     system : System
-        The (weighted) normal equations, centred at ``center``; focal rows, where kept, come first.
+        The (weighted) normal equations, centred at ``center``; focal rows, where kept, come first. It may be on a
+        device, where leave-one-out is then computed; all else is NumPy.
     ridge : float
         r >= 0, or infinity: the coefficients stay at the prior mean.
     share : float
@@ -58,6 +59,11 @@ class Fit:
     def predict(self, U: Floats) -> Floats:
         """Predictions (n, D)."""
         return U @ self.coef + self.intercept
+
+    @property
+    def on_host(self) -> Fit:
+        """The same fit with its system as NumPy arrays."""
+        return self if is_numpy(self.system.zero) else replace(self, system=self.system.on_host())
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,30 +142,40 @@ def leave_one_out(focal: Rows, fit: Fit, head: Fit | None = None) -> LeaveOneOut
 
 def _leverages(U: Floats, s: Floats, block: slice, fit: Fit, head: Fit | None) -> tuple[Floats, Floats, Floats]:
     """``h``, ``h_1`` and ``r (u-c)'G G_1(u-c_1)`` of the focal rows in ``block``."""
-    V = U - fit.center.features
+    V = _about(U, fit)
     if head is None and isinstance(fit.system, GramSystem) and math.isfinite(fit.ridge):
         factor = factor_definite(fit.system.gram, fit.ridge, fit.system.summed)
         if factor is not None:
-            return 1.0 / fit.center.total + half_squares(factor, V), np.zeros(len(U)), np.zeros(len(U))
-    solved = _solve(fit, V, s, block) if math.isfinite(fit.ridge) else np.zeros_like(V.T)
-    h = 1.0 / fit.center.total + np.sum(V.T * solved, axis=0)
+            h = 1.0 / fit.center.total + half_squares(factor, V)
+            return h, np.zeros_like(h), np.zeros_like(h)
+    solved = _solve(fit, V, s, block) if math.isfinite(fit.ridge) else 0.0 * V.T
+    h = 1.0 / fit.center.total + _column_sums(V.T * solved)
     if head is None:
-        return h, np.zeros(len(U)), np.zeros(len(U))
-    V1 = U - head.center.features
+        return h, np.zeros_like(h), np.zeros_like(h)
+    V1 = _about(U, head)
     solved1 = _solve(head, V1, s, block)
-    h1 = 1.0 / head.center.total + np.sum(V1.T * solved1, axis=0)
+    h1 = 1.0 / head.center.total + _column_sums(V1.T * solved1)
     pulled = fit.ridge * solved if math.isfinite(fit.ridge) else V.T
-    return h, h1, np.sum(pulled * solved1, axis=0)
+    return h, h1, _column_sums(pulled * solved1)
 
 
-def _solve(fit: Fit, V: Floats, s: Floats, block: slice) -> Floats:
+def _about(U: Floats, fit: Fit) -> Array:
+    """The rows about the center of a fit, where its system is."""
+    like = fit.system.zero
+    return match(U, like) - match(fit.center.features, like)
+
+
+def _column_sums(entries: Array) -> Floats:
+    return to_numpy(entries.sum(axis=0))
+
+
+def _solve(fit: Fit, V: Array, s: Floats, block: slice) -> Array:
     """``(A + r I)^{-1} V'`` (p, n) for focal rows V; the pseudo-inverse where r = 0 leaves A singular."""
     system = fit.system
     if isinstance(system, RowSystem):
         # Row i of the system is root * V_i, so X'(X X' + r)^{-1} e_i = root (X'X + r)^{-1} V_i.
-        units = np.zeros((len(system.rows), len(V)))
-        units[np.arange(block.start, block.start + len(V)), np.arange(len(V))] = 1.0
-        return RowSystem(system.rows, units).step(np.zeros(V.T.shape), fit.ridge) / np.sqrt(fit.share * s)
+        units = match(np.eye(len(system.rows), len(V), k=-block.start), V)
+        return RowSystem(system.rows, units).step(0.0 * V.T, fit.ridge) / match(np.sqrt(fit.share * s), V)
     assert isinstance(system, GramSystem)
     solved = solve_definite(system.gram, fit.ridge, V.T, system.summed)
     return solved if solved is not None else system.eigenbasis().solve(fit.ridge, V.T)

@@ -296,7 +296,7 @@ class Moments:
         if self.rows is not None:
             U, Y = self.rows
             return self.from_rows(U[:, places], Y[:, 0] if self._single else Y)
-        return self._replaced(gram=self.gram[np.ix_(places, places)], cross=self._cross[places])
+        return self._replaced(gram=self.gram[places, :][:, places], cross=self._cross[places])
 
     def without_rows(self) -> Moments:
         """The same sums without rows, for members who must not share rows."""
@@ -304,6 +304,8 @@ class Moments:
 
     def on_device(self, device: str | None) -> Moments:
         """The same sums as tensors on a device of PyTorch, such as "cuda"; for None as NumPy arrays."""
+        if is_numpy(self._cross) == (device is None):
+            return self
         convert = to_numpy if device is None else partial(to_device, device=device)
         rows = None if (kept := self.rows) is None else (freeze(convert(kept[0])), freeze(convert(kept[1])))
         gram = None if rows else convert(self.gram)

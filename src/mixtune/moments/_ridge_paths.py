@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from mixtune._array import Floats, add_to_diagonal, column_gram
+from mixtune._array import Floats, add_to_diagonal, column_gram, factor_device, to_device, to_numpy, torch_module
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
@@ -235,10 +235,11 @@ class Regression:
         ``fitted`` is ``design mean`` (r,), ``kernel`` is ``design S design'`` (r, r), which is lost; coefficients are
         ``mean + S design' dual``.
         """
-        if self._across is not None and len(self._across) <= FEW_ROWS * len(kernel):
-            found = tridiagonal_solves(kernel, noise / scales, self.targets - fitted, self._across)
+        across = None if factor_device(len(kernel)) else self._across
+        if across is not None and len(across) <= FEW_ROWS * len(kernel):
+            found = tridiagonal_solves(kernel, noise / scales, self.targets - fitted, across)
             if found is not None:
-                whole = np.sum(self._across**2, axis=1)
+                whole = np.sum(across**2, axis=1)
                 return found[0], (whole - (noise / scales)[:, None] * found[1]) * self.unit
         values, vectors = spectrum_of(kernel)
         residual = vectors.T @ (self.targets - fitted)
@@ -407,14 +408,9 @@ class Batch:
     """
 
     def __init__(self, rows: Sequence[Rows], *, intercept: bool = True) -> None:
-        self.parts, self.intercept = tuple(rows), intercept
+        self.intercept = intercept
         self.X, self.y, self.weight = (np.stack(arrays) for arrays in zip(*((r.X, r.y, r.weight) for r in rows)))
         self.total: Floats = self.weight.sum(axis=1)
-
-    @cached_property
-    def samples(self) -> list[Sample]:
-        """The same tasks one by one."""
-        return [Sample.of(rows, intercept=self.intercept) for rows in self.parts]
 
     @cached_property
     def center(self) -> Center:
@@ -544,6 +540,9 @@ def _with_constant(sample: Sample) -> Rows:
 
 def spectrum_of(matrix: Floats) -> Spectrum:
     """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    if (there := factor_device(len(matrix))) is not None:
+        found = torch_module().linalg.eigh(to_device(matrix, there))
+        return np.maximum(to_numpy(found[0]), 0.0), to_numpy(found[1])
     values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
     if info != 0:  # pragma: no cover - only numbers beyond float64 get here
         raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
@@ -587,6 +586,11 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
     """
     for more in (0.0, rounding_of(len(matrix)) * float(np.max(np.diagonal(matrix)))):
         shifted = add_to_diagonal(matrix, shift + more)
+        if (there := factor_device(len(matrix))) is not None:
+            root, info = torch_module().linalg.cholesky_ex(to_device(shifted, there))
+            if int(info) == 0:
+                return to_numpy(root)
+            continue
         fortran = shifted if shifted.flags.f_contiguous else shifted.T
         found, info = scipy.linalg.lapack.dpotrf(fortran, lower=1, clean=0, overwrite_a=1)
         if info == 0:
@@ -597,6 +601,11 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floats:
     """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is lost."""
     columns = right.reshape(len(right), -1)
+    if (there := factor_device(len(root))) is not None:
+        lower, wanted = to_device(root, there), to_device(columns, there)
+        solve = torch_module().linalg.solve_triangular
+        found = solve(lower.T, wanted, upper=True) if transposed else solve(lower, wanted, upper=False)
+        return to_numpy(found).reshape(right.shape)
     found = scipy.linalg.blas.dtrsm(1.0, root, columns, lower=1, trans_a=int(transposed), overwrite_b=1)
     return found.reshape(right.shape)
 

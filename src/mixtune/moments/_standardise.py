@@ -15,19 +15,20 @@ for the weighted problem, after which the intercept is ``ybar_w - xbar_w' coef``
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from mixtune._array import EPSILON, Floats, slices
+from mixtune._array import EPSILON, Array, Floats, in_threads, is_numpy, match, namespace, slices, to_device, to_numpy
 from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import Rows, ShiftedRows
 
 #: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
-#: arrays are handed out again and again instead of being asked of the system.
+#: arrays are handed out again and again instead of being asked of the system. A device moves all of it at once.
 MOVED_ENTRIES = 16_384
 #: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
 RUN_ENTRIES = 131_072
@@ -123,29 +124,35 @@ def _column_scale(parts: Sequence[Floats], weights: Sequence[Floats]) -> tuple[F
     that stays in the cache, so that no domain is copied as a whole.
     """
     total = sum(float(weight.sum()) for weight in weights)
-    size = np.max([np.maximum(run.max(axis=0), -run.min(axis=0)) for run, _ in _runs(parts, weights)], axis=0)
+    size = np.max(_over_runs(lambda run, _: np.maximum(run.max(axis=0), -run.min(axis=0)), parts, weights), axis=0)
     size = np.where((size > LARGEST) | ((size < 1 / LARGEST) & (size > 0)), size, 1.0)
     unit = bool(np.all(size == 1.0))
-    mean = sum(weight @ (run if unit else run / size) for run, weight in _runs(parts, weights)) / total
-    square = np.zeros_like(mean)
-    for run, weight in _runs(parts, weights):
+    mean = sum(_over_runs(lambda run, weight: weight @ (run if unit else run / size), parts, weights)) / total
+
+    def squares(run: Floats, weight: Floats) -> Floats:
         off = (run if unit else run / size) - mean
         off *= off
-        square += weight @ off
-    spread = np.sqrt(square / total)
+        return weight @ off
+
+    spread = np.sqrt(sum(_over_runs(squares, parts, weights)) / total)
     # Rounding of the mean alone leaves a spread of this order in a constant column.
     constant = spread <= 10 * EPSILON * np.sqrt(sum(map(len, parts))) * np.abs(mean)
     return mean * size, np.where(constant, 1.0, spread * size)
 
 
-def _runs(parts: Sequence[Floats], weights: Sequence[Floats]) -> Iterator[tuple[Floats, Floats]]:
-    """Rows with their weights: small domains joined, large ones cut."""
-    for block in _blocks([len(part) for part in parts], parts[0].shape[1]):
+def _over_runs(
+    function: Callable[[Floats, Floats], Floats], parts: Sequence[Floats], weights: Sequence[Floats]
+) -> list[Floats]:
+    """``function(rows, weights)`` of all rows, in order: small domains joined, large ones cut."""
+
+    def over(block: slice) -> list[Floats]:
         single = block.stop - block.start == 1
         rows = parts[block.start] if single else np.concatenate(parts[block])
         weight = weights[block.start] if single else np.concatenate(weights[block])
-        for run in slices(len(rows), RUN_ENTRIES // rows.shape[1]):
-            yield rows[run], weight[run]
+        return [function(rows[run], weight[run]) for run in slices(len(rows), RUN_ENTRIES // rows.shape[1])]
+
+    blocks = list(_blocks([len(part) for part in parts], parts[0].shape[1]))
+    return [*chain.from_iterable(in_threads(over, blocks, width=RUN_ENTRIES))]
 
 
 def _blocks(sizes: Sequence[int], width: int) -> Iterator[slice]:
@@ -191,18 +198,23 @@ def pooled_scale(moments: Sequence[Moments], origin: Origin | None = None) -> tu
         constant |= variance <= (rounding * (origin.features + mean)) ** 2
     spread = np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
     # Where all squares vanish, the targets' products with the features still say how large the targets are.
-    squares, products = sum(m._square for m in moments), np.max([np.abs(m._cross).max(axis=0) for m in moments], axis=0)
+    squares = sum(to_numpy(m._square) for m in moments)
+    products = np.max([np.abs(to_numpy(m._cross)).max(axis=0) for m in moments], axis=0)
     check_target_size(np.where(squares > 0, np.sqrt(squares / total), products / total))
-    return mean, spread, np.asarray(sum(m.cross[-1] for m in moments) / total)
+    return mean, spread, np.asarray(sum(to_numpy(m.cross[-1]) for m in moments) / total)
 
 
 def _first_sums(moments: Moments) -> tuple[Floats, Floats]:
     """Sums of every feature, and of its squares."""
     if moments.rows is None:
-        return moments.gram[-1], np.diagonal(moments.gram)
+        return to_numpy(moments.gram[-1]), _diagonal(moments.gram)
     # A Gram matrix of few rows would be larger than they are.
-    design = moments.rows[0]
+    design = to_numpy(moments.rows[0])
     return design[:, -1] @ design, np.sum(design**2, axis=0)
+
+
+def _diagonal(gram: Array) -> Floats:
+    return to_numpy(namespace(gram).linalg.diagonal(gram))
 
 
 def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) -> Moments:
@@ -222,38 +234,37 @@ def moved(moments: Moments, shift: Floats, scale: Floats, target_shift: Floats) 
     array([[2., 0.],
            [0., 3.]])
     """
-    level = np.reshape(np.asarray(target_shift, dtype=np.float64), (-1,))
+    xp = namespace(moments._cross)
+    origin, spread, level = (match(part, moments._cross) for part in (shift, scale, np.reshape(target_shift, -1)))
     if moments.rows is not None:
-        U, Y = ShiftedRows(*moments.rows, shift, level).load()
-        U = np.concatenate([U / scale, moments.rows[0][:, -1:]], axis=1)
+        U, Y = ShiftedRows(*moments.rows, origin, level).load()
+        U = xp.concat([U / spread, moments.rows[0][:, -1:]], axis=1)
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram, cross = moments.gram, moments._cross
-    total, sums = gram[-1, -1], gram[-1, :-1] - gram[-1, -1] * shift
-    new = np.empty_like(gram)
-    inner, square = _moved_sums(moments, shift, scale, level, out=new[:-1, :-1])
-    new[-1, :-1] = new[:-1, -1] = sums / scale
+    total, sums = gram[-1, -1], gram[-1, :-1] - gram[-1, -1] * origin
+    new = xp.empty_like(gram)
+    inner, square = _moved_sums(moments, origin, spread, level, out=new[:-1, :-1])
+    new[-1, :-1] = new[:-1, -1] = sums / spread
     new[-1, -1] = total
-    cross = np.concatenate([inner, (cross[-1] - total * level)[None]])
+    cross = xp.concat([inner, (cross[-1] - total * level)[None]])
     return moments._replaced(gram=new, cross=cross, square=square, summed=_rounding_left(moments, scale))
 
 
-def _moved_sums(
-    moments: Moments, shift: Floats, scale: Floats | None, level: Floats, out: Floats
-) -> tuple[Floats, Floats]:
+def _moved_sums(moments: Moments, shift: Array, scale: Array | None, level: Array, out: Array) -> tuple[Array, Array]:
     """``U'Y`` and ``|Y|^2`` of moved features and targets; their ``U'U`` goes to ``out`` (p, p)."""
-    gram, cross = moments.gram, moments._cross
+    gram, cross, xp = moments.gram, moments._cross, namespace(moments._cross)
     total, sums, targets = gram[-1, -1], gram[-1, :-1], cross[-1]
     # (U - 1 c')'(U - 1 c') = U'U - (h c' + c h') with h = U'1 - n c/2; it stays symmetric to the last bit.
     half = sums - 0.5 * total * shift
-    for here in slices(len(sums), MOVED_ENTRIES // len(sums)):
-        both = np.outer(half[here], shift)
-        both += np.outer(shift[here], half)
-        np.subtract(gram[here, :-1], both, out=out[here])
+    for here in slices(len(sums), MOVED_ENTRIES // len(sums) if is_numpy(gram) else len(sums)):
+        both = half[here, None] * shift
+        both += shift[here, None] * half
+        out[here] = gram[here, :-1] - both
         if scale is not None:
-            out[here] /= np.outer(scale[here], scale)
-    inner = cross[:-1] - np.outer(shift, targets) - np.outer(sums - total * shift, level)
+            out[here] /= scale[here, None] * scale
+    inner = cross[:-1] - shift[:, None] * targets - (sums - total * shift)[:, None] * level
     inner = inner if scale is None else inner / scale[:, None]
-    return inner, np.maximum(moments._square - 2 * level * targets + total * level**2, 0.0)
+    return inner, xp.clip(moments._square - 2 * level * targets + total * level**2, min=0.0)
 
 
 def about(moments: Moments, old: Origin, new: Origin) -> Moments:
@@ -266,7 +277,7 @@ def about(moments: Moments, old: Origin, new: Origin) -> Moments:
 
 def _rounding_left(moments: Moments, scale: Floats | float) -> float:
     """Rounding of what was there before the means were taken out remains, scaled like the features it is in."""
-    diagonal = np.diagonal(moments.gram)
+    diagonal = _diagonal(moments.gram)
     known = max(moments._summed / float(np.max(diagonal)), 1.0)
     return known * float(np.max(diagonal[:-1] / scale**2, initial=0.0))
 
@@ -284,44 +295,49 @@ class Center:
         return self.targets - self.features @ coef
 
 
-def augmented(rows: Rows, scaling: Scaling | None = None) -> Moments:
+def augmented(rows: Rows, scaling: Scaling | None = None, device: str | None = None) -> Moments:
     """Moments of ``[U, 1]``, in the units of ``scaling``, with every row scaled by the root of its sample weight.
 
     Many rows are taken a block at a time, so that neither the constant nor prepared units need a second copy of them.
+    With a ``device`` of PyTorch they are sent there, and the moments stay there.
     """
     n, p = rows.shape
     if n <= p:
-        U, Y, root = _rooted(rows, scaling)
-        return Moments.from_rows(np.column_stack([U, root]), Y)
+        U, Y, root = _rooted(rows, scaling, device)
+        return Moments.from_rows(namespace(U).concat([U, root[:, None]], axis=1), Y)
     total: Moments | None = None
     edge: Any = 0.0
     for block in slices(n, max(4 * p, BLOCK_ENTRIES // p)):
-        U, Y, root = _rooted(rows.part(block), scaling)
+        U, Y, root = _rooted(rows.part(block), scaling, device)
+        xp = namespace(U)
         part = Moments.from_rows(U, Y)
         total = part if total is None else total + part
-        edge = edge + np.concatenate([root @ U, [root @ root], np.reshape(root @ Y, -1)])
+        edge = edge + xp.concat([xp.reshape(root @ each, (-1,)) for each in (U, root, Y)])
     assert total is not None
-    gram = np.empty((p + 1, p + 1))
+    gram = xp.empty((p + 1, p + 1), dtype=xp.float64, device=edge.device)
     gram[:-1, :-1] = total.gram
     gram[-1] = gram[:, -1] = edge[: p + 1]
-    cross = np.concatenate([total._cross, edge[None, p + 1 :]])
+    cross = xp.concat([total._cross, edge[None, p + 1 :]])
     return Moments._make(n, total.single_output, gram=gram, cross=cross, square=total._square)
 
 
-def _rooted(rows: Rows, scaling: Scaling | None) -> tuple[Floats, Floats, Floats]:
+def _rooted(rows: Rows, scaling: Scaling | None, device: str | None) -> tuple[Array, Array, Array]:
     """Features and targets in prepared units and a column of ones, all scaled by the roots of the sample weights."""
-    rows = rows if scaling is None else scaling.apply(rows)
+    if scaling is not None and device is None:
+        rows = scaling.apply(rows)
+    U, y, root = (to_device(part, device) for part in (rows.X, rows.y, np.sqrt(rows.weight)))
+    if scaling is not None and device is not None:
+        U, y = (U - match(scaling.shift, U)) / match(scaling.scale, U), y - match(scaling.target_shift, U)
     if rows.sample_weight is None:
-        return rows.X, rows.y, np.ones(len(rows.X))
-    root = np.sqrt(rows.sample_weight)
-    return rows.X * root[:, None], (rows.y.T * root).T, root
+        return U, y, root
+    return U * root[:, None], y * (root if y.ndim == 1 else root[:, None]), root
 
 
 def own_center(moments: Moments) -> Center:
     """The weighted mean of a domain, from its augmented moments."""
-    sums = moments.gram[-1] if moments.rows is None else moments.rows[0][:, -1] @ moments.rows[0]
+    sums = to_numpy(moments.gram[-1] if moments.rows is None else moments.rows[0][:, -1] @ moments.rows[0])
     total = float(sums[-1])
-    return Center(sums[:-1] / total, np.asarray(moments.cross[-1] / total), total)
+    return Center(sums[:-1] / total, np.asarray(to_numpy(moments.cross[-1]) / total), total)
 
 
 def no_center(moments: Moments) -> Center:
@@ -351,12 +367,13 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
 
     Kept rows are moved themselves, or with ``keep=False`` each time they are needed, which takes no memory.
     """
+    origin, level = (match(part, moments._cross) for part in (center.features, np.reshape(center.targets, -1)))
     if (rows := moments.rows) is not None:
-        shifted = ShiftedRows(*rows, center.features, np.reshape(center.targets, -1))
+        shifted = ShiftedRows(*rows, origin, level)
         if not keep and moments.count < moments.n_features - 1:
             return Moments.from_shifted(shifted, single=moments.single_output)
         U, Y = shifted.load()
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
-    gram = np.empty((len(center.features),) * 2)
-    cross, square = _moved_sums(moments, center.features, None, np.reshape(center.targets, -1), gram)
+    gram = namespace(origin).empty((len(origin),) * 2, dtype=origin.dtype, device=origin.device)
+    cross, square = _moved_sums(moments, origin, None, level, gram)
     return moments._replaced(gram=gram, cross=cross, square=square, summed=_rounding_left(moments, 1.0))

@@ -33,6 +33,7 @@ from mixtune._array import (
     reciprocal_condition,
     row_gram,
     slices,
+    to_numpy,
 )
 from mixtune.errors import ConvergenceError
 from mixtune.moments._cost import (
@@ -182,6 +183,10 @@ class System(ABC):
     def zero(self) -> Array:
         """An array of theta's shape and library."""
 
+    @abstractmethod
+    def on_host(self) -> System:
+        """The same problem as NumPy arrays."""
+
 
 @dataclass(frozen=True, eq=False)
 class GramSystem(System):
@@ -199,6 +204,9 @@ class GramSystem(System):
     @property
     def zero(self) -> Array:
         return self.cross
+
+    def on_host(self) -> GramSystem:
+        return GramSystem(to_numpy(self.gram), to_numpy(self.cross), to_numpy(self.square), self.summed)
 
     def apply(self, theta: Array) -> Array:
         return self.gram @ theta
@@ -291,6 +299,9 @@ class RowSystem(System):
         xp = namespace(first.targets)
         shape = (first.rows.shape[1], first.targets.shape[1])
         return xp.zeros(shape, dtype=xp.float64, device=first.targets.device)
+
+    def on_host(self) -> RowSystem:
+        return RowSystem(to_numpy(self.rows), to_numpy(self.targets))
 
     @property
     def shape(self) -> tuple[int, int]:

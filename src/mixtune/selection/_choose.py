@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class Pool:
             learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
             if learned:
                 families.append(LearnedFamily.learn(sources))
-            if not learned or count <= SETTINGS.pooled_sources:
+            else:
                 pooled = PooledFamily.learn(sources)
                 families += [pooled, StackedFamily(pooled)]
                 if (
@@ -101,13 +101,8 @@ class Pool:
 
     def batch_paths(self, tasks: Batch, allowed: Floats) -> Paths:
         """The paths of all families for tasks of equally many rows; ``allowed`` (T, N) has the sources of each."""
-        found = []
-        for family in self.families:
-            if isinstance(family, FocalFamily | LearnedFamily):
-                found.append(family.fits(tasks, allowed).paths)
-            else:
-                each = [family.fits(task, own).paths for task, own in zip(tasks.samples, allowed)]
-                found.append(Paths(*(np.stack(parts) for parts in zip(*each))))
+        # Families that know no batches are only there where priors are not learned.
+        found = [cast(FocalFamily | LearnedFamily, family).fits(tasks, allowed).paths for family in self.families]
         return Paths(*(np.concatenate(parts, axis=1) for parts in zip(*found)))
 
     def release(self) -> None:

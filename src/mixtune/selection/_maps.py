@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Floats, Integers, match
 from mixtune.moments import Moments, Sample
 from mixtune.selection._choose import Choice, choose, draw_plan
 from mixtune.selection._families import Label
@@ -53,7 +53,7 @@ class FeatureBlock:
         """The moments of this block, from moments over all features with the constant as the last one."""
         constant = moments.n_features - 1
         own = moments if len(self.places) == constant else moments.selected(np.append(self.places, constant))
-        return own if self.basis is None else own.mapped(scipy.linalg.block_diag(self.basis, 1.0))
+        return own if self.basis is None else own.mapped(match(scipy.linalg.block_diag(self.basis, 1.0), own.cross))
 
     def coefficients(self, slopes: Floats, width: int) -> Floats:
         """Coefficients of all features from those of this block; further axes stay."""

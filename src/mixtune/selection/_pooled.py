@@ -95,7 +95,6 @@ class PooledFamily:
 
     def __init__(self, sources: Sequence[PooledSource], inputs: Inputs, *, one_level: bool = False) -> None:
         self.sources, self.inputs, self.one_level = tuple(sources), inputs, one_level
-        self.own = SETTINGS.own_variances_one_level if one_level else SETTINGS.own_variances
         #: The sources' own ridge heads (N, p), their typical noise, and v: what variance their own ridges stand for.
         self.heads = np.stack([source.head for source in self.sources])
         # A source of one or two rows hardly knows its noise, so that it counts for little.
@@ -103,9 +102,12 @@ class PooledFamily:
         trust = trust / trust.sum() if trust.any() else np.full(len(sources), 1.0 / len(sources))
         self.noise = float(np.exp(trust @ np.log([source.noise for source in self.sources])))
         self.variance = float(np.exp(trust @ np.log([source.variance for source in self.sources])))
+        share = SETTINGS.own_variance_one_level if one_level else SETTINGS.own_variance
+        #: What varies between domains, and what they have in common.
+        self.own, self.shared = share * self.variance, (1 - share) * self.variance
         self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
-        self._kept_messages: list[list[Message]] | None = None
-        self.totals = [self._total(place) for place in range(len(self.own))]
+        self._kept_messages: list[Message] | None = None
+        self.total = self._total()
 
     @classmethod
     def learn(cls, sources: Sequence[Sample], *, one_level: bool = False) -> PooledFamily:
@@ -113,30 +115,26 @@ class PooledFamily:
         found = in_threads(PooledSource.of, views, width=sources[0].columns)
         return cls(found, Inputs.of(sources), one_level=one_level)
 
-    def message(self, place: int, index: int) -> Message:
-        """What a source says of mu, for one rho."""
-        if not self._keeps:
-            return self.sources[index].message(self.own[place] * self.variance)
+    def message(self, index: int) -> Message:
+        """What a source says of mu."""
+        # They are kept where they are few enough.
+        if 8 * len(self.sources) * self.heads.shape[1] ** 2 > SETTINGS.message_bytes:
+            return self.sources[index].message(self.own)
         if self._kept_messages is None:
-            ways = [partial(PooledSource.message, own=own * self.variance) for own in self.own]
-            self._kept_messages = [in_threads(way, self.sources, width=self.heads.shape[1]) for way in ways]
-        return self._kept_messages[place][index]
-
-    @property
-    def _keeps(self) -> bool:
-        """Whether messages are few enough to keep."""
-        return 8 * len(self.own) * len(self.sources) * self.heads.shape[1] ** 2 <= SETTINGS.message_bytes
+            make = partial(PooledSource.message, own=self.own)
+            self._kept_messages = in_threads(make, self.sources, width=self.heads.shape[1])
+        return self._kept_messages[index]
 
     def release(self) -> None:
         """Let go of the messages, which can be made again."""
         self._kept_messages = None
 
-    def _total(self, place: int) -> Message:
-        """For one rho: the sum of all messages."""
+    def _total(self) -> Message:
+        """The sum of all messages."""
         width = self.heads.shape[1]
         precision, pull = np.zeros((width, width)), np.zeros(width)
         for index in range(len(self.sources)):
-            told, toward = self.message(place, index)
+            told, toward = self.message(index)
             precision += told
             pull += toward
         return precision, pull
@@ -145,12 +143,10 @@ class PooledFamily:
     def labels(self) -> list[Label]:
         level = ", one level" if self.one_level else ""
         subsets: list[tuple[str, dict[str, float]]] = [("pooled", {"sources": float(size)}) for size in self.sizes]
-        subsets.append(("pooled", {"temperature": SETTINGS.temperature}))
         subsets.append(("similar", {"distance": SETTINGS.similar_reach}))
         return [
-            (name + level, subset | {"own variance": own, "scale": float(scale)})
+            (name + level, subset | {"scale": float(scale)})
             for name, subset in subsets
-            for own in self.own
             for scale in SETTINGS.pooled_scales
         ]
 
@@ -160,34 +156,30 @@ class PooledFamily:
         # Leaving a source out may leave a path as it is, or takes one message from the last sum.
         known: Memo = memo if memo is not None and allowed.all() else dict(memo or {})
         for weight in weights:
-            for place in range(len(self.own)):
-                key = (place, weight.tobytes())
-                if not _is_used(memo, len(found)):
-                    found.append(_no_path(regression))
-                    continue
-                if key not in known:
-                    total = self._sum(weight, place, known.get(place))
-                    if known is memo:
-                        known[place] = replace(total)  # without its factor
-                    known[key] = self._path(regression, place, total)
-                found.append(known[key])
-        count = len(self.own) * len(SETTINGS.pooled_scales)
-        shares = np.repeat([weight / weight.sum() for weight in weights], count, axis=0)
+            if not _is_used(memo, len(found)):
+                found.append(_no_path(regression))
+                continue
+            if (key := weight.tobytes()) not in known:
+                total = self._sum(weight, known.get("sum"))
+                if known is memo:
+                    known["sum"] = replace(total)  # without its factor
+                known[key] = self._path(regression, total)
+            found.append(known[key])
+        shares = np.repeat([weight / weight.sum() for weight in weights], len(SETTINGS.pooled_scales), axis=0)
         return _fits(regression, found, shares, self.noise)
 
     def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
-        kind, scale = divmod(index, len(SETTINGS.pooled_scales))
-        subset, place = divmod(kind, len(self.own))
-        pooled = self._sum(self._weights(task, allowed, memo)[subset], place)
-        covariance = self._covariance(pooled, place)
+        subset, scale = divmod(index, len(SETTINGS.pooled_scales))
+        pooled = self._sum(self._weights(task, allowed, memo)[subset])
+        covariance = self._covariance(pooled)
         return Prior(pooled.mean, covariance, self.noise, float(SETTINGS.pooled_scales[scale]), not self.one_level)
 
     def _view(self, task: Sample) -> Regression:
         return task.full if self.one_level else task.free
 
-    def _path(self, task: Regression, place: int, pooled: _Pooled) -> Path:
+    def _path(self, task: Regression, pooled: _Pooled) -> Path:
         """One path, through the kernel of the task's rows."""
-        own, scales = self.own[place] * self.variance, SETTINGS.pooled_scales
+        own, scales = self.own, SETTINGS.pooled_scales
         # Half a solve makes the kernel; the other half is for as many vectors only as the path has points.
         half = pooled.half(np.vstack([pooled.pull, task.design]).T)
         fitted = half[:, 1:].T @ half[:, 0]
@@ -199,48 +191,43 @@ class PooledFamily:
         heads = mean + own * (duals @ task.design) + inside + SETTINGS.stretch * np.outer(duals @ fitted, mean)
         return Path(heads, leverages, variance)
 
-    def _covariance(self, pooled: _Pooled, place: int) -> Floats:
-        own = self.own[place] * self.variance * np.eye(len(pooled.mean))
+    def _covariance(self, pooled: _Pooled) -> Floats:
+        own = self.own * np.eye(len(pooled.mean))
         return own + pooled.covariance + SETTINGS.stretch * np.outer(pooled.mean, pooled.mean)
 
-    def _sum(self, weight: Floats, place: int, near: _Pooled | None = None) -> _Pooled:
+    def _sum(self, weight: Floats, near: _Pooled | None = None) -> _Pooled:
         """Weighted messages of the sources and the prior of mu, added up from where the fewest are missing."""
         common = _common(weight)
         if near is not None and np.sum(weight != near.weight) < np.sum(weight != common):
             start, precision, pull = near.weight, near.precision.copy(), near.pull.copy()
         else:
-            told, toward = self.totals[place]
+            told, toward = self.total
             precision = common * told if common else np.zeros_like(told)
             start, pull = np.full(len(weight), common), common * toward
-            np.einsum("ii->i", precision)[:] += 1.0 / max((1 - self.own[place]) * self.variance, 1e-300)
+            np.einsum("ii->i", precision)[:] += 1.0 / max(self.shared, 1e-300)
         for index in np.flatnonzero(weight != start):
-            told, toward = self.message(place, int(index))
+            told, toward = self.message(int(index))
             more = weight[index] - start[index]
             precision += told if more == 1.0 else more * told
             pull += more * toward
         return _Pooled(weight, precision, pull)
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
-        """Weights of the sources' messages: the likeliest few in full, softer ones, and those of like features."""
+        """Weights of the sources' messages: the likeliest few, and those of like features."""
         scores = recalled(memo, "scores", lambda: self._scores(self._view(task), allowed))
         score = np.where(allowed > 0, scores, -np.inf)
-        order = np.argsort(-score, kind="stable")[: int(np.sum(allowed > 0))]
-        found = [_likeliest(score, min(size, len(order))) for size in self.sizes]
-        soft = np.exp((score - score.max()) / SETTINGS.temperature)
-        if len(order) > SETTINGS.soft_sources and not self._keeps:
-            others = order[SETTINGS.soft_sources :]
-            soft[others] = soft[others].mean()
+        found = [_likeliest(score, min(size, int(np.sum(allowed > 0)))) for size in self.sizes]
         distances = recalled(memo, "distances", lambda: self.inputs.distances(task))
-        return [*found, soft, similar(distances, allowed)]
+        return [*found, similar(distances, allowed)]
 
     def _scores(self, task: Regression, allowed: Floats) -> Floats:
         """How likely each source makes the task's targets."""
-        if len(self.sources) > SETTINGS.evidence_sources:
+        # With as many rows as columns, the errors of the sources' heads tell nearly as much.
+        if len(self.sources) > SETTINGS.evidence_sources or not task.wide:
             return -0.5 * task.total * np.log(np.maximum(task.mean_squares(self.heads), 1e-12))
-        own, shared = self.own[0] * self.variance, (1 - self.own[0]) * self.variance
         return np.array(
             [
-                source.evidence(task, own, shared, self.noise) if usable else 0.0
+                source.evidence(task, self.own, self.shared, self.noise) if usable else 0.0
                 for source, usable in zip(self.sources, allowed)
             ]
         )
@@ -254,47 +241,35 @@ class StackedFamily:
 
     @property
     def labels(self) -> list[Label]:
-        return [
-            ("stacked", {"own variance": own, "scale": float(scale)})
-            for own in self.pooled.own
-            for scale in SETTINGS.pooled_scales
-        ]
+        return [("stacked", {"scale": float(scale)}) for scale in SETTINGS.pooled_scales]
 
     def fits(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> Fits:
         mean, along = self._heads(allowed)
-        ways = [
-            self._path(task.free, mean, along, own)
-            if _is_used(memo, place)
-            else (_no_path(task.free), np.zeros((len(SETTINGS.pooled_scales), task.free.width)))
-            for place, own in enumerate(self._own_variances)
-        ]
-        found, pulls = zip(*ways)
+        if _is_used(memo, 0):
+            found, pulls = self._path(task.free, mean, along)
+        else:
+            found, pulls = _no_path(task.free), np.zeros((len(SETTINGS.pooled_scales), task.free.width))
         # What each source adds to the mean; one that counts reversed is not among the weights.
-        added = SETTINGS.stacked_variance * np.vstack(pulls) @ self.pooled.heads.T
+        added = SETTINGS.stacked_variance * pulls @ self.pooled.heads.T
         share = np.maximum(allowed / allowed.sum() + added, 0.0) * allowed
         share[~share.any(axis=1)] = allowed
-        return _fits(task.free, found, share / share.sum(axis=1, keepdims=True), self.pooled.noise)
+        return _fits(task.free, [found], share / share.sum(axis=1, keepdims=True), self.pooled.noise)
 
     def prior(self, task: Sample, allowed: Floats, index: int, memo: Memo | None = None) -> Prior:
-        place, scale = divmod(index, len(SETTINGS.pooled_scales))
         mean, along = self._heads(allowed)
-        covariance = self._covariance(along, self._own_variances[place])
-        return Prior(mean, covariance, self.pooled.noise, float(SETTINGS.pooled_scales[scale]), True)
-
-    @property
-    def _own_variances(self) -> list[float]:
-        return [own * self.pooled.variance for own in self.pooled.own]
+        return Prior(mean, self._covariance(along), self.pooled.noise, float(SETTINGS.pooled_scales[index]), True)
 
     def _heads(self, allowed: Floats) -> tuple[Floats, Floats]:
         """Mean of the allowed heads (p,), and all of them (N, p) with zeros for the others."""
         along = self.pooled.heads * allowed[:, None]
         return along.sum(axis=0) / allowed.sum(), along
 
-    def _covariance(self, along: Floats, own: float) -> Floats:
-        return own * np.eye(along.shape[1]) + SETTINGS.stacked_variance * along.T @ along
+    def _covariance(self, along: Floats) -> Floats:
+        return self.pooled.own * np.eye(along.shape[1]) + SETTINGS.stacked_variance * along.T @ along
 
-    def _path(self, task: Regression, mean: Floats, along: Floats, own: float) -> tuple[Path, Floats]:
+    def _path(self, task: Regression, mean: Floats, along: Floats) -> tuple[Path, Floats]:
         """One path with the mean variance as for pooled ones, and S^{-1} of what the rows add to the mean."""
+        own = self.pooled.own
         projected = task.design @ along.T
         kernel = own * task.kernel + SETTINGS.stacked_variance * projected @ projected.T
         variance = task.mean_variance(kernel)

@@ -23,9 +23,6 @@ class ChoiceSettings:
     wide_columns: int = 200
     #: Fewest sources for a learned covariance: two heads have no covariance to speak of.
     learned_sources: int = 3
-    #: Most sources for which pooled candidates join learned ones: with more, the learned covariance is better known
-    #: and pooled candidates only cost time.
-    pooled_sources: int = 12
     #: Most sources for which pooled candidates also come with one level for all, up to and above ``wide_columns``: the
     #: spectra of the sources are most of the cost.
     one_level_sources: tuple[int, int] = (40, 12)
@@ -74,20 +71,18 @@ class ChoiceSettings:
     # --- pooled and stacked priors ---
 
     #: Part of a head's variance that is the domain's own, with an intercept for each domain and with one for all.
-    own_variances: tuple[float, ...] = (0.03, 0.3)
-    own_variances_one_level: tuple[float, ...] = (0.003, 0.03)
+    own_variance: float = 0.5
+    own_variance_one_level: float = 0.003
     #: Variance along the pooled head, relative to its square: domains often differ in how strongly the same thing
     #: counts. Without it, such domains are pulled to the common strength.
     stretch: float = 0.25
-    #: Sizes of the subsets of likeliest sources, and the temperature of softer weights by evidence.
-    subset_sizes: tuple[int, ...] = (1, 2, 8)
-    temperature: float = 2.0
-    #: Most sources whose evidence is computed in full; of more, the errors of their heads decide: evidence costs n^3.
+    #: Sizes of the subsets of likeliest sources.
+    subset_sizes: tuple[int, ...] = (1, 8)
+    #: Most sources whose evidence is computed, where rows are fewer than columns; else the errors of their heads
+    #: decide: evidence costs n^3.
     evidence_sources: int = 12
     #: Most bytes of sources' messages to keep; beyond, they are made when asked for and only their sums are kept.
     message_bytes: int = 2**28
-    #: Most sources with a soft weight each where messages are not kept; the others then share one, their mean.
-    soft_sources: int = 64
     #: Prior variance of one source's weight in stacked candidates.
     stacked_variance: float = 0.5
 
