@@ -142,7 +142,7 @@ def test_what_the_page_says_in_words(results):
     columns = [(problem, variant) for problem in ("exam", "ames") for variant in ("clean", "flip")]
     straight = [by_method(results, *column)[comparison.LINEAR].relative_rmse for column in columns]
     apart = [figure - ours[column].relative_rmse for figure, column in zip(straight, columns)]
-    assert apart == pytest.approx([-0.003, -0.002, 0.007, 0.021], abs=0.0005)
+    assert apart == pytest.approx([-0.003, -0.002, 0.008, 0.018], abs=0.0005)
     worse = {name for name, summary in flipped.items() if summary.relative_rmse > 1 and name != YARDSTICK}
     assert worse == {"pooled", "skada", "sklego", "statsmodels", "adapt-balanced", "adapt-augmented"}
     honest, texts = by_method(results, "vader", "clean"), by_method(results, "vader", "flip")
@@ -192,7 +192,7 @@ def test_what_the_page_says_of_tables_in_words(known):
     ahead = {n: round(best - mean(OURS, variant="clean", n_train=n), 2) for n, best in ahead.items()}
     assert ahead == {20: 0.03, 60: 0.02, 200: 0.0}
     worst = {method: max(r.ratio for r in known if r.method == method) for method in (OURS, *trees)}
-    assert 1.005 < worst[OURS] < 1.015
+    assert worst[OURS] < 1.005
     assert 1.9 < max(worst[tree] for tree in trees) < 2.1
     for n in (20, 60, 200):
         assert mean(OURS, variant="flip", n_train=n) - mean(OURS, variant="clean", n_train=n) < 0.01
@@ -207,5 +207,5 @@ def test_what_the_page_says_of_tables_in_words(known):
     }
     ours = [r for r in known if r.method == OURS]
     many = [r for r in ours if r.n_train == 200]
-    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.896, abs=0.0005)
+    assert sum(r.covered for r in ours) / sum(r.n_test for r in ours) == pytest.approx(0.897, abs=0.0005)
     assert sum(r.covered for r in many) / sum(r.n_test for r in many) == pytest.approx(0.88, abs=0.005)

@@ -104,7 +104,7 @@ class PooledFamily:
         self.variance = float(np.exp(trust @ np.log([source.variance for source in self.sources])))
         share = SETTINGS.own_variance_one_level if one_level else SETTINGS.own_variance
         #: What varies between domains, and what they have in common.
-        self.own, self.shared = share * self.variance, (1 - share) * self.variance
+        self.own, self.shared = share * self.variance, max((1 - share) * self.variance, 1e-300)
         self.sizes = tuple(sorted({min(size, len(sources)) for size in (*SETTINGS.subset_sizes, len(sources))}))
         self._kept_messages: list[Message] | None = None
         self.total = self._total()
@@ -204,7 +204,7 @@ class PooledFamily:
             told, toward = self.total
             precision = common * told if common else np.zeros_like(told)
             start, pull = np.full(len(weight), common), common * toward
-            np.einsum("ii->i", precision)[:] += 1.0 / max(self.shared, 1e-300)
+            np.einsum("ii->i", precision)[:] += 1.0 / self.shared
         for index in np.flatnonzero(weight != start):
             told, toward = self.message(int(index))
             more = weight[index] - start[index]
