@@ -2,7 +2,7 @@
 
 Features are computed on the fly, block by block. The same code on the CPU, on a few rows, must give the same solution.
 A whole `RegretOptimalRegressor(device="cuda").fit` of 400,000 rows in five domains takes at most 1.5 s, and a tuned fit
-of 162,000 rows with 1,024 columns in nine domains as well. Without a CUDA device nothing is measured.
+of 162,000 rows with 1,024 columns in nine domains at most 2 s. Without a CUDA device nothing is measured.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def measure_tuned(name: str) -> Iterator[Claim]:
     apart = max(float(np.max(np.abs(there - here)) / np.max(np.abs(here))) for _, there in found)
     yield Claim("tuned fit on the device against CPU, largest relative difference / 1e-8", apart, 1e-8, 1.0, unit="")
     about = "RegretOptimalRegressorCV.fit, p = 1024, 8 sources x 20,000 rows, 2,000 focal rows"
-    yield Claim(f"{about}, {name} / 1.5 s", min(seconds for seconds, _ in found), 1.5, 1.0)
+    yield Claim(f"{about}, {name} / 2 s", min(seconds for seconds, _ in found), 2.0, 1.0)
 
 
 def measure(rows: int = 4_000_000, width: int = 4096, block: int = 100_000) -> Iterator[Claim]:
