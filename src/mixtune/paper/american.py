@@ -303,7 +303,8 @@ class TableSummary:
         found = [
             f"{agreeing} of {len(judged)} published rows agree over {self.runs} runs: the intervals overlap, or the "
             "means differ by at most 0.015.",
-            "Rows without published figures are ours: the authors' Wasserstein weights, and LO-1 with its ridge tuned.",
+            "Rows without published figures are not in the paper: the authors' Wasserstein weights, and LO-1 with its "
+            "ridge tuned.",
             *(claim.sentence for claim in self.claims),
         ]
         return found if self.lead is None else [*found, self.lead]
