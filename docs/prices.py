@@ -62,7 +62,7 @@ def parts(results: Sequence[Result]) -> dict[str, str]:
         said += f" The other {missing} cases of the command are not in the file of results yet."
     wanted = {(case.group, case.name): set(case.greeks) for case in cases()}
     if partial := sum(set(result.greeks) < wanted[result.group, result.name] for result in results):
-        said += f" The Greeks of {partial} further cases are not in the file of results yet."
+        said += f" The Greeks of {partial} of these cases are not in the file of results yet."
     return {"summary": said, "prices": tables(results)}
 
 

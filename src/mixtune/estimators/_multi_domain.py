@@ -80,7 +80,7 @@ SHARED_ROWS = 20.0
 ALIKE = ("alike", {"scale": 2.0})
 #: Standard deviations on both sides of a 95% interval.
 TWO_SIDED = 1.96
-#: With no more domains than this, how far they scatter is anybody's guess.
+#: With no more domains than this, their scatter cannot be estimated.
 LEAST_SPREAD = 3
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15

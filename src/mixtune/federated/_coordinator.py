@@ -747,7 +747,7 @@ def _without_requests(messages: Collection[Message]) -> dict[str, int]:
 def _messages_in(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
     """The messages with these digests among the files of some folders."""
     for path in (path for folder in folders for path in folder.glob("*.mxf")):
-        # Whatever else is there is none of our business.
+        # Other files in these folders are ignored.
         with suppress(OSError):
             content = path.read_bytes() if path.stat().st_size <= most_bytes else b""
             if hashlib.sha256(content).hexdigest() in digests:

@@ -255,8 +255,8 @@ def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Html
         "similar domains together": range(len(kept)),
         "by name": sorted(range(len(kept)), key=lambda line: names[int(kept[line])]),
         "most rows first": np.argsort([-rows[place] for place in kept], kind="stable").tolist(),
-        "who borrows most first": np.argsort(-shares.sum(axis=1), kind="stable").tolist(),
-        "who lends most first": np.argsort(-shares.sum(axis=0), kind="stable").tolist(),
+        "largest borrowers first": np.argsort(-shares.sum(axis=1), kind="stable").tolist(),
+        "largest lenders first": np.argsort(-shares.sum(axis=0), kind="stable").tolist(),
     }
     listed = json.dumps({name: list(order) for name, order in orders.items()})
     figure = drawing.figure("Shares of the prediction", caption)

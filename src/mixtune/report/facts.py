@@ -410,7 +410,7 @@ def stored_facts(model: Any) -> Facts:
     if estimator is not inner:
         y = estimator.classes_[found.actual]
         return replace(facts, classes=_classes(estimator, _matrix(inner.loo_predictions_), y, found.predicted))
-    why = "the file of the model holds no rows to make them for"
+    why = "the model file does not contain the rows that they need"
     return replace(facts, left_out=(LeftOut(name, found.actual[:, 0], found.predicted[OWN][:, 0], None, why),))
 
 
