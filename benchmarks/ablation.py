@@ -47,6 +47,8 @@ OF_OTHER_FITS = (
     "shared_sources",
     "population_folds",
     "population_ridges",
+    "scatter_steps",
+    "level_rows",
 )
 #: What tells one case from another.
 Key = tuple[str, ...]

@@ -4,9 +4,9 @@ The exams take under a quarter of a second, and 500 candidates at 500 columns co
 needs --full.
 
 The exams are 65 schools with 4,059 pupils, one school with 20 training rows focal. The wide case has 20 domains of 500
-rows and 500 columns. Every candidate is judged by leave-one-out on the focal rows and again on each play, where a
-source takes the focal domain's place; the notes say how many candidates and how many such fits there were. As it comes,
-the wide case has fewer than 500 candidates; the last line has paths of 40 effective ridges.
+rows and 500 columns. Every candidate is judged by leave-one-out on the focal rows and again on each validation task,
+where a source takes the focal role; the notes say how many candidates and how many such fits there were. As it comes,
+the wide case has fewer than 500 candidates; the last line has paths of 98 effective ridges.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mixtune import RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.selection import SETTINGS, _pooled
 
 #: As many effective ridges along a path as make 500 candidates of the wide case.
-FINE = np.logspace(-2.0, 0.5, 40)
+FINE = np.logspace(-2.0, 0.5, 98)
 
 
 #: Columns, sources, rows of each, focal rows, the most fixed fits that a tuned fit costs.

@@ -181,10 +181,14 @@ def match(values: Array, like: Array) -> Array:
     if is_numpy(like):
         return np.asarray(values, dtype=np.float64)
     xp = namespace(like)
-    if isinstance(values, np.ndarray) and not (on_device(like) and values.flags.writeable):
-        # A copy, because PyTorch borrows NumPy's memory, and warns where that is read-only.
-        values = np.array(values)
+    if isinstance(values, np.ndarray) and not (on_device(like) and _can_borrow(values)):
+        values = np.array(values)  # on the processor, PyTorch would share NumPy's memory
     return xp.asarray(values, dtype=xp.float64, device=like.device)
+
+
+def _can_borrow(array: np.ndarray[Any, Any]) -> bool:
+    """Whether PyTorch can read the array's memory: it takes neither read-only memory nor backward steps."""
+    return bool(array.flags.writeable) and min(array.strides, default=0) >= 0
 
 
 def freeze(array: Array) -> Array:
@@ -410,9 +414,7 @@ def to_device(array: np.ndarray[Any, Any], device: str | None) -> Array:
     """``array`` as a tensor on the device; itself without one."""
     if device is None:
         return array
-    # PyTorch takes neither read-only memory nor backward steps.
-    usable = array.flags.writeable and min(array.strides, default=0) >= 0
-    return torch_module().from_numpy(array if usable else array.copy()).to(device)
+    return torch_module().from_numpy(array if _can_borrow(array) else array.copy()).to(device)
 
 
 def torch_module(purpose: str = "computing on a device") -> Any:
@@ -427,6 +429,9 @@ def torch_module(purpose: str = "computing on a device") -> Any:
 @contextmanager
 def factorised_on(device: str | None) -> Iterator[None]:
     """Inside, spectra and factors of matrices that are large enough are computed on a device of PyTorch."""
+    if device is not None:
+        # PyTorch loads its linear algebra at the first call, and fails where several threads make it at once.
+        torch_module().linalg.eigh(to_device(np.eye(1), device))
     token = _factor_device.set(device)
     try:
         yield
@@ -439,9 +444,9 @@ def factor_device(size: int) -> str | None:
 
     Examples
     --------
-    >>> with factorised_on("cuda"):
+    >>> with factorised_on("cpu"):
     ...     factor_device(10), factor_device(500)
-    (None, 'cuda')
+    (None, 'cpu')
     """
     return _factor_device.get() if size >= DEVICE_FACTOR else None
 

@@ -342,3 +342,16 @@ def test_intervals_of_coefficients_cover_them(apart):
         found = MultiDomainRegressor(None).fit(X, y, domain=[f"d{k:02d}" for k in domain]).coefficient_columns()
         covered.append((found["low"] <= slopes.ravel()) & (slopes.ravel() <= found["high"]))
     assert 0.9 <= np.mean(covered) <= 0.99
+
+
+@pytest.mark.parametrize("constant", [False, True])
+def test_coefficients_that_no_domain_determines_have_no_intervals(constant, tmp_path):
+    """Domains of fewer rows than columns, and targets that do not vary: nothing tells how far domains scatter."""
+    rng = np.random.default_rng(0)
+    X, domain = rng.standard_normal((36, 8)), np.repeat(list("abcdef"), 6)
+    y = np.zeros(36) if constant else X[:, 0] + rng.standard_normal(36)
+    model = MultiDomainRegressor(None).fit(X, y, domain=domain)
+    table = model.coefficients()
+    assert "low" not in table.columns
+    assert np.isfinite(table.select_dtypes("number")).all(axis=None)
+    assert load(model.save(tmp_path / "models.mixtune")).coefficients().equals(table)

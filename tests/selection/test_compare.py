@@ -135,3 +135,9 @@ def test_former_names_still_work_with_a_warning():
     gain = transfer_gain(row, np.empty(0), 3.0)
     with pytest.warns(DeprecationWarning, match="from_plays is called from_validation now"):
         assert gain.from_plays is gain.from_validation
+
+
+def test_a_method_is_compared_with_anything():
+    (found,) = [compare("pooled", np.ones(3), np.ones(3), np.ones(3))]
+    assert found.method != ["pooled"]
+    assert found.method != 1

@@ -104,7 +104,9 @@ def price_command(
     data: Annotated[str | None, typer.Option(metavar="FOLDER", help="Path files, one per market, to price on.")] = None,
     focal: Annotated[str | None, typer.Option(help="The market to price, with --data.")] = None,
     market_rates: Annotated[str, typer.Option(help="Rates of markets that have their own: calm:0.02,crash:0.01.")] = "",
-    market_maturities: Annotated[str, typer.Option(help="Years to maturity of markets that have their own: calm:0.5,crash:0.25.")] = "",
+    market_maturities: Annotated[
+        str, typer.Option(help="Years to maturity of such markets: calm:0.5,crash:0.25.")
+    ] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     context: typer.Context = None,  # type: ignore[assignment]

@@ -648,7 +648,7 @@ def _measured(pairs: Sequence[tuple[Any, Any]], classes: bool) -> Measures:
 
 
 def _judge(records: Mapping[str, _Record], classes: bool, against: str = FOCAL_ONLY) -> tuple[Compared, ...]:
-    if against == OWN_ROWS not in records and "focal only" in records:
+    if against == OWN_ROWS and OWN_ROWS not in records and "focal only" in records:
         warnings.warn(f'the method "focal only" is called "{OWN_ROWS}" now', DeprecationWarning, stacklevel=3)
         against = "focal only"
     base = records.get(against)

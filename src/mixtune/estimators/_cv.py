@@ -608,7 +608,7 @@ def tuned_fit(
             basis, wide = principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
-    heads = local_heads(state.on_device(there), HEAD_RIDGE)
+    heads = local_heads(state, HEAD_RIDGE)
     moments = [[block.moments(m).on_device(None) for m in state.moments] for block in blocks]
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.

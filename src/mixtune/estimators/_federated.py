@@ -222,8 +222,8 @@ def _focal_only(study: Study, rows: Rows) -> fits.Solved:
     return fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
 
 
-def _members_share(ours: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
-    """The share of "ours" in its average with "alone" of least mean square, from left-out residuals of both.
+def _members_share(members: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
+    """The share of the members' model, averaged with that of the focal rows alone, of least mean square left out.
 
     With it come the shares (n,) without each of the rows: what the average is judged by on a row must not depend on it.
 
@@ -233,11 +233,11 @@ def _members_share(ours: Floats, alone: Floats, least: float) -> tuple[float, Fl
     >>> round(share, 3), without
     (0.636, array([0.5, 1. , 0.5]))
     """
-    if not np.all(np.isfinite(alone)) or np.max(np.abs(alone - ours)) <= least:
-        return 1.0, np.ones(len(ours))
-    if not np.all(np.isfinite(ours)):
-        return 0.0, np.zeros(len(ours))
-    apart = alone - ours
+    if not np.all(np.isfinite(alone)) or np.max(np.abs(alone - members)) <= least:
+        return 1.0, np.ones(len(members))
+    if not np.all(np.isfinite(members)):
+        return 0.0, np.zeros(len(members))
+    apart = alone - members
     above, below = alone * apart, apart**2
     tops, bottoms = (np.append(part.sum(), part.sum() - part) for part in (above, below))
     found = np.clip(np.divide(tops, bottoms, out=np.ones_like(tops), where=bottoms > least**2), 0.0, 1.0)
@@ -256,7 +256,7 @@ def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -
     left, other, each = ours.uncertainty.left_out, alone.uncertainty.left_out, without[:, None]
     parts = {name: mixed(getattr(left, name), getattr(other, name), each) for name in ("predictions", "residuals")}
     judged = dataclasses.replace(main.uncertainty.left_out, **parts)
-    uncertainty = fits.Uncertainty(lambda: judged, main.uncertainty.make_posterior)
+    uncertainty = fits.Uncertainty(partial(fits.same, judged), main.uncertainty.make_posterior)
     solved = fits.Solved(mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept), uncertainty)
     own = np.eye(len(found.weights.names))[0]
     weights = dataclasses.replace(found.weights, values=mixed(found.weights.values, own))

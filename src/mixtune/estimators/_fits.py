@@ -313,7 +313,9 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
         return {}
     found: dict[str, Moments] = {}
     for name, source in sources.items():
-        found[name] = features.moments(read_source(name, source, focal, features.columns), origin)
+        made = features.moments(read_source(name, source, focal, features.columns), origin)
+        # A device need not hold a matrix for each of many domains, which are solved for in NumPy.
+        found[name] = made if len(found) < MANY else made.on_device(None)
     for name, moments in sources.moments.items():
         _check_moments(name, moments, origin, focal)
         last = moments.gram[-1, -1] if moments.rows is None else float(np.sum(moments.rows[0][:, -1] ** 2))
@@ -329,7 +331,7 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
         for name, moments in sums.items():
             _check_moments(name, moments, origin, focal)
             found[name] = _outputs_like(moments, focal)
-    there = torch_device(features.device)
+    there = torch_device(features.device) if len(found) < MANY - 1 else None
     return {name: moments.on_device(there) for name, moments in found.items()}
 
 
@@ -491,7 +493,8 @@ class Uncertainty:
             )
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """The value, for a function that is called later: unlike a lambda, a partial of this can be pickled."""
     return value
 
 
@@ -499,7 +502,7 @@ def _read_uncertainty(parts: dict[str, Any]) -> Uncertainty:
     left_out, found = parts["left_out"], parts["posterior"]
     if not isinstance(left_out, LeaveOneOut) or not isinstance(found, Posterior | None):
         raise TypeError("the stored uncertainty of the predictions is not valid")
-    return Uncertainty(partial(_same, left_out), partial(_same, found))
+    return Uncertainty(partial(same, left_out), partial(same, found))
 
 
 storable(
@@ -661,7 +664,7 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
     left_out = LeaveOneOut(predictions, residuals, ends[1].spreads, ends[1].sample_weight)
     coef = np.reshape(to_numpy(solution.coef_at(step)), fit.coef.shape)
     found = like_targets(state.focal, coef, np.reshape(fit.center.intercept(coef), -1))
-    return step, Solved(*found, Uncertainty(partial(_same, left_out), partial(posterior, fit.on_host)))
+    return step, Solved(*found, Uncertainty(partial(same, left_out), partial(posterior, fit.on_host)))
 
 
 def pooled(state: State, chosen: Sequence[int]) -> Callable[[float], Solved]:
@@ -685,7 +688,7 @@ def mean_of_locals(state: State, ridge: float) -> Solved:
     coef, intercept = heads.coef.mean(axis=0), heads.intercept.mean(axis=0)
     mean = _fit(coef, intercept, head.system, head.center, ridge, 1 / len(heads.coef))
     # No posterior: the mean of local models has the same spread everywhere.
-    uncertainty = Uncertainty(_left_out_maker(head, _mean_left_out, state.focal, head, mean), partial(_same, None))
+    uncertainty = Uncertainty(_left_out_maker(head, _mean_left_out, state.focal, head, mean), partial(same, None))
     return Solved(coef, intercept, uncertainty, heads=heads)
 
 
@@ -721,7 +724,7 @@ def solved(state: State, fit: Fit, head: Fit | None = None) -> Solved:
 def _left_out_maker(fit: Fit, function: Callable[..., LeaveOneOut], *args: Any) -> Callable[[], LeaveOneOut]:
     """``function(*args)`` when first asked for; at once where ``fit`` is on a device, which a model does not hold."""
     make = partial(function, *args)
-    return make if is_numpy(fit.system.zero) else partial(_same, make())
+    return make if is_numpy(fit.system.zero) else partial(same, make())
 
 
 def like_targets(focal: Rows, coef: Floats, intercept: Floats) -> tuple[Floats, Any]:

@@ -80,8 +80,6 @@ SHARED_ROWS = 20.0
 ALIKE = ("alike", {"scale": 2.0})
 #: Standard deviations on both sides of a 95% interval.
 TWO_SIDED = 1.96
-#: With no more domains than this, their scatter cannot be estimated.
-LEAST_SPREAD = 3
 #: Rows that predictions are computed for at a time.
 BLOCK = 1 << 15
 #: Sources with a smaller weight are not named in the summary, and how many are.
@@ -153,10 +151,13 @@ def every_fit(
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
     spreads = np.stack([each.spread for each in found])
-    if count > LEAST_SPREAD and np.any(spreads) and blocks[0].basis is None:
+    if np.any(spreads) and blocks[0].basis is None:
         noise = noise_of([each.scores for each in found])
-        scatter = coefficient_errors(samples[0], noise, coef) / np.sqrt(noise)[:, None]
-        spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter)
+        scatter = coefficient_errors(samples[0], noise, coef)
+        if scatter is None:
+            spreads[:] = 0.0  # no intervals rather than wrong ones
+        else:
+            spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter / np.sqrt(np.where(noise > 0, noise, 1.0))[:, None])
     population, without = coef[0], [found[0].left_out]
     level = float(intercept[0])
     if count > 1:

@@ -95,7 +95,7 @@ def check_finite(values: Array, what: str, start: int = 0) -> None:
     """
     xp = array_namespace(values)
     # One bad value makes the sum NaN or infinite, and a sum is a single pass; only then are the rows searched.
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         if bool(xp.isfinite(xp.sum(values))):
             return
     finite = xp.isfinite(values)

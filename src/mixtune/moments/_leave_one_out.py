@@ -63,7 +63,7 @@ class Fit:
     @property
     def on_host(self) -> Fit:
         """The same fit with its system as NumPy arrays."""
-        return self if is_numpy(self.system.zero) else replace(self, system=self.system.on_host())
+        return self if is_numpy(self.system.zero) else replace(self, system=self.system.on_host)
 
 
 @dataclass(frozen=True, eq=False)

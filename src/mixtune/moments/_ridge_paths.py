@@ -543,7 +543,11 @@ def _with_constant(sample: Sample) -> Rows:
 def spectrum_of(matrix: Floats) -> Spectrum:
     """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
     if (there := factor_device(len(matrix))) is not None:
-        found = torch_module().linalg.eigh(to_device(matrix, there))
+        torch = torch_module()
+        try:
+            found = torch.linalg.eigh(to_device(matrix, there))
+        except torch.linalg.LinAlgError as error:
+            raise np.linalg.LinAlgError(str(error)) from error
         return np.maximum(to_numpy(found[0]), 0.0), to_numpy(found[1])
     values, vectors, info = scipy.linalg.lapack.dsyevd(matrix.T, lower=1, overwrite_a=1)
     if info != 0:  # pragma: no cover - only numbers beyond float64 get here

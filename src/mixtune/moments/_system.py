@@ -183,6 +183,7 @@ class System(ABC):
     def zero(self) -> Array:
         """An array of theta's shape and library."""
 
+    @cached_property
     @abstractmethod
     def on_host(self) -> System:
         """The same problem as NumPy arrays."""
@@ -205,6 +206,7 @@ class GramSystem(System):
     def zero(self) -> Array:
         return self.cross
 
+    @cached_property
     def on_host(self) -> GramSystem:
         return GramSystem(to_numpy(self.gram), to_numpy(self.cross), to_numpy(self.square), self.summed)
 
@@ -300,6 +302,7 @@ class RowSystem(System):
         shape = (first.rows.shape[1], first.targets.shape[1])
         return xp.zeros(shape, dtype=xp.float64, device=first.targets.device)
 
+    @cached_property
     def on_host(self) -> RowSystem:
         return RowSystem(to_numpy(self.rows), to_numpy(self.targets))
 

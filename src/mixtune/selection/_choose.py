@@ -495,7 +495,7 @@ def validation_tasks(
 def _validate(
     pool: Pool, sources: Sequence[Sample], plan: Plan, known: Floats, run: Sequence[tuple[int, Integers]]
 ) -> list[ValidationTask]:
-    """Validation tasks of equally many rows, in one call for each family that can do so."""
+    """Validation tasks of equally many rows, in one call for each family."""
     allowed = np.tile(known, (len(run), 1))
     allowed[np.arange(len(run)), [k for k, _ in run]] = 0.0
     parts = [sources[k].known.part(order[: plan.rows]) for k, order in run]

@@ -30,7 +30,7 @@ class MethodName(str):
     __slots__ = ()
 
     def __eq__(self, other: Any) -> bool:
-        if FORMER_NAMES.get(other) == str(self):
+        if isinstance(other, str) and FORMER_NAMES.get(other) == str(self):
             warnings.warn(f'the method "{other}" is called "{self}" now', DeprecationWarning, stacklevel=2)
             return True
         return str.__eq__(self, other)

@@ -13,7 +13,7 @@ import numpy as np
 
 from mixtune._array import Booleans, Floats, Integers
 from mixtune.moments import Sample, best_ridge
-from mixtune.selection._compare import compare, gain_posterior
+from mixtune.selection._compare import OWN_ROWS, compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
 
 
@@ -200,7 +200,7 @@ def guarded(
     """
     # Residuals that are negligible, of both, must not decide by their rounding.
     small = negligible**0.5
-    found = compare("focal only", ours * (np.abs(ours) > small), alone * (np.abs(alone) > small), weight)
+    found = compare(OWN_ROWS, ours * (np.abs(ours) > small), alone * (np.abs(alone) > small), weight)
     grid, share = gain_posterior(found, transfer_gains(tasks, shares), count)
     harm = float(np.clip(2 * (share @ (grid > 0)) - 1, 0.0, 1.0))
     return (1 - harm) * shares + harm * focal
@@ -282,8 +282,9 @@ def negligible_error(sample: Sample) -> float:
 
     The variance is that of the rows: from sums, rounding would decide whether targets vary at all.
     """
-    rows = sample.free.rows
-    return negligible_part(float(rows.weight @ rows.y**2) / rows.total)
+    rows = sample.known
+    level = float(sample.center.targets) if sample.intercept else 0.0
+    return negligible_part(float(rows.weight @ (rows.y - level) ** 2) / rows.total)
 
 
 def negligible_part(variance: float) -> float:

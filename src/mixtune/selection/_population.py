@@ -19,6 +19,9 @@ from mixtune.selection._choose import content_order
 from mixtune.selection._model_averaging import ValidationTask, stacked_weights
 from mixtune.selection._settings import SETTINGS
 
+#: With no more domains than this, their coefficients do not tell how far domains scatter.
+LEAST_DOMAINS = 3
+
 
 @dataclass(frozen=True, eq=False)
 class Population:
@@ -126,8 +129,10 @@ def _solved(grams: Floats, crosses: Floats, ridge: float, intercept: bool) -> Fl
     return np.linalg.solve(system, crosses[..., None])[..., 0]
 
 
-def coefficient_errors(samples: Sequence[Sample], noise: Floats, estimates: Floats) -> Floats:
+def coefficient_errors(samples: Sequence[Sample], noise: Floats, estimates: Floats) -> Floats | None:
     """How far (N, p) estimates lie from the coefficients of every domain, as the root of the expected square.
+
+    None where too few domains determine their coefficients.
 
     This is by the simplest hierarchical model, for each column on its own.
 
@@ -157,8 +162,11 @@ def coefficient_errors(samples: Sequence[Sample], noise: Floats, estimates: Floa
     own = [_own_coefficients(sample.free, float(level)) for sample, level in zip(samples, noise)]
     b, known = (np.stack(parts) for parts in zip(*own))
     # The typical error of one domain's estimate, and how far estimates lie apart, tell where to look for tau.
-    error = np.sqrt(len(known) / np.maximum(known.sum(axis=0), 1e-300))
-    size = np.maximum(error, np.std(b, axis=0))
+    told = known.any(axis=1)
+    if told.sum() <= LEAST_DOMAINS:
+        return None
+    error = np.sqrt(told.sum() / known.sum(axis=0))
+    size = np.maximum(error, np.std(b[told], axis=0))
     grid = np.append(0.0, np.logspace(-2.0, 1.5, SETTINGS.scatter_steps))
     evidence, means, squares = [], [], []
     for tau in grid[:, None] * size:
