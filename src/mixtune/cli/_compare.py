@@ -72,7 +72,6 @@ def compare(
     """
     from mixtune.data import read_training
     from mixtune.estimators import (
-        MINE,
         MultiDomainClassifier,
         MultiDomainRegressor,
         compare_every,
@@ -82,6 +81,7 @@ def compare(
     )
     from mixtune.report import write_csv
     from mixtune.report.verdict import compared_sentence
+    from mixtune.selection import MIXTUNE
 
     options = reading.options_given(locals())
     reading.check_features(linear=linear, random_width=random_width)
@@ -106,7 +106,7 @@ def compare(
             results = compare_every(read.domains, kind(None if linear else "auto", seed=seed), **how)
         else:
             results = compare_nested(read.domains, methods, **how)
-        mine = next(each for each in results if each.method == MINE)
+        mine = next(each for each in results if each.method == MIXTUNE)
         told, why = _cannot(mine), ""
         if not told:
             change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]

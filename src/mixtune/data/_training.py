@@ -525,7 +525,8 @@ def _check_focal_rows(parts: Sequence[Part], labels: Sequence[str], name: str, c
         return  # reported already
     place = labels.index(name)
     if not (parts[place].table.num_rows if codes is None else np.any(codes == place)):
-        raise DataError(f'every row of the focal domain "{name}" lacks a target; give at least one of them a target')
+        lacks = f'every row of the focal domain "{name}" lacks a target, or has text where a number is expected'
+        raise DataError(f"{lacks}; give at least one of them a target")
 
 
 def _dropped_notes(parts: Sequence[Part], kept: Sequence[Booleans]) -> list[Note]:

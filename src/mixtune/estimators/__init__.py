@@ -4,8 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from mixtune.estimators._baselines import (
-    FOCAL_ONLY,
-    MINE,
     Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
     from mixtune.estimators._multi_domain import MultiDomainRegressor
     from mixtune.streaming import StreamedSources
 
-__all__ = ["FOCAL_ONLY", "MINE", "Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
+__all__ = ["Candidate", "Compared", "FederatedRegressor", "FocalSplit", "JointRegressor"]
 __all__ += ["JointSubsetRegressor"]
 __all__ += ["LocalRegressor", "MeanOfLocalsRegressor", "MultiDomainClassifier", "MultiDomainRegressor"]
 __all__ += ["RegretOptimalClassifier"]

@@ -34,9 +34,6 @@ from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
-#: mixtune itself, and the yardstick of comparisons.
-MINE = MIXTUNE
-FOCAL_ONLY = OWN_ROWS
 #: Ridge regressions on all rows, with and without a column for each domain.
 RIDGES_ON_ALL = {POOLED: False, "pooled, with the domain": True}
 #: With fewer focal rows, the training part of a fold is too small to choose settings on.
@@ -390,13 +387,17 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     ['mixtune', 'own rows alone', 'pooled', 'mean of local models', 'boosting', 'mean']
     """
     feature_map = None if is_auto(feature_map) else feature_map
-    kinds = {FOCAL_ONLY: LocalRegressor, POOLED: JointRegressor, MEAN_OF_LOCALS: MeanOfLocalsRegressor}
+    kinds = {OWN_ROWS: LocalRegressor, POOLED: JointRegressor, MEAN_OF_LOCALS: MeanOfLocalsRegressor}
     made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
     from mixtune.estimators._classifier import ScoreClassifier
 
     boosting: Any = DomainColumnClassifier() if classes else DomainColumnRegressor()
     others = {BOOSTING: boosting, MEAN: FocalMean(classes)}
-    return {MINE: ours, **({name: ScoreClassifier(each) for name, each in made.items()} if classes else made), **others}
+    return {
+        MIXTUNE: ours,
+        **({name: ScoreClassifier(each) for name, each in made.items()} if classes else made),
+        **others,
+    }
 
 
 def compare_nested(
@@ -553,7 +554,7 @@ def compare_every(
         from mixtune.estimators._classifier import ScoreClassifier
 
         ridge = ScoreClassifier(ridge)
-    ways: dict[str, Callable[..., Any]] = {MINE: partial(_by_label, ours), OWN_ROWS: partial(_one_each, ridge)}
+    ways: dict[str, Callable[..., Any]] = {MIXTUNE: partial(_by_label, ours), OWN_ROWS: partial(_one_each, ridge)}
     ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in RIDGES_ON_ALL.items()}
     records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
     for repeat in range(repeats):
@@ -647,7 +648,7 @@ def _measured(pairs: Sequence[tuple[Any, Any]], classes: bool) -> Measures:
     return Measures.of_classes(actual.astype(np.int64), np.concatenate(shares))
 
 
-def _judge(records: Mapping[str, _Record], classes: bool, against: str = FOCAL_ONLY) -> tuple[Compared, ...]:
+def _judge(records: Mapping[str, _Record], classes: bool, against: str = OWN_ROWS) -> tuple[Compared, ...]:
     if against == OWN_ROWS and OWN_ROWS not in records and "focal only" in records:
         warnings.warn(f'the method "focal only" is called "{OWN_ROWS}" now', DeprecationWarning, stacklevel=3)
         against = "focal only"

@@ -13,8 +13,9 @@ import numpy as np
 
 from mixtune._messages import counted
 from mixtune.report.columns import ColumnSpread
-from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, OWN, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
+from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
 from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
+from mixtune.selection import MIXTUNE
 
 if TYPE_CHECKING:
     from mixtune.estimators import ColumnEffect
@@ -189,7 +190,7 @@ def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
         "The same rows are behind every line, so intervals may overlap although the difference is clear; "
         "for differences see the ratios.",
     )
-    others = [each for each in compared if each.method != OWN]
+    others = [each for each in compared if each.method != MIXTUNE]
     rows = [(c.method, f"{c.ratio:.2f}", (c.ratio, c.ratio_low, c.ratio_high)) for c in others if c.ratio is not None]
     ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ theirs", even=1.0).figure(
         "Error relative to each",
@@ -208,7 +209,7 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     drawing.x_axis(scale, bottom, label, 8)
     for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
         y = 24.0 + 36 * place
-        style = "ours" if method == OWN else "theirs"
+        style = "ours" if method == MIXTUNE else "theirs"
         drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 22), f"name {style}", "start")
         if low_end is not None and high_end is not None:
             drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
@@ -407,7 +408,7 @@ def calibration_chart(classes: ClassFact) -> Html:
     drawing.line(x(0.0), y(0.0), x(100.0), y(100.0), "even")
     for method, shares in classes.shares.items():
         points = calibration_points(classes.labels, shares)
-        if method == OWN:
+        if method == MIXTUNE:
             for middle, share, low, high, count in points:
                 drawing.line(x(100 * middle), y(100 * low), x(100 * middle), y(100 * high), "interval")
                 tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"

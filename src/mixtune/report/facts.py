@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mixtune.estimators import Measures, Sources
     from mixtune.report.columns import ColumnFacts
 
-#: Names of two methods in a comparison: the model itself, and a fit to the focal rows alone.
-OWN, FOCAL_ONLY = MIXTUNE, OWN_ROWS
 #: The family of candidates that are fitted to the focal rows alone.
 FOCAL_FAMILY = "focal only"
 #: Of the intervals on the page.
@@ -263,7 +261,7 @@ class Facts:
     @property
     def error_alone(self) -> float | None:
         """The left-out error of a fit to the focal rows alone."""
-        return next((each.error for each in self.compared if each.method == FOCAL_ONLY), None)
+        return next((each.error for each in self.compared if each.method == OWN_ROWS), None)
 
 
 def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances: bool = True) -> Facts:
@@ -411,7 +409,7 @@ def stored_facts(model: Any) -> Facts:
         y = estimator.classes_[found.actual]
         return replace(facts, classes=_classes(estimator, _matrix(inner.loo_predictions_), y, found.predicted))
     why = "the model file does not contain the rows that they need"
-    return replace(facts, left_out=(LeftOut(name, found.actual[:, 0], found.predicted[OWN][:, 0], None, why),))
+    return replace(facts, left_out=(LeftOut(name, found.actual[:, 0], found.predicted[MIXTUNE][:, 0], None, why),))
 
 
 def _parts(X: Any, sources: Sources | None) -> list[Floats] | None:
@@ -459,8 +457,8 @@ def _domains(
     scores = None if weights is None else weights.scores
     errors = {} if scores is None else {name: _root(score) for name, score in zip(names, scores)}
     # The focal fit has seen the focal rows, the others have not: its error is that with each row left out.
-    if FOCAL_ONLY in (alone := {each.method: each.error for each in compared}):
-        errors[names[0]] = alone[FOCAL_ONLY]
+    if OWN_ROWS in (alone := {each.method: each.error for each in compared}):
+        errors[names[0]] = alone[OWN_ROWS]
     apart = {} if distances is None else dict(zip(distances.names, distances.distances))
     facts = []
     for place, name in enumerate(names):
@@ -503,7 +501,7 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
     if not hasattr(gain, "reduction"):
         return None
     # With a single focal row, a fit to the focal rows alone has nothing to predict it from.
-    known = all(each.error is not None for each in compared if each.method in (OWN, FOCAL_ONLY))
+    known = all(each.error is not None for each in compared if each.method in (MIXTUNE, OWN_ROWS))
     numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_validation)
     return Gain(*(_finite(value) for value in numbers))
 

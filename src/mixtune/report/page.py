@@ -25,9 +25,7 @@ from mixtune.report import _charts as charts
 from mixtune.report.facts import (
     COVERAGE,
     FOCAL_FAMILY,
-    FOCAL_ONLY,
     MOST_OUTPUTS,
-    OWN,
     CandidateFact,
     ClassFact,
     DomainFact,
@@ -52,6 +50,7 @@ from mixtune.report.wording import (
     plain_value,
     shorten,
 )
+from mixtune.selection import MIXTUNE, OWN_ROWS
 
 #: Of longer tables, so many rows are shown and the others are folded away.
 LONGEST_TABLE, SHOWN_ROWS = 30, 15
@@ -302,7 +301,7 @@ def _distances(facts: Facts, known: bool) -> str:
 def _comparison(facts: Facts) -> Html:
     """The model against simpler fits."""
     compared = [each for each in facts.compared if each.error is not None]
-    if not facts.sources or len(compared) < 2 or compared[0].method != OWN:
+    if not facts.sources or len(compared) < 2 or compared[0].method != MIXTUNE:
         return Html()
     text = (
         "Every fit predicts each focal row without having seen it. Own rows alone: ridge regression on the focal rows. "
@@ -590,7 +589,7 @@ def _average(facts: Facts) -> Html:
 
 def _family(name: str) -> str:
     """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
-    return FOCAL_ONLY if name == FOCAL_FAMILY else name
+    return OWN_ROWS if name == FOCAL_FAMILY else name
 
 
 def _map_parts(facts: Facts) -> list[Html]:

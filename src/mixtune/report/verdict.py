@@ -4,9 +4,9 @@ import math
 from dataclasses import dataclass
 
 from mixtune._messages import counted
-from mixtune.report.facts import FOCAL_ONLY, DomainFact, Facts
+from mixtune.report.facts import DomainFact, Facts
 from mixtune.report.wording import number, percent
-from mixtune.selection import POOLED
+from mixtune.selection import OWN_ROWS, POOLED
 
 #: Leaving a dataset out that changes the left-out error by at most this part makes no difference.
 HELP_MARGIN = 0.001
@@ -93,14 +93,14 @@ def compared_sentence(reduction: float, low: float, high: float, rows: int, *, e
     'mixtune is clearly better than own rows alone: its error on unseen rows is 21% lower (95% interval 4% to 36%).'
     """
     grade, better = graded(reduction, low, high), "better" if reduction > 0 else "worse"
-    opening = f"mixtune is {grade} {better} than {FOCAL_ONLY}"
+    opening = f"mixtune is {grade} {better} than {OWN_ROWS}"
     interval = f"{_side(low)} to {_side(high)}"
     if grade == "clearly":
         ends = sorted((abs(low), abs(high)))
         interval = f"{percent(ends[0])} to {percent(ends[1])}"
     elif not grade:
         shown = counted((rows, "row" if every else "focal row"))
-        opening = f"{shown} cannot tell whether mixtune is better than {FOCAL_ONLY}"
+        opening = f"{shown} cannot tell whether mixtune is better than {OWN_ROWS}"
     return f"{opening}: its error on unseen rows is {_side(reduction)} (95% interval {interval})."
 
 
@@ -117,7 +117,7 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
         tests = counted((facts.validation_sources, "source"))
         reasons.append(f"it also counts how the method did on {tests} in the focal role, here only focal rows count")
     if curved:
-        reasons.append(f'there "{FOCAL_ONLY}" may bend, here it is linear in the columns')
+        reasons.append(f'there "{OWN_ROWS}" may bend, here it is linear in the columns')
     if classes:
         reasons.append("there the error is that of class scores, here the share of wrong classes")
     return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
