@@ -188,6 +188,11 @@ class Regression:
 
     def ridge_path(self, ridges: Floats) -> Paths:
         """Plain ridge regression at every ridge."""
+        if self.wide and self.targets.shape == (len(self.rows.y),):
+            # A prior N(0, I/ridge), through the kernel of the rows, where these are the rows to leave out.
+            nothing, scales = np.zeros(len(self.targets)), 1.0 / np.asarray(ridges)
+            duals, leverages = self.dual_path(nothing, np.array(self.kernel), 1.0, scales)
+            return self.finish(duals @ self.design, leverages)
         values, vectors = self.spectrum
         filters = 1.0 / (values[..., None, :] + np.asarray(ridges)[..., None])
         pull = turned(vectors) @ self.cross[..., None]

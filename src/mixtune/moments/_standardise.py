@@ -370,8 +370,8 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
     origin, level = (match(part, moments._cross) for part in (center.features, np.reshape(center.targets, -1)))
     if (rows := moments.rows) is not None:
         shifted = ShiftedRows(*rows, origin, level)
-        if not keep and moments.count < moments.n_features - 1:
-            return Moments.from_shifted(shifted, single=moments.single_output)
+        if moments.count < moments.n_features - 1:
+            return Moments.from_shifted(shifted, single=moments.single_output, keep=keep)
         U, Y = shifted.load()
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram = namespace(origin).empty((len(origin),) * 2, dtype=origin.dtype, device=origin.device)

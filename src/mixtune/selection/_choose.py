@@ -143,8 +143,6 @@ class Choice(Validated):
         The same residuals, of the rows that candidates were judged on.
     focal_left_out : array (n,)
         The same residuals for the best of the focal-only candidates.
-    prior : Prior
-        Behind the largest share.
     tasks : list of ValidationTask
         With two candidates: the average, and the focal-only fit.
     """
@@ -161,7 +159,6 @@ class Choice(Validated):
     judged_left_out: Floats
     spreads: Floats
     focal_left_out: Floats
-    prior: Prior
     tasks: Sequence[Task]
     size: float
     task: Sample
@@ -173,6 +170,11 @@ class Choice(Validated):
     def error(self) -> float:
         """Leave-one-out mean squared error of the average, over the rows that candidates were judged on."""
         return float(self.task.free.error(self.judged_left_out))
+
+    @property
+    def prior(self) -> Prior:
+        """The prior behind the largest share."""
+        return self.pool.prior(self.focal.divided(self.size), self.allowed, int(np.argmax(self.shares)))
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -384,7 +386,6 @@ def choice_of(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,

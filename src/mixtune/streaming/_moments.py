@@ -171,11 +171,12 @@ class StreamFeatures:
         dtype = getattr(xp, self.dtype)
         if self.origin is None:
             return xp.astype(U, dtype, copy=False)
-        shifted = xp.ones((len(X), self.n_features), dtype=dtype, device=U.device)
-        shifted[:, :-1] = U
+        shifted = xp.empty((len(X), self.n_features), dtype=dtype, device=U.device)
+        shifted[:, -1] = 1.0
         # In float32 only where that is the same point; converting to float64 and back takes longer than the products.
         point, rounded = self.origin.features, self.origin.features.astype(self.dtype)
-        shifted[:, :-1] -= to_device(rounded if np.array_equal(rounded, point) else point, self.device)
+        point = to_device(rounded if np.array_equal(rounded, point) else point, self.device)
+        xp.subtract(xp.astype(U, dtype, copy=False), point, out=shifted[:, :-1])
         return shifted
 
     def targets(self, y: Array) -> Array:
