@@ -25,13 +25,11 @@ import numpy as np
 from mixtune._array import EPSILON, Array, Floats, in_threads, is_numpy, match, namespace, slices, to_device, to_numpy
 from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
-from mixtune.moments._rows import Rows, ShiftedRows
+from mixtune.moments._rows import RUN_ENTRIES, Rows, ShiftedRows
 
 #: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
 #: arrays are handed out again and again instead of being asked of the system. A device moves all of it at once.
 MOVED_ENTRIES = 16_384
-#: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
-RUN_ENTRIES = 131_072
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
 BLOCK_ENTRIES = 2_097_152
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.

@@ -566,7 +566,7 @@ def by_content(rows: Rows) -> Integers:
     Features come first, which several outputs share. They are rounded, since the same row at another place may differ
     by rounding.
     """
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
     return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
@@ -579,16 +579,10 @@ def content_order(sources: Sequence[Rows]) -> Integers:
 
 def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     y = rows.targets.sum(axis=1)
     sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
     return len(y), *(round(value, 6) for value in sums)
-
-
-def _symmetric(X: Floats) -> tuple[Floats, Floats]:
-    """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    squares = X * X
-    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:
