@@ -36,7 +36,7 @@ from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, rounding_of
+from mixtune.moments import Moments, best_ridge, rounding_of
 from mixtune.options._martingale import (
     TOP_ASSETS,
     BaseValue,
@@ -448,15 +448,24 @@ class RunStage(Stage):
         return None if step is None else mean + step[..., 0]
 
     def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
-        """By the smaller of the two systems, rows or features."""
-        xp = namespace(*self.features)
-        U, Y = (xp.concat([arrays[i] for i in datasets], axis=1) for arrays in (self.features, self.values))
-        shift = xp.full((U.shape[0],), ridge, dtype=U.dtype, device=U.device)
-        dual = U.shape[1] < U.shape[2]
-        found = _solve(U @ U.mT, shift, Y) if dual else _solve(U.mT @ U, shift, U.mT @ Y)
-        if found is None:
-            raise ParameterError(f"ridge {ridge:g} is below the rounding error of these features; use a larger one")
-        return U.mT @ found if dual else found
+        xp, runs = namespace(*self.features), len(self.features[0])
+        if len(datasets) > 1 or any(U.shape != self.features[0].shape for U in self.features):
+            U, Y = (xp.concat([arrays[i] for i in datasets], axis=1) for arrays in (self.features, self.values))
+            return _ridge_heads(U, Y, ridge)
+        # All datasets, where they have equally many rows, side by side as if they were more runs.
+        found = _ridge_heads(xp.concat(self.features), xp.concat(self.values), ridge)
+        self._pooled |= {(ridge, (i,)): found[i * runs : (i + 1) * runs] for i in range(len(self.features))}
+        return self._pooled[ridge, datasets]
+
+
+def _ridge_heads(U: Array, Y: Array, ridge: float) -> Array:
+    """Ridge coefficients (runs, p, models), by the smaller of the two systems, rows or features."""
+    shift = namespace(U).full((U.shape[0],), ridge, dtype=U.dtype, device=U.device)
+    dual = U.shape[1] < U.shape[2]
+    found = _solve(U @ U.mT, shift, Y) if dual else _solve(U.mT @ U, shift, U.mT @ Y)
+    if found is None:
+        raise ParameterError(f"ridge {ridge:g} is below the rounding error of these features; use a larger one")
+    return U.mT @ found if dual else found
 
 
 def _solve(matrix: Array, shift: Array, rhs: Array) -> Array | None:
@@ -552,6 +561,25 @@ class TunedLocal(ContinuationModel):
             return match(choice.coef, U)
         # The ridge itself carries over: it answers to noise and signal, not to the number of rows.
         return stage.moments[self.dataset].output(model).head(choice.ridge)
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        U, y = stage.features[self.dataset], stage.values[self.dataset][..., model]
+        if not is_torch_array(U) or U.shape[1] > min(self.choice_rows, U.shape[2]):
+            return super().fit_runs(stage, model)
+        return _best_heads(U, y, np.asarray(self.ridges))
+
+
+def _best_heads(U: Array, y: Array, ridges: Floats) -> Array:
+    """Coefficients (runs, p) of :func:`loo_ridge` for several runs of fewer rows than features, by their kernels."""
+    xp = namespace(U)
+    shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
+    unit = xp.eye(U.shape[1], dtype=U.dtype, device=U.device)
+    inverse = xp.linalg.inv((U @ U.mT)[:, None] + shifts[..., None, None] * unit)
+    duals = (inverse @ y[:, None, :, None])[..., 0]
+    # The residual of a left-out row is its dual coefficient over the diagonal entry of the inverse.
+    errors = to_numpy(xp.mean((duals / xp.linalg.diagonal(inverse)) ** 2, axis=-1))
+    best = [best_ridge(ridges, each) for each in errors]
+    return (duals[list(range(len(best))), best][:, None, :] @ U)[:, 0]
 
 
 @dataclass(frozen=True)

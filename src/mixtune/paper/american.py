@@ -177,9 +177,8 @@ def run_beyond(settings: TableSettings, seed: int) -> Outcome:
 def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
     """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
 
-    Normals are drawn by NumPy from the streams of each run. Paths, features, regressions and evaluation are on the
-    device; leave-one-out ridges are chosen in NumPy. Methods with Wasserstein weights need exact transport plans,
-    which have no use for a device, and are left out.
+    Normals are drawn by NumPy from the streams of each run; all else is on the device. Methods with Wasserstein weights
+    need exact transport plans, which have no use for a device, and are left out.
     """
     run = draw_runs(settings, seeds, device)
     return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, settings.device_models()), run)]
