@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 import scipy  # it loads scipy.linalg, a third of a second, when that is first used
 from threadpoolctl import ThreadpoolController
@@ -62,6 +63,8 @@ _threads_lock = Lock()
 
 def namespace(*arrays: Array) -> Any:
     """The array library all the given arrays belong to; lists and scalars count as NumPy."""
+    if all(type(a) is np.ndarray for a in arrays):  # thousands of small problems ask
+        return array_api_compat.numpy
     known = [a for a in arrays if array_api_compat.is_array_api_obj(a)]
     try:
         return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
@@ -142,6 +145,8 @@ def check_unmasked(value: Any, what: str) -> None:
 
 def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
     """``array`` as float64 in its own library; text and objects are refused by name."""
+    if type(array) is np.ndarray and array.dtype == np.float64 and not copy:
+        return array
     check_unmasked(array, what)
     if not array_api_compat.is_array_api_obj(array):
         try:
@@ -160,6 +165,8 @@ def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
 
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
     """``array`` as a NumPy array on the host, without a copy where it is one already."""
+    if type(array) is np.ndarray:
+        return array
     if array_api_compat.is_torch_array(array):
         array = _from_device(array.detach())
     elif array_api_compat.is_cupy_array(array):

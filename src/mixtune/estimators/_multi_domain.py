@@ -339,7 +339,7 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
     features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
-    options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
+    options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
     state = State.of(prepared)
     blocks: Sequence[FeatureBlock]

@@ -188,6 +188,11 @@ class Regression:
 
     def ridge_path(self, ridges: Floats) -> Paths:
         """Plain ridge regression at every ridge."""
+        if self.wide and self.targets.shape == (len(self.rows.y),):
+            # A prior N(0, I/ridge), through the kernel of the rows, where these are the rows to leave out.
+            nothing, scales = np.zeros(len(self.targets)), 1.0 / np.asarray(ridges)
+            duals, leverages = self.dual_path(nothing, np.array(self.kernel), 1.0, scales)
+            return self.finish(duals @ self.design, leverages)
         values, vectors = self.spectrum
         filters = 1.0 / (values[..., None, :] + np.asarray(ridges)[..., None])
         pull = turned(vectors) @ self.cross[..., None]
@@ -281,10 +286,12 @@ class Sample:
     moments : Moments
         Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
     rows : Rows or callable, optional
-        The rows, without the constant; or some of them, to leave out in turn. A function makes all of them when they
-        are first asked for.
+        The rows, without the constant; or some of them, to leave out in turn. A function makes them when they are first
+        asked for.
     intercept : bool
         Whether the constant is part of the model.
+    size : int, optional
+        How many rows a function makes; by default as many as the moments count.
 
     Examples
     --------
@@ -294,13 +301,18 @@ class Sample:
     """
 
     def __init__(
-        self, moments: Moments, rows: Rows | Callable[[], Rows] | None = None, *, intercept: bool = True
+        self,
+        moments: Moments,
+        rows: Rows | Callable[[], Rows] | None = None,
+        *,
+        intercept: bool = True,
+        size: int | None = None,
     ) -> None:
-        self.moments, self._given, self.intercept = moments, rows, intercept
+        self.moments, self._given, self.intercept, self._size = moments, rows, intercept, size
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made of these is made again: regressions hold their sample, and skops cannot write such circles.
-        return {name: getattr(self, name) for name in ("moments", "_given", "intercept")}
+        return {name: getattr(self, name) for name in ("moments", "_given", "intercept", "_size")}
 
     @cached_property
     def rows(self) -> Rows | None:
@@ -312,7 +324,9 @@ class Sample:
         """How many rows are known."""
         if self._given is None:
             return 0
-        return self.moments.count if callable(self._given) else len(self._given.y)
+        if callable(self._given):
+            return self.moments.count if self._size is None else self._size
+        return len(self._given.y)
 
     @classmethod
     def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
@@ -389,7 +403,7 @@ class Sample:
         rows: Any = self._given
         if rows is not None:
             rows = partial(_divided, self, size) if callable(rows) else _divided(self, size)
-        return Sample(self.moments.divided(size), rows, intercept=self.intercept)
+        return Sample(self.moments.divided(size), rows, intercept=self.intercept, size=self._size)
 
     def predict(self, head: Floats) -> Floats:
         """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""

@@ -143,8 +143,6 @@ class Choice(Validated):
         The same residuals, of the rows that candidates were judged on.
     focal_left_out : array (n,)
         The same residuals for the best of the focal-only candidates.
-    prior : Prior
-        Behind the largest share.
     tasks : list of ValidationTask
         With two candidates: the average, and the focal-only fit.
     """
@@ -161,7 +159,6 @@ class Choice(Validated):
     judged_left_out: Floats
     spreads: Floats
     focal_left_out: Floats
-    prior: Prior
     tasks: Sequence[Task]
     size: float
     task: Sample
@@ -173,6 +170,11 @@ class Choice(Validated):
     def error(self) -> float:
         """Leave-one-out mean squared error of the average, over the rows that candidates were judged on."""
         return float(self.task.free.error(self.judged_left_out))
+
+    @property
+    def prior(self) -> Prior:
+        """The prior behind the largest share."""
+        return self.pool.prior(self.focal.divided(self.size), self.allowed, int(np.argmax(self.shares)))
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -384,7 +386,6 @@ def choice_of(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
-        prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,
@@ -565,7 +566,7 @@ def by_content(rows: Rows) -> Integers:
     Features come first, which several outputs share. They are rounded, since the same row at another place may differ
     by rounding.
     """
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
     return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
@@ -578,16 +579,10 @@ def content_order(sources: Sequence[Rows]) -> Integers:
 
 def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     y = rows.targets.sum(axis=1)
     sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
     return len(y), *(round(value, 6) for value in sums)
-
-
-def _symmetric(X: Floats) -> tuple[Floats, Floats]:
-    """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    squares = X * X
-    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:
