@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 166
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 30_219
+CODE_LINES = 30_281
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},
