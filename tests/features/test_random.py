@@ -127,6 +127,13 @@ def test_blocks_do_not_show():
     assert features.transform(rows[:0]).shape == (0, 301)
 
 
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_products_are_those_of_the_features(outputs):
+    features, rng = layer(width=300), np.random.default_rng(0)
+    rows, coef = rng.standard_normal((500, 3)), rng.standard_normal((301, *outputs))
+    np.testing.assert_allclose(features.products(rows, coef), features.transform(rows) @ coef, rtol=1e-12, atol=1e-11)
+
+
 def test_arrays_are_frozen_in_the_map_and_in_its_copies():
     shift = np.zeros(3)
     features = layer(input_shift=shift)

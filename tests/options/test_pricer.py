@@ -50,6 +50,19 @@ def test_longstaff_schwartz_eight_paths():
     assert dates[:, 0].tolist() == [3, 3, 3, 1, 3, 1, 1, 1]  # their stopping rule; 3 is maturity
 
 
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_values_of_waiting_are_the_same_with_and_without_the_features(columns, ranked):
+    grid, market = TimeGrid(maturity=1, dates=3), BlackScholes(spot=100, volatility=0.2, n_assets=2)
+    data = simulate(market, MaxCall(100), grid, paths=300, rng=np.random.default_rng(0))
+    state = RandomState(width=20, columns=columns, ranked=ranked, seed=0).fitted([data])
+    coefs = np.random.default_rng(1).standard_normal((3, state.features(data, 1).shape[1], 2))
+    found = list(state.predicted(data, coefs, features=False))
+    assert [date for date, _, _ in found] == [2, 1]
+    for date, _, values in found:
+        np.testing.assert_allclose(values, state.features(data, date) @ coefs[date], rtol=1e-12, atol=1e-12)
+
+
 def inside(result, reference, slack=0.0):
     """Lower bound below and upper bound above the reference, each within its Monte Carlo error."""
     assert result.price <= reference + 3 * result.standard_error + slack

@@ -84,6 +84,14 @@ class StateMap(ABC):
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.features(data, date)
 
+    def predicted(self, data: PathData, coefs: Array, *, features: bool) -> Iterator[tuple[int, Array, Array]]:
+        """``(date, features, features @ coefs[date])`` in the order of :meth:`backward`.
+
+        Maps may leave the features out (None) where they are not asked for.
+        """
+        for date, U in self.backward(data):
+            yield date, U, U @ coefs[date]
+
     #: Whether assets are sorted by price before anything else.
     ranked: bool = False
 
@@ -201,9 +209,7 @@ class RandomState(OneDateMap):
 
     def transform(self, X: Array, date: int, *, out: Array | None = None) -> Array:
         assert self.layer is not None, "fit the state map first"
-        if self.ranked:
-            X = rank_assets(X, assets=self.n_assets)
-        X = X if self.scaling is None else self.scaling.apply(X, date)
+        X = self._scaled(X, date)
         if not self.columns:
             return self.layer.transform(X, out=out)
         units = self.layer.n_features_out
@@ -213,6 +219,10 @@ class RandomState(OneDateMap):
         self.layer.transform(X, out=out[:, :units])
         out[:, units:] = X
         return out
+
+    def _scaled(self, X: Array, date: int) -> Array:
+        X = rank_assets(X, assets=self.n_assets) if self.ranked else X
+        return X if self.scaling is None else self.scaling.apply(X, date)
 
     def few(self, U: Array) -> Array:
         assert self.layer is not None, "fit the state map first"
@@ -232,6 +242,14 @@ class RandomState(OneDateMap):
         buffer = xp.empty(shape, dtype=xp.float64, device=data.prices.device)
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.transform(_inputs(data, date), date, out=buffer)
+
+    def predicted(self, data: PathData, coefs: Array, *, features: bool) -> Iterator[tuple[int, Array, Array]]:
+        if features or self.columns or not is_numpy(data.prices):
+            yield from super().predicted(data, coefs, features=features)
+            return
+        assert self.layer is not None, "fit the state map first"
+        for date in range(data.n_dates - 1, 0, -1):
+            yield date, None, self.layer.products(self._scaled(_inputs(data, date), date), coefs[date])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -750,7 +768,9 @@ class Policy:
 
     def waiting(self, U: Array, prices: Array, date: int) -> Array:
         """The same from features (paths, p) and prices (paths, assets)."""
-        premium = U @ self.coefs[date]
+        return self._above_base(U @ self.coefs[date], prices, date)
+
+    def _above_base(self, premium: Array, prices: Array, date: int) -> Array:
         return premium if self.base is None else premium + self.base(prices, date)[..., None]
 
     def stops(self, payoff: Array, waiting: Array) -> Array:
@@ -781,9 +801,9 @@ class Policy:
         # Of the martingale, what is still to come until the stop; and the best payoff less that until its date.
         control = self._base(data, data.n_dates) if controlled else None
         best = last[..., 0] - control if controlled else None
-        for date, U in self.state.backward(data):
+        for date, U, premium in self.state.predicted(data, self.coefs, features=controlled):
             payoff = data.payoffs[..., date, None]
-            stop = self.stops(payoff, self.waiting(U, data.prices[..., date, :], date))
+            stop = self.stops(payoff, self._above_base(premium, data.prices[..., date, :], date))
             flow = xp.where(stop, payoff, flow)
             when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
             if controlled:

@@ -76,11 +76,15 @@ class TableSettings:
             rule, strength = PredictiveWeights(eta), (self.ridge, self.transfer, self.stability, 1)
             models.append(learn.Transfer(rule, *strength, f"RO (eta={eta:g})"))
         for gamma in self.temperatures:
-            distances = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False, screen=True)
             name = f"RO (W1, gamma={gamma:g})"
             # The authors' Wasserstein runs: lambda = 3, beta = 0.
-            models.append(learn.Transfer(distances, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
+            models.append(learn.Transfer(self.distances(gamma), self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
         return [*models, learn.TunedLocal(0, "LO-1 (ridge tuned)")]
+
+    def distances(self, temperature: float) -> WassersteinWeights:
+        """The paper's weights from distances; one at a time, since a run has one thread."""
+        how: dict[str, Any] = {"rescale": False, "floor": False, "screen": True, "jobs": 1}
+        return WassersteinWeights(temperature, self.wasserstein_threshold, **how)
 
     def device_models(self) -> list[learn.ContinuationModel]:
         """Those of :meth:`models` that several runs learn together on a device."""
@@ -407,10 +411,7 @@ class OpenSettings:
     sharing: float = 100.0
 
     def models(self) -> list[learn.ContinuationModel]:
-        ridge, t = self.table.ridge, self.table
-        distances = WassersteinWeights(
-            self.temperature, t.wasserstein_threshold, rescale=False, floor=False, screen=True
-        )
+        ridge, t, distances = self.table.ridge, self.table, self.table.distances(self.temperature)
         return [
             learn.Local(0, ridge, LOCAL),
             learn.Joint(ridge, tuple(range(7)), JOINT),
