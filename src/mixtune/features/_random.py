@@ -224,6 +224,51 @@ class RandomFeatures:
         check_finite(found.reshape(len(rows), -1), "the features")
         return found
 
+    def factored(self, X: Floats) -> tuple[Floats, Floats] | None:
+        """``(R, T)`` with ``transform(X) = R @ T`` for NumPy rows, R at most half as wide; None where it is wider.
+
+        A unit of a ReLU, leaky or not, that has the same sign on all rows is linear in the inputs there. So R needs
+        only the inputs, a constant, and the units that change sign. Layers on raw prices have few of these, and sums
+        over many rows are several times as fast on R.
+
+        Examples
+        --------
+        >>> features, X = RandomFeatures(n_inputs=1, width=20, seed=0), 50.0 + np.linspace(0.0, 1.0, 9)[:, None]
+        >>> R, T = features.factored(X)
+        >>> R.shape, np.allclose(R @ T, features.transform(X))
+        ((9, 2), True)
+        """
+        if self.activation not in ("relu", "leaky_relu") or self.dtype != "float64":
+            return None
+        rows = as_rows(X, self.n_inputs)
+        check_finite(rows, "X")
+        weights, bias, shift, scale = self._layer(np, device(rows))
+        inputs = np.concatenate([(rows - shift) / scale, np.ones((len(rows), 1))], axis=1)
+        slopes, parts = np.concatenate([weights, bias[None]]), slices(len(rows), CACHED // self.width)
+        # Units that are ever on the other side than on the first row.
+        side = np.where(inputs[0] @ slopes > 0, 1.0, -1.0)
+        bent = np.flatnonzero(~(np.min([(inputs[part] @ (side * slopes)).min(axis=0) for part in parts], axis=0) > 0))
+        known, below = len(slopes), self.slope if self.activation == "leaky_relu" else 0.0
+        if 2 * (known + len(bent)) > self.width:
+            return None
+        R = np.empty((len(rows), known + len(bent)))
+        R[:, :known] = inputs
+        for part in parts:
+            Z = inputs[part] @ slopes[:, bent]
+            R[part, known:] = np.maximum(Z, below * Z)
+        T = np.zeros((R.shape[1], self.n_features_out))
+        T[:known, : self.width] = self._factor * np.where(side > 0, 1.0, below) * slopes
+        T[:known, bent] = 0.0
+        T[known + np.arange(len(bent)), bent] = self._factor
+        if self.constant:
+            T[known - 1, -1] = 1.0
+        return R, T
+
+    @property
+    def _factor(self) -> float:
+        """What the hidden units are multiplied by."""
+        return self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
+
     def _hidden(
         self, xp: Any, X: Array, weights: Array, bias: Array, shift: Array, scale: Array, *, out: Array | None = None
     ) -> Array:
@@ -237,9 +282,8 @@ class RandomFeatures:
             units = xp.maximum(Z, Z * self.slope, **into)
         else:
             units = (xp.tanh if self.activation == "tanh" else xp.cos)(Z, **into)
-        factor = self.output_scale / (math.sqrt(self.width) if self.normalise else 1.0)
-        if factor != 1.0:
-            units *= factor
+        if self._factor != 1.0:
+            units *= self._factor
         return units
 
     def _layer(self, xp: Any, where: Any) -> tuple[Array, ...]:
