@@ -147,6 +147,19 @@ def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Float
     return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
 
 
+def paired(after: Floats, before: Floats | float = 0.0) -> tuple[float, float | None]:
+    """Mean difference of two methods, run by run, and half of its 95% interval; one run has no interval.
+
+    Examples
+    --------
+    >>> paired(np.array([1.0, 1.0]), np.array([0.5, 0.5]))
+    (0.5, 0.0)
+    """
+    gain = after - before
+    half = 1.96 * float(gain.std(ddof=1)) / float(np.sqrt(len(gain))) if len(gain) > 1 else None
+    return float(gain.mean()), half
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[S]):
     """A set of independent runs.
