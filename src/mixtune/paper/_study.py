@@ -160,6 +160,13 @@ def paired(after: Floats, before: Floats | float = 0.0) -> tuple[float, float | 
     return float(gain.mean()), half
 
 
+def change(after: Floats, before: Floats) -> dict[str, float | None]:
+    """A row of a table: relative performances before and after a change, and their difference run by run."""
+    difference, half = paired(after, before)
+    ends = {"rp_before": float(before.mean()), "rp_after": float(after.mean())}
+    return {**ends, "difference": difference, "half_of_95_interval": half}
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[S]):
     """A set of independent runs.

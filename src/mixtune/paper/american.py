@@ -24,7 +24,7 @@ from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Check, Experiment, Findings, Results, Table, paired
+from mixtune.paper._study import Check, Experiment, Findings, Results, Table, change, paired
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
@@ -433,12 +433,8 @@ def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
     ]
     pairs.append(("lambda, beta = 2, 1 instead of 3, 0", f"{OTHER}, leaky_relu", f"{DISTANCES}, leaky_relu"))
     pairs.append(("distances instead of predictions", f"{DISTANCES}, leaky_relu", f"{SHARED}, leaky_relu"))
-    rows: list[dict[str, Any]] = []
-    for change, new, old in pairs:
-        after, before = (results.values(name, "price") / base for name in (new, old))
-        difference, half = paired(after, before)
-        row = {"change": change, "rp_before": float(before.mean()), "rp_after": float(after.mean())}
-        rows.append({**row, "difference": difference, "half_of_95_interval": half})
+    prices = {name: results.values(name, "price") / base for name in results.methods}
+    rows = [{"change": label, **change(prices[new], prices[old])} for label, new, old in pairs]
     sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
     return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
 

@@ -16,7 +16,7 @@ next date, and the method from there on, differ by the decisions of that date.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,10 +26,10 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Experiment, Findings, Panel, Results, lines_of, paired
+from mixtune.paper._study import Experiment, Findings, Panel, Results, change, lines_of
 
 if TYPE_CHECKING:
-    from mixtune.paper.american import TableSettings
+    from mixtune.paper.american import RunData, TableSettings
 
 __all__ = ["ORACLE", "OracleSettings"]
 
@@ -89,27 +89,17 @@ def _alike(markets: int) -> str:
 def _run(settings: OracleSettings, seed: int) -> Outcome:
     from mixtune.paper.american import draw_run, layer
 
-    table = settings.table
-    run = draw_run(table, seed)
-    most, conventions = run.more[settings.most], partial(learn.train, in_the_money=False, only_positive=False)
-    state = layer(table, seed, standardise=True).fitted(run.training)
-    wide = replace(layer(table, seed, standardise=True), width=settings.wide).fitted(run.training)
-    models = [learn.TunedTransfer(TUNED), *(learn.TunedJoint(tuple(range(n)), _alike(n)) for n in settings.alike)]
-    policy = learn.train(run.training, models, state=state, in_the_money=False)
-    further: list[tuple[Sequence[learn.PathData], learn.ContinuationModel]] = [
-        (run.training[: settings.alike[-1]], learn.TunedTransfer(TOLD))
-    ]
-    for paths, data in run.more.items():
-        # With many paths the ridge hardly matters, and some of them are enough to choose it.
-        tuned = learn.TunedLocal(0, _own(paths)) if paths == settings.most else learn.TunedJoint((0,), _own(paths))
-        further.append(([data], tuned))
-    for markets, model in further:
-        policy = policy.joined(learn.train(markets, [model], state=state, in_the_money=False))
+    run, standardised = draw_run(settings.table, seed), layer(settings.table, seed, standardise=True)
+    policy = _policy(settings, run, standardised.fitted(run.training))
+    methods, oracle = (TUNED, settings.joint), _own(settings.most)
+    wide = replace(standardised, width=settings.wide).fitted(run.training)
+    as_printed = partial(learn.train, state=run.state, in_the_money=False, only_positive=False)
+    most, ridge = [run.more[settings.most]], settings.table.ridge
     policies = [
-        _with_hybrids(policy, _own(settings.most), (TUNED, settings.joint)),
-        learn.train([most], [learn.TunedLocal(0, WIDE)], state=wide, in_the_money=False),
-        conventions([most], [learn.Local(0, table.ridge, PAPER)], state=run.state),
-        conventions(run.training[:1], [learn.Local(0, table.ridge, LOCAL)], state=run.state),
+        _with_hybrids(policy, oracle, methods),
+        learn.train(most, [learn.TunedLocal(0, WIDE)], state=wide, in_the_money=False),
+        as_printed(most, [learn.Local(0, ridge, PAPER)]),
+        as_printed(run.training[:1], [learn.Local(0, ridge, LOCAL)]),
     ]
     rows: dict[str, dict[str, float]] = {}
     for each in policies:
@@ -117,12 +107,24 @@ def _run(settings: OracleSettings, seed: int) -> Outcome:
         noise = flows.std(axis=0) / np.sqrt(len(flows))
         found = zip(each.names, flows.mean(axis=0).tolist(), noise.tolist())
         rows |= {name: {"price": price, "noise": error} for name, price, error in found}
-    names = {name: [_hybrid(name, date) for date in range(1, table.dates)] for name in (TUNED, settings.joint)}
-    curves = {name: _by_date(policy, run.evaluation, name, _own(settings.most)) for name in names}
-    for name, hybrids in names.items():
-        prices = [*(rows.pop(hybrid)["price"] for hybrid in hybrids), rows[_own(settings.most)]["price"]]
-        curves[name]["lost"] = np.diff(prices)
+    curves = {name: _by_date(policy, run.evaluation, name, oracle) for name in methods}
+    for name in methods:
+        hybrids = [rows.pop(_hybrid(name, date)) for date in range(1, settings.table.dates)]
+        curves[name]["lost"] = np.diff([row["price"] for row in (*hybrids, rows[oracle])])
     return Outcome(rows, curves)
+
+
+def _policy(settings: OracleSettings, run: RunData, state: learn.StateMap) -> learn.Policy:
+    """All methods that share the random layer on standardised inputs."""
+    learned = partial(learn.train, state=state, in_the_money=False)
+    models = [learn.TunedTransfer(TUNED), *(learn.TunedJoint(tuple(range(n)), _alike(n)) for n in settings.alike)]
+    policy = learned(run.training, models)
+    policy = policy.joined(learned(run.training[: settings.alike[-1]], [learn.TunedTransfer(TOLD)]))
+    for paths, data in run.more.items():
+        # With many paths the ridge hardly matters, and some of them are enough to choose it.
+        tuned = learn.TunedLocal(0, _own(paths)) if paths == settings.most else learn.TunedJoint((0,), _own(paths))
+        policy = policy.joined(learned([data], [tuned]))
+    return policy
 
 
 def _hybrid(name: str, date: int) -> str:
@@ -157,11 +159,7 @@ def _summarise(settings: OracleSettings, results: Results) -> Findings:
     def rp(name: str) -> Floats:
         return results.values(name, "price") / base
 
-    rows: list[dict[str, Any]] = []
-    for step, (before, after) in settings.steps.items():
-        gain, half = paired(rp(after), rp(before))
-        ends = {"rp_before": float(rp(before).mean()), "rp_after": float(rp(after).mean())}
-        rows.append({"step": step, **ends, "difference": gain, "half_of_95_interval": half})
+    rows = [{"step": step, **change(rp(after), rp(before))} for step, (before, after) in settings.steps.items()]
     per_market, dates = settings.table.training_paths, range(1, settings.table.dates)
     grown = {f"{per_market} paths each of alike markets": {n * per_market: _alike(n) for n in settings.alike}}
     grown["the main market"] = {n: _own(n) for n in settings.table.more_paths}
