@@ -132,6 +132,7 @@ def test_products_are_those_of_the_features(outputs):
     features, rng = layer(width=300), np.random.default_rng(0)
     rows, coef = rng.standard_normal((500, 3)), rng.standard_normal((301, *outputs))
     np.testing.assert_allclose(features.products(rows, coef), features.transform(rows) @ coef, rtol=1e-12, atol=1e-11)
+    assert features.products(rows[:0], coef).shape == (0, *outputs)
 
 
 @pytest.mark.parametrize("options", [{"activation": "leaky_relu"}, {"normalise": True, "output_scale": 2.0}])

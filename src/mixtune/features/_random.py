@@ -221,7 +221,7 @@ class RandomFeatures:
                 found[part] = units @ coef[: self.width]
         if self.constant:
             found += coef[-1]
-        check_finite(found.reshape(len(rows), -1), "the features")
+        check_finite(found[:, None] if found.ndim == 1 else found, "the features")
         return found
 
     def factored(self, X: Floats) -> tuple[Floats, Floats] | None:
