@@ -25,7 +25,7 @@ from mixtune._messages import counted, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
+from mixtune.estimators._fits import PooledRidge, Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
@@ -65,16 +65,20 @@ class _Baseline(MomentRegressor):
         if not isinstance(self.ridge, str):
             self.ridge_ = float(self.ridge)
             return at(self.ridge_)
-        candidates = [at(ridge) for ridge in RIDGES]
-        errors = np.array([found.uncertainty.left_out.error for found in candidates])
+        errors = self._errors(at)
         if not np.any(np.isfinite(errors)):
             raise ParameterError(
                 "ridge='loo' cannot tell candidates apart by leaving out one sample of the "
                 f"{len(state.focal.X)} focal rows; pass at least 2 rows or set ridge to a number"
             )
-        best = int(np.argmin(errors))
-        self.ridge_ = RIDGES[best]
-        return candidates[best]
+        self.ridge_ = RIDGES[int(np.argmin(errors))]
+        return at(self.ridge_)
+
+    def _errors(self, at: Callable[[float], Solved]) -> Floats:
+        """Leave-one-out errors of all candidates."""
+        if isinstance(at, PooledRidge):
+            return at.errors(RIDGES)
+        return np.array([at(ridge).uncertainty.left_out.error for ridge in RIDGES])
 
 
 @savable

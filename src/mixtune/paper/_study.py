@@ -148,6 +148,26 @@ def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Float
     return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
 
 
+def paired(after: Floats, before: Floats | float = 0.0) -> tuple[float, float | None]:
+    """Mean difference of two methods, run by run, and half of its 95% interval; one run has no interval.
+
+    Examples
+    --------
+    >>> paired(np.array([1.0, 1.0]), np.array([0.5, 0.5]))
+    (0.5, 0.0)
+    """
+    gain = after - before
+    half = 1.96 * float(gain.std(ddof=1)) / float(np.sqrt(len(gain))) if len(gain) > 1 else None
+    return float(gain.mean()), half
+
+
+def change(after: Floats, before: Floats) -> dict[str, float | None]:
+    """A row of a table: relative performances before and after a change, and their difference run by run."""
+    difference, half = paired(after, before)
+    ends = {"rp_before": float(before.mean()), "rp_after": float(after.mean())}
+    return {**ends, "difference": difference, "half_of_95_interval": half}
+
+
 @dataclass(frozen=True)
 class Experiment(Generic[S]):
     """A set of independent runs.
