@@ -30,8 +30,8 @@ from mixtune.estimators._cv import (
 )
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
-from mixtune.moments import Rows, Sample, Scaling, augmented, moved
+from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks, rows_about
+from mixtune.moments import Origin, Rows, Scaling, augmented
 from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
@@ -144,9 +144,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         self._check_parameters()
         study = sources.study
         focal = self._read_focal(X, y, None, reset=True)
-        level = np.asarray(study.target_shift)
-        width = study.n_features
-        rows = Rows(self._make_features()(focal.X), focal.y - level)
+        rows = Rows(self._make_features()(focal.X), focal.y - study.target_shift)
         found = federated_fit(sources, rows)
         share, without, least = 1.0, np.ones(0), fits.ROUNDING * float(np.std(rows.y))
         if self.guard and study.method == "fixed" and study.level < 3:
@@ -156,14 +154,15 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
             told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone: "
             told += "so the error on the focal rows, left out in turn, is least"
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
-            found = _averaged(found, _focal_only(study, rows), share, without)
+            found = _averaged(found, _focal_only(study, rows_about(rows, found.origin)), share, without)
         weights, solved = found.weights, found.solved
         compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
         self.transfer_gain_ = transfer_gain(compared[OWN_ROWS], found.gains, rows.total)
-        scaling = Scaling(found.shift, np.ones(width), level + found.level)
+        shift = found.origin.features
+        scaling = Scaling(shift, np.ones_like(shift), np.asarray(study.target_shift + found.origin.targets))
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
         return self
 
@@ -178,7 +177,7 @@ class Found:
     Attributes
     ----------
     solved : Solved
-        For features minus ``shift`` and targets minus ``level``.
+        For features and targets about ``origin``.
     weights : DomainWeights
     alone : array (n,)
         Left-out residuals of the focal rows alone.
@@ -190,8 +189,7 @@ class Found:
     weights: DomainWeights
     alone: Floats
     gains: Floats
-    shift: Floats
-    level: Any
+    origin: Origin
 
     @property
     def left_out(self) -> Floats:
@@ -207,6 +205,7 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
     if study.level == 3 or study.method == "tuned":
         return _tuned(combined, rows)
     held = {name: getattr(study.fixed, name) for name in HELD}
+    rows = rows_about(rows, combined.origin)
     if combined.total is None:
         given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge")}
         model = RegretOptimalRegressor(None, standardise=False, focal_name=study.focal, **given, **held)
@@ -215,7 +214,7 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
     else:
         solved, weights = _masked_fit(combined, rows, held)
     alone = _focal_only(study, rows).uncertainty.left_out.residuals[:, 0]
-    return Found(solved, weights, alone, np.empty(0), np.zeros(rows.shape[1]), 0.0)
+    return Found(solved, weights, alone, np.empty(0), combined.origin)
 
 
 def _focal_only(study: Study, rows: Rows) -> fits.Solved:
@@ -265,28 +264,27 @@ def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -
 
 def _tuned(combined: Combined, rows: Rows) -> Found:
     """The self-tuned choice from moments, with validation tasks that members did."""
-    remote, scaling = remote_tasks(combined.study, rows, combined.moments)
+    remote, mean = remote_tasks(combined.study, rows, combined.moments, combined.origin)
     plan = remote.plan({}) if combined.plan is None else combined.plan
     choice = remote.choose(plan, combined.tasks)
     totals = {name: source.total for name, source in zip(combined.moments, remote.sources)}
-    return _chosen(choice, rows, scaling, {combined.study.focal: remote.focal.total, **totals})
+    return _chosen(choice, rows, mean, {combined.study.focal: remote.focal.total, **totals})
 
 
 def _summed(combined: Combined, rows: Rows) -> Found:
     """The self-tuned choice from sums over all members."""
     summed = combined.summed
     assert summed is not None
-    scaling = summed.scaling
-    total = Sample(moved(summed.total, scaling.shift, scaling.scale, scaling.target_shift))
-    choice = choose_summed(Sample.of(scaling.apply(rows)), total, combined.terms, combined.tasks)
-    return _chosen(choice, rows, scaling, {combined.study.focal: rows.total, MEMBERS: total.total})
+    plain = dataclasses.replace(summed, size=1.0)
+    choice = choose_summed(plain.sample(rows), plain.near, combined.terms, combined.tasks)
+    return _chosen(choice, rows, summed.mean, {combined.study.focal: rows.total, MEMBERS: plain.near.total})
 
 
-def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, float]) -> Found:
+def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) -> Found:
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
     width, count = rows.shape[1], len(totals) - 1
     average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
-    near = scaling.apply(rows)
+    near = rows_about(rows, mean)
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(fits.posterior_of, [average]))
     places = np.arange(count)
     attributes = {
@@ -297,7 +295,7 @@ def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, floa
     names = tuple(totals)
     values = tuned_weights([average], names, list(totals.values()), places)
     weights = DomainWeights(values, names, 0, "cross-validated")
-    return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
+    return Found(solved, weights, choice.focal_left_out, average.play_gains, mean)
 
 
 def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
@@ -330,12 +328,12 @@ def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) 
     """Moments, and the validation tasks of those members that did some, from all rows in one place."""
     study, plan = combined.study, combined.plan
     assert plan is not None
-    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
-    moments = {name: augmented(rows).without_rows() for name, rows in prepared.items()}
-    remote, scaling = remote_tasks(study, study.prepared(focal), moments)
+    prepared, origin = {name: study.prepared(rows) for name, rows in sources.items()}, combined.origin
+    moments = {name: augmented(rows_about(rows, origin)).without_rows() for name, rows in prepared.items()}
+    remote, mean = remote_tasks(study, study.prepared(focal), moments, origin)
     played, tasks = {task.source for task in combined.tasks}, []
     for source, places in ((source, places) for source, places in plan.tasks if source in played):
-        near = scaling.apply(prepared[combined.names[source]])
+        near = rows_about(prepared[combined.names[source]], mean)
         rows = Rows(near.X, near.y / remote.size)
         order = order_of(rows, places[: plan.rows + SETTINGS.test_rows])
         part = augmented(rows.part(order[: plan.rows])).without_rows()

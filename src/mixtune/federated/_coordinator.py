@@ -43,9 +43,22 @@ from mixtune.federated._plays import (
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
-from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
+from mixtune.federated._sums import (
+    BLOCKS,
+    LocalSums,
+    about_common,
+    check_sums,
+    decode,
+    full_gram,
+    moment_arrays,
+    moments_from,
+    origin_arrays,
+    sizes,
+    sums_from,
+    zero_of,
+)
 from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript
-from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
+from mixtune.moments import Fit, Moments, Origin, Rows, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
@@ -84,6 +97,8 @@ class Combined:
         Of predictive weights at level 2.
     plan, tasks
         Of the self-tuned choice at level 1: what was drawn, and the validation tasks that members did.
+    origin : Origin
+        The point that ``moments`` are about: one near all rows at level 1, else the zero of the study.
     summed, terms
         Of the self-tuned choice at level 2: the sum of the members' moments, and sums over their models.
     total : Moments or None
@@ -103,6 +118,7 @@ class Combined:
     study: Study
     names: tuple[str, ...]
     exchanges: int
+    origin: Origin
     missing: Mapping[str, str] = field(default_factory=dict)
     late: Mapping[str, str] = field(default_factory=dict)
     moments: Mapping[str, Moments] = field(default_factory=dict)
@@ -177,7 +193,7 @@ class Coordinator:
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
-        self._made: Any = None
+        self._made: dict[Any, Any] = {}
 
     def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
         """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
@@ -335,10 +351,10 @@ class Coordinator:
 
     def _next_play(self, known: _Known) -> Message:
         """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
-        remote, scaling = self._remote(known)
+        remote, mean = self._remote(known)
         asked = str(known.last.public["ask"])
         rows = round(remote.focal.total)
-        common = {"shift": scaling.shift, "level": scaling.target_shift}
+        common = origin_arrays(mean)
         if asked == "moments":
             says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
             return self._request("ranks", self._names_of(known), says, {"rows": rows}, common)
@@ -411,27 +427,33 @@ class Coordinator:
         total = _masked_total(answers, count, transcript)
         return blocks_of(total, shapes, bits, len(answers))
 
-    def _moments_of(self, known: _Known) -> dict[str, Moments]:
-        """The members' moments, in the order of the study; those that cannot be used are left out and named."""
-        found = {}
+    def _moments_of(self, known: _Known) -> tuple[dict[str, Moments], Origin]:
+        """The members' moments about a common point, in the order of the study, and the point.
+
+        Those that cannot be used are left out and named.
+        """
+        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
+        if key in self._made:
+            return self._made[key]
+        found: dict[str, tuple[Moments, Origin]] = {}
         for name, (_, arrays) in self._read(known, known.requests[0]).items():
             try:
-                found[name] = moments_from(arrays, self.study.n_features, f'the sums of "{name}"')
+                found[name] = sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
             except MixtuneError as error:
                 self.rejected[name] = str(error)
         if not found:
             raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
-        return {name: found[name] for name in self.study.sources if name in found}
+        self._made = {key: about_common({name: found[name] for name in self.study.sources if name in found})}
+        return self._made[key]
 
     def _names_of(self, known: _Known) -> list[str]:
-        return list(self._moments_of(known))
+        return list(self._moments_of(known)[0])
 
-    def _remote(self, known: _Known) -> tuple[RemoteTasks, Scaling]:
-        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
-        if self._made is None or self._made[0] != key:
-            focal = self.study.prepared(self._inputs())
-            self._made = key, remote_tasks(self.study, focal, self._moments_of(known))
-        return self._made[1]
+    def _remote(self, known: _Known) -> tuple[RemoteTasks, Origin]:
+        sums = self._moments_of(known)
+        if "remote" not in self._made:
+            self._made["remote"] = remote_tasks(self.study, self.study.prepared(self._inputs()), *sums)
+        return self._made["remote"]
 
     def _plan(self, known: _Known) -> Plan:
         """What is drawn, from the ranks of the members that take a validation task."""
@@ -442,7 +464,7 @@ class Coordinator:
         for name, (spec, _) in told.items():
             if spec.get("plays") is True and name in names:
                 rank = spec.get("rank")
-                if _is_rank(rank, self._moments_of(known)[name].count):
+                if _is_rank(rank, self._moments_of(known)[0][name].count):
                     ranks[names.index(name)] = rank
                 else:
                     self.rejected[name] = "what orders its rows is not what was asked for"
@@ -510,12 +532,12 @@ class Coordinator:
         return found
 
     def _combine_moments(self, known: _Known) -> Combined:
-        moments = self._moments_of(known)
+        moments, origin = self._moments_of(known)
         parts: dict[str, Any] = {"moments": moments}
         if self.study.method == "tuned":
             plan = self._plan(known)
             parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
-        return self._combined(known, tuple(moments), **parts)
+        return self._combined(known, tuple(moments), origin, **parts)
 
     def _combine_masked(self, known: _Known) -> Combined:
         study = self.study
@@ -721,7 +743,7 @@ class Coordinator:
             found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
         return found
 
-    def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
+    def _combined(self, known: _Known, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
@@ -731,6 +753,7 @@ class Coordinator:
             self.study,
             names,
             known.last.step,
+            zero_of(self.study.n_features) if origin is None else origin,
             self._missing(names),
             {} if self.study.method == "fixed" else self._late(known, names),
             bytes_per_member=max(traffic.values()),

@@ -203,8 +203,9 @@ class Site:
     def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The moments, sealed to the coordinator."""
         p = self.study.n_features
-        says = [f"sums of squares and products of {p} features, the constant and the target, and the number of rows"]
-        return Answer(says, {}, moment_arrays(self._local().moments))
+        says = [f"sums of squares and products of {p} features, the constant and the target, about their means"]
+        says += ["these means, and the number of rows"]
+        return Answer(says, {}, self._local().content)
 
     def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
