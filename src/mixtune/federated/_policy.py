@@ -6,6 +6,7 @@ single people; sums with the weight on one member are that member's; two sums ov
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import tomllib
@@ -168,18 +169,35 @@ class Ledger:
         """Whether this request was answered with these rows."""
         return any((entry.get("data"), entry.get("request")) == (data, request) for entry in self.entries)
 
+    def kept_answer(self, *, data: str, request: str) -> bytes | None:
+        """The answer with noise that was given to this request; with other noise the two would average out."""
+        for entry in self.entries:
+            if (entry.get("data"), entry.get("request")) == (data, request) and "answer" in entry:
+                return base64.b64decode(entry["answer"])
+        return None
+
     def spent(self, data: str) -> float:
         """Epsilon of all releases of these rows together."""
         spent = {entry["request"]: float(entry.get("epsilon", 0.0)) for entry in self.entries if entry["data"] == data}
         return sum(spent.values())
 
-    def record(self, *, study: str, data: str, step: int, request: str, epsilon: float, run: str = "") -> None:
-        """Write down an answer, before it leaves."""
+    def record(
+        self,
+        *,
+        study: str,
+        data: str,
+        step: int,
+        request: str,
+        epsilon: float,
+        run: str = "",
+        answer: bytes | None = None,
+    ) -> None:
+        """Write down an answer, before it leaves; one with noise as a whole, so that it can be sent again."""
         if self.answered(data=data, request=request):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"time": now, "study": study, "data": data, "step": step, "request": request, "epsilon": epsilon}
-        entry["run"] = run
+        entry |= {"run": run} if answer is None else {"run": run, "answer": base64.b64encode(answer).decode()}
         entries = [*self.entries, entry]
         if self.path is not None:
             text = "".join(json.dumps(each) + "\n" for each in entries)
