@@ -30,8 +30,8 @@ from mixtune.estimators._cv import (
 )
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks, rows_about
-from mixtune.moments import Origin, Rows, Scaling, augmented
+from mixtune.federated import MEMBERS, Combined, Summed, remote_tasks, rows_about
+from mixtune.moments import Origin, Rows, Sample, Scaling, augmented
 from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
@@ -43,6 +43,7 @@ from mixtune.selection import (
     PooledStart,
     SourceTerms,
     TransferGain,
+    choose,
     choose_summed,
     merged_task,
     order_of,
@@ -56,6 +57,15 @@ from mixtune.weights import DomainWeights
 HELD = ("transfer", "stability", "horizon")
 #: From this share on, the guard leaves the model as it is: equal to that of all rows in one place.
 WHOLE_SHARE = 0.8
+#: The most by which members change predictions of the focal rows, in standard errors of the focal rows' own model.
+#: Right sums change them by about one; no rule can tell a change by one standard error from its mirror image.
+MOST_CHANGE = {"fixed": 1.25, "tuned": 2.0}
+#: What the guard does, by method.
+GUARDED = {
+    "fixed": "so that the error on the focal rows, left out in turn, is least, and their predictions change by at most "
+    "1.25 standard errors of the focal rows' own model",
+    "tuned": "so that predictions of the focal rows change by at most 2 standard errors of their own model",
+}
 
 
 @dataclass(eq=False, repr=False)
@@ -75,9 +85,11 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     feature_map : object with transform(X)
         That of the study; :meth:`from_study` sets it.
     guard : bool
-        Average the model with that of the focal rows alone, by the shares of least leave-one-out error on the focal
-        rows: a member may have sent wrong sums. A share of 0.8 or more counts as all, so that the model stays equal to
-        that of all rows in one place. The self-tuned method has a guard of its own.
+        Average the model with that of the focal rows alone: a member may have sent wrong sums. With the fixed method,
+        the shares are those of least leave-one-out error on the focal rows; a share of 0.8 or more counts as all, so
+        that the model stays equal to that of all rows in one place. With every method, members change predictions of
+        the focal rows, left out in turn, by a root mean square of at most 1.25 standard errors of the focal rows' own
+        model (2 with the self-tuned method, which chooses shares itself).
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`; the scales are those of the study.
 
@@ -147,14 +159,14 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         rows = Rows(self._make_features()(focal.X), focal.y - study.target_shift)
         found = federated_fit(sources, rows)
         share, without, least = 1.0, np.ones(0), fits.ROUNDING * float(np.std(rows.y))
-        if self.guard and study.method == "fixed" and study.level < 3:
-            share, without = _members_share(found.left_out, found.alone, least)
+        if self.guard:
+            share, without = _members_share(found, least)
         self.members_share_, self.guarded_, self.notes_ = share, share < 1, sources.made
         if self.guarded_:
             told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone: "
-            told += "so the error on the focal rows, left out in turn, is least"
+            told += GUARDED[found.method]
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
-            found = _averaged(found, _focal_only(study, rows_about(rows, found.origin)), share, without)
+            found = _averaged(found, share, without)
         weights, solved = found.weights, found.solved
         compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
@@ -181,6 +193,10 @@ class Found:
     weights : DomainWeights
     alone : array (n,)
         Left-out residuals of the focal rows alone.
+    own : Solved
+        The fit to the focal rows alone, which the guard averages with.
+    method : str
+        "fixed", or "tuned" where shares of candidates were chosen.
     gains : array
         What transfer gained in validation tasks, where there were any.
     """
@@ -188,6 +204,8 @@ class Found:
     solved: fits.Solved
     weights: DomainWeights
     alone: Floats
+    own: fits.Solved
+    method: str
     gains: Floats
     origin: Origin
 
@@ -213,40 +231,37 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
         weights = solved.attributes["weights_"]
     else:
         solved, weights = _masked_fit(combined, rows, held)
-    alone = _focal_only(study, rows).uncertainty.left_out.residuals[:, 0]
-    return Found(solved, weights, alone, np.empty(0), combined.origin)
+    own = fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
+    alone = own.uncertainty.left_out.residuals[:, 0]
+    return Found(solved, weights, alone, own, "fixed", np.empty(0), combined.origin)
 
 
-def _focal_only(study: Study, rows: Rows) -> fits.Solved:
-    return fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
-
-
-def _members_share(members: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
-    """The share of the members' model, averaged with that of the focal rows alone, of least mean square left out.
+def _members_share(found: Found, least: float) -> tuple[float, Floats]:
+    """The share of the members' model, averaged with that of the focal rows alone, by residuals of rows left out.
 
     With it come the shares (n,) without each of the rows: what the average is judged by on a row must not depend on it.
-
-    Examples
-    --------
-    >>> share, without = _members_share(np.array([1.0, -2.0, 1.0]), np.array([2.0, 1.0, 2.0]), 0.0)
-    >>> round(share, 3), without
-    (0.636, array([0.5, 1. , 0.5]))
+    Residuals e of the focal rows alone have the mean square ``noise * spread``, of which ``noise * (spread - 1)`` is
+    the squared standard error of the model.
     """
+    left = found.own.uncertainty.left_out
+    members, alone = found.left_out, left.residuals[:, 0]
     if not np.all(np.isfinite(alone)) or np.max(np.abs(alone - members)) <= least:
         return 1.0, np.ones(len(members))
     if not np.all(np.isfinite(members)):
         return 0.0, np.zeros(len(members))
-    apart = alone - members
-    above, below = alone * apart, apart**2
-    tops, bottoms = (np.append(part.sum(), part.sum() - part) for part in (above, below))
-    found = np.clip(np.divide(tops, bottoms, out=np.ones_like(tops), where=bottoms > least**2), 0.0, 1.0)
-    found[found >= WHOLE_SHARE] = 1.0
-    return float(found[0]), found[1:]
+    apart, error = alone - members, alone**2 * (1 - 1 / left.spreads)
+    gain, change, room = (np.append(p.sum(), p.sum() - p) for p in (alone * apart, apart**2, error))
+    change = np.maximum(change, least**2)
+    shares = np.clip(gain / change, 0.0, 1.0) if found.method == "fixed" else np.ones_like(change)
+    shares[shares >= WHOLE_SHARE] = 1.0
+    shares = np.minimum(shares, MOST_CHANGE[found.method] * np.sqrt(room / change))
+    return float(shares[0]), shares[1:]
 
 
-def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -> Found:
+def _averaged(found: Found, share: float, without: Floats) -> Found:
     """A fit averaged with the focal rows alone; how uncertainty varies with the inputs is that of the larger part."""
-    ours, main = found.solved, found.solved if share >= 0.5 else alone
+    ours, alone = found.solved, found.own
+    main = ours if share >= 0.5 else alone
 
     def mixed(mine: Any, theirs: Any, part: Any = share) -> Any:
         # Residuals of a part that does not count may be infinite.
@@ -256,7 +271,8 @@ def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -
     parts = {name: mixed(getattr(left, name), getattr(other, name), each) for name in ("predictions", "residuals")}
     judged = dataclasses.replace(main.uncertainty.left_out, **parts)
     uncertainty = fits.Uncertainty(partial(fits.same, judged), main.uncertainty.make_posterior)
-    solved = fits.Solved(mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept), uncertainty)
+    coef, intercept = mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept)
+    solved = fits.Solved(coef, intercept, uncertainty, ours.attributes)
     own = np.eye(len(found.weights.names))[0]
     weights = dataclasses.replace(found.weights, values=mixed(found.weights.values, own))
     return dataclasses.replace(found, solved=solved, weights=weights)
@@ -282,20 +298,25 @@ def _summed(combined: Combined, rows: Rows) -> Found:
 
 def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) -> Found:
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
-    width, count = rows.shape[1], len(totals) - 1
-    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
-    near = rows_about(rows, mean)
-    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(fits.posterior_of, [average]))
-    places = np.arange(count)
+    names, places, near = tuple(totals), np.arange(len(totals) - 1), rows_about(rows, mean)
+    average, solved = _solved_choice(choice, near)
     attributes = {
         "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),
-        "candidates_": candidates_of(average, count + 1, places),
+        "candidates_": candidates_of(average, len(names), places),
     }
-    solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
-    names = tuple(totals)
+    solved = dataclasses.replace(solved, attributes=attributes)
     values = tuned_weights([average], names, list(totals.values()), places)
     weights = DomainWeights(values, names, 0, "cross-validated")
-    return Found(solved, weights, choice.focal_left_out, average.play_gains, mean)
+    _, own = _solved_choice(choose(Sample.of(near), []), near)
+    return Found(solved, weights, choice.focal_left_out, own, "tuned", average.play_gains, mean)
+
+
+def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]:
+    """A choice of coefficients for features as they are, and the fit that it is."""
+    width = rows.shape[1]
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
+    uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
+    return average, fits.Solved(choice.head[:-1], choice.head[-1], uncertainty)
 
 
 def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
@@ -316,7 +337,7 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
         return tuned.fit(focal.X, focal.y, sources=pairs)
     if parts:
         plain = dataclasses.replace(combined, **parts)
-        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
+        return FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=plain)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing
