@@ -60,12 +60,6 @@ WHOLE_SHARE = 0.8
 #: The most by which members change predictions of the focal rows, in standard errors of the focal rows' own model.
 #: Right sums change them by about one; no rule can tell a change by one standard error from its mirror image.
 MOST_CHANGE = {"fixed": 1.25, "tuned": 2.0}
-#: What the guard does, by method.
-GUARDED = {
-    "fixed": "so that the error on the focal rows, left out in turn, is least, and their predictions change by at most "
-    "1.25 standard errors of the focal rows' own model",
-    "tuned": "so that predictions of the focal rows change by at most 2 standard errors of their own model",
-}
 
 
 @dataclass(eq=False, repr=False)
@@ -163,8 +157,8 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
             share, without = _members_share(found, least)
         self.members_share_, self.guarded_, self.notes_ = share, share < 1, sources.made
         if self.guarded_:
-            told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone: "
-            told += GUARDED[found.method]
+            told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone, "
+            told += "by errors on the focal rows left out in turn"
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
             found = _averaged(found, share, without)
         weights, solved = found.weights, found.solved

@@ -436,40 +436,26 @@ class Study:
             known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
             kinds: dict[str, Any] = {
                 "fixed": FixedMethod,
+                "features": FeatureSpec,
                 "privacy": Privacy,
                 "limits": Limits,
-                "features": FeatureSpec,
             }
             if odd := sorted(set(values) - known - set(kinds)):
                 raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
-            columns = values["columns"]
+            columns, target = values["columns"], values["target"]
             spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
-            described = {"version": 1, "columns": spec, "target": {"name": values["target"]["name"], "classes": None}}
+            described = {"version": 1, "columns": spec, "target": {"name": target["name"], "classes": None}}
             described |= {"impute": False, "domain": None, "focal": None, "unused": []}
-            encoder = TableEncoder.from_dict(described)
+            given = {name: dict(values[name]) for name in kinds}
+            map_hash = given["features"].pop("hash", "")
+            parts = {name: kind(**given[name]) for name, kind in kinds.items()}
             shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
-            features = dict(values["features"])
-            map_hash = features.pop("hash", "")
-            parts = {name: kind(**values[name]) for name, kind in kinds.items() if name != "features"}
-            members = tuple(Card.from_dict(card) for card in values.get("members", ()))
-            target = float(values["target"]["shift"]), check_positive("scale", values["target"]["scale"])
+            parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
+            parts |= {"target_shift": float(target["shift"]), "target_scale": check_positive("scale", target["scale"])}
+            parts |= {"level": values["level"], "method": values["method"], "map_hash": map_hash}
+            parts["members"] = tuple(Card.from_dict(card) for card in values.get("members", ()))
             expires = datetime.date.fromisoformat(str(values["expires"]))
-            return cls(
-                str(values["name"]),
-                str(values["focal"]),
-                encoder=encoder,
-                shift=shift,
-                scale=scale,
-                target_shift=target[0],
-                target_scale=target[1],
-                expires=expires,
-                level=values["level"],
-                method=values["method"],
-                features=FeatureSpec(**features),
-                members=members,
-                map_hash=map_hash,
-                **parts,
-            )
+            return cls(str(values["name"]), str(values["focal"]), expires=expires, **parts)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DataError | ParameterError):
                 raise
