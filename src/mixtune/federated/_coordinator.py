@@ -410,10 +410,11 @@ class Coordinator:
         key = tuple(answer.digest for answer in known.answers if answer.step == 1)
         if key in self._made:
             return self._made[key]
-        width = self.study.n_features
-        found = self._each(
-            known, known.requests[0], lambda name, _, a: sums.sums_from(a, width, f'the sums of "{name}"')
-        )
+
+        def read(name: str, _: dict[str, Any], arrays: Arrays) -> tuple[Moments, Origin]:
+            return sums.sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
+
+        found = self._each(known, known.requests[0], read)
         if not found:
             raise DataError(f"no member gave usable sums: {_listed(self._missing(()))}", code="few-answers")
         self._made = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}

@@ -135,6 +135,10 @@ class Limits:
         check_whole("degree", self.degree, least=4)
 
 
+#: Settings in tables of their own.
+_PARTS: dict[str, Any] = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """An agreed study.
@@ -421,7 +425,7 @@ class Study:
             start = stop
         head = {"format": _FORMAT, "version": _VERSION, "name": self.name, "focal": self.focal, "level": self.level}
         target = {"name": self.encoder.target.name, "shift": self.target_shift, "scale": self.target_scale}
-        parts = {name: _known(asdict(getattr(self, name))) for name in ("fixed", "features", "privacy", "limits")}
+        parts = {name: _known(asdict(getattr(self, name))) for name in _PARTS}
         parts["features"]["hash"] = self.map_hash
         members = [card.to_dict() for card in self.members]
         head |= {"method": self.method, "expires": self.expires.isoformat()}
@@ -434,21 +438,15 @@ class Study:
             if values["format"] != _FORMAT or values["version"] != _VERSION:
                 raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
             known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
-            kinds: dict[str, Any] = {
-                "fixed": FixedMethod,
-                "features": FeatureSpec,
-                "privacy": Privacy,
-                "limits": Limits,
-            }
-            if odd := sorted(set(values) - known - set(kinds)):
+            if odd := sorted(set(values) - known - set(_PARTS)):
                 raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
             columns, target = values["columns"], values["target"]
             spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
             described = {"version": 1, "columns": spec, "target": {"name": target["name"], "classes": None}}
             described |= {"impute": False, "domain": None, "focal": None, "unused": []}
-            given = {name: dict(values[name]) for name in kinds}
+            given = {name: dict(values[name]) for name in _PARTS}
             map_hash = given["features"].pop("hash", "")
-            parts = {name: kind(**given[name]) for name, kind in kinds.items()}
+            parts = {name: kind(**given[name]) for name, kind in _PARTS.items()}
             shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
             parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
             parts |= {"target_shift": float(target["shift"]), "target_scale": check_positive("scale", target["scale"])}
