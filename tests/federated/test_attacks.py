@@ -269,7 +269,7 @@ def test_a_lying_coordinator_needs_two_colluding_members(group, second):
     theirs = sum(sites[name]._local().blocks["cross"] for name in ("m4", "m5"))
     np.testing.assert_allclose(total - theirs, sites["m1"]._local().blocks["cross"], rtol=1e-9)
     told = " ".join(group.study.describe())
-    assert "if 3 other members collude with it, or 2 if it also lies about who takes part" in told
+    assert "with the help of 3 other members, or of 2 if it also lies about who takes part" in told
 
 
 # --- a malicious member -----------------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_", "candidates_"),
-        "members_share_",
+        *("members_share_", "_rival_residuals"),
     )
 
     weights_: DomainWeights
@@ -125,6 +125,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     members_share_: float
     made_: tuple[str, ...]
     notes_: tuple[str, ...]
+    _rival_residuals: Floats
 
     @classmethod
     def from_study(cls, study: Any, *, guard: bool = True) -> Self:
@@ -163,6 +164,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
             found = _averaged(found, share, without)
         weights, solved = found.weights, found.solved
         compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
+        self._rival_residuals = found.alone[None, :, None]
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())

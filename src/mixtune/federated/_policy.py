@@ -187,7 +187,7 @@ class Ledger:
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"time": now, "study": study, "data": data, "step": step, "request": request, "epsilon": epsilon}
-        entry |= {"run": run, "answer": base64.b64encode(answer).decode()}
+        entry |= {"run": run, **({"answer": base64.b64encode(answer).decode()} if answer else {})}
         entries = [*self.entries, entry]
         if self.path is not None:
             text = "".join(json.dumps(each) + "\n" for each in entries)

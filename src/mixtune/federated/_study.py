@@ -365,10 +365,11 @@ class Study:
             f"{len(self.members)} members: {quoted(self._names, 20)}",
         ]
         if self.level > 1 and self.members:
+            most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
+            others = "1 other member" if most == 1 else f"{most} other members"
             lines.append(
-                f"the coordinator can read a member's sums if {self.threshold} other members collude with it, or "
-                f"{min(self.threshold, Policy().least_sources - 1)} if it also lies about who takes part (the member's "
-                "policy sets this number: least_sources - 1)"
+                f"the coordinator can read a member's sums with the help of {others}, or of {least} if it also lies "
+                "about who takes part (the member's policy sets this number: least_sources - 1)"
             )
         return [*lines, *self.promise]
 
