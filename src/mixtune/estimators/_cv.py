@@ -63,12 +63,14 @@ from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
     POOLED,
+    Choice,
     Comparison,
     FeatureBlock,
     MapAverage,
     Prior,
     Sample,
     TransferGain,
+    choose,
     choose_maps,
     compare,
     joint_left_out,
@@ -239,8 +241,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     target_scale : {"auto", "identity", "log"}
         The scale on which the model is linear. "auto" tries logarithms where ``feature_map`` is "auto" too and the
         targets are positive and span a factor of ten or more (5% to 95% quantile), and chooses the scale on which
-        left-out rows and the test rows of cross-domain validation have the larger likelihood. Predictions estimate the
-        mean on the original scale of the targets.
+        left-out rows and the test rows of cross-domain validation have the larger likelihood, with splines of the
+        columns. Predictions estimate the mean on the original scale of the targets.
     focal_name : str
         The name of the focal domain.
     seed : int
@@ -421,34 +423,26 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
-        if self.target_scale == "log" or tried:
-            logs = self._fitted(logged(rows), log=True)
-            plain = self._fitted(rows) if tried else None
-            if plain is None or self._prefers_logs(plain, logs, rows[next(iter(rows))]):
-                notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
-                self._keep(logs, notes, rows)
-                return
+        log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
+        if tried and log:
+            notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+        elif tried:
             notes += ("targets are positive, but the log scale fits them less well; predictions may be negative",)
-            self._keep(plain, notes, rows)
-            return
-        self._keep(self._fitted(rows), notes, rows)
+        prepared = self._prepare_rows(logged(rows) if log else rows)
+        solved = self._solve(prepared, log=log)
+        solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
+        solved.attributes["_inputs"] = dict(rows)
+        self._store(solved, prepared.names, prepared.scaling)
 
-    def _fitted(self, rows: dict[str, Rows], *, log: bool = False) -> _Fitted:
-        prepared = self._prepare_rows(rows)
-        made = self._made_map, self._blocks, self._map_notes
-        return _Fitted(prepared, self._solve(prepared, log=log), made)
-
-    @staticmethod
-    def _prefers_logs(plain: _Fitted, logs: _Fitted, focal: Rows) -> bool:
-        levels = [float(np.reshape(each.prepared.scaling.target_shift, -1)[0]) for each in (plain, logs)]
-        averages = [each.solved.attributes["_choices"][0] for each in (plain, logs)]
-        return log_is_better(averages[0], averages[1], focal.targets[:, 0], (levels[0], levels[1]))
-
-    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
-        self._made_map, self._blocks, self._map_notes = found.made
-        found.solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
-        found.solved.attributes["_inputs"] = dict(rows)
-        self._store(found.solved, found.prepared.names, found.prepared.scaling)
+    def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
+        """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
+        levels, averages = [], []
+        for part in (rows, logged(rows)):
+            prepared = self._prepare_rows(part, plain=True)
+            levels.append(float(np.reshape(prepared.scaling.target_shift, -1)[0]))
+            averages.append(_plain_choice(prepared, seed=self.seed))
+        targets = next(iter(rows.values())).targets[:, 0]
+        return log_is_better(averages[0], averages[1], targets, (levels[0], levels[1]))
 
     @property
     def target_scale_(self) -> str:
@@ -559,13 +553,13 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         super()._set_stored(values)
         self._comparable = self._choices = self._inputs = None
 
-    def _prepare_rows(self, rows: dict[str, Rows]) -> Prepared:
+    def _prepare_rows(self, rows: dict[str, Rows], *, plain: bool = False) -> Prepared:
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
         if not is_auto(self.feature_map):
             self._made_map, self._blocks, self._map_notes = None, None, ()
             return super()._prepare_rows(rows)
         limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-        maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept)
+        maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
         self._made_map, self._blocks, self._map_notes = maps.feature_map, maps.blocks, maps.notes
         options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
         return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
@@ -574,15 +568,6 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         # Maps that were made from the rows clip their inputs themselves.
         clamp = self.clamp and self._blocks is None
         return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
-
-    prepared: Prepared
-    solved: Solved
-    made: tuple[Any, Any, tuple[str, ...]]
 
 
 @solvable()
@@ -660,6 +645,14 @@ def tuned_fit(
         },
         heads,
     )
+
+
+def _plain_choice(prepared: Prepared, *, seed: int) -> Choice:
+    """The choice for one output and one map, among fits to the focal rows and around pooled ones: a cheap one."""
+    state, (places, _) = State.of(prepared), _source_places(prepared, seed)
+    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), principal_basis(prepared, state, seed)[0])
+    focal, *sources = samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
+    return choose(focal, sources, seed=seed, every=False, learned=False)
 
 
 def _row_notes(prepared: Prepared) -> tuple[str, ...]:
