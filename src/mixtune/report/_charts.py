@@ -192,7 +192,7 @@ def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
     )
     others = [each for each in compared if each.method != MIXTUNE]
     rows = [(c.method, f"{c.ratio:.2f}", (c.ratio, c.ratio_low, c.ratio_high)) for c in others if c.ratio is not None]
-    ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ theirs", even=1.0).figure(
+    ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ other", even=1.0).figure(
         "Error relative to each",
         "Left of the line at 1, mixtune is better. Intervals (95%) are for the difference on the same rows.",
     )
@@ -209,7 +209,7 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     drawing.x_axis(scale, bottom, label, 8)
     for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
         y = 24.0 + 36 * place
-        style = "ours" if method == MIXTUNE else "theirs"
+        style = "main" if method == MIXTUNE else "other"
         drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 22), f"name {style}", "start")
         if low_end is not None and high_end is not None:
             drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
@@ -236,14 +236,14 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     drawing.shape("polyline", curve, "curve main")
     if len(curve) <= MOST_POINTS:
         for place, ridge, error in zip(curve, path.ridges, path.errors):
-            drawing.dot(*place, 2.5, "dot ours", f"effective ridge {number(ridge)}: error {number(error)}")
+            drawing.dot(*place, 2.5, "dot main", f"effective ridge {number(ridge)}: error {number(error)}")
     chosen = min(max(path.chosen, path.ridges[0]), path.ridges[-1])
     error = float(np.interp(math.log(chosen), np.log(path.ridges), path.errors))
     at = x(chosen), y(error)
     drawing.line(*at, at[0], 206, "drop")
-    drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
+    drawing.dot(*at, 5.5, "dot main", f"effective ridge {number(path.chosen)}: error {number(error)}")
     # The curve stays above the room left for these words.
-    drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value ours halo")
+    drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value main halo")
     start = "zero" if family == FOCAL_FAMILY else "what the other datasets suggest"
     return drawing.figure(
         "Left-out error and effective ridge",
@@ -302,10 +302,10 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
         missed = rows.half is not None and abs(rows.residuals[i]) > half[i]
         tip = f"row {i + 1}: actual {number(rows.actual[i])}, predicted {number(rows.predicted[i])}"
         place = x(rows.predicted[i]), y(rows.actual[i])
-        drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot ours", "" if many else tip)
+        drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot main", "" if many else tip)
     caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
     if rows.half is not None:
-        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
+        inside = f"{rows.covered:,} of {count:,} rows lie inside other"
         caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
@@ -412,7 +412,7 @@ def calibration_chart(classes: ClassFact) -> Html:
             for middle, share, low, high, count in points:
                 drawing.line(x(100 * middle), y(100 * low), x(100 * middle), y(100 * high), "interval")
                 tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"
-                drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot ours", tip)
+                drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot main", tip)
         elif method != "mean" and len(points) > 1:
             line = [(x(100 * middle), y(100 * share)) for middle, share, *_ in points]
             drawing.shape("polyline", line, "curve thin")

@@ -117,7 +117,7 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
         tests = counted((facts.validation_sources, "source"))
         reasons.append(f"it also counts how the method did on {tests} in the focal role, here only focal rows count")
     if curved:
-        reasons.append(f'there "{OWN_ROWS}" may bend, here it is linear in the columns')
+        reasons.append(f'there "{OWN_ROWS}" may be non-linear, here it is linear in the columns')
     if classes:
         reasons.append("there the error is that of class scores, here the share of wrong classes")
     return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
