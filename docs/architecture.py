@@ -1,7 +1,8 @@
 """Redraw the architecture page from the code: python -m docs.architecture
 
 Reads the imports of every module with `ast`, without running any, writes the picture docs/images/folders.svg, and puts
-the table of folders (the first lines of their docstrings) between `<!-- folders -->` and `<!-- end folders -->` on the page.
+the table of folders (the first lines of their docstrings) on the page, between `<!-- folders -->` and
+`<!-- end folders -->`.
 """
 
 from __future__ import annotations
