@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WIDTH = 380
 LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
+#: Characters that fit into the left margin in any font.
+LONGEST_TICK = 6
 #: More dots than this only make the page larger.
 MOST_DOTS = 400
 #: Of more rows, intervals are drawn as a band and dots have no tips: nobody can aim at one of hundreds.
@@ -120,10 +122,10 @@ def tick_text(value: float) -> str:
 
     Examples
     --------
-    >>> [tick_text(x) for x in (0.25, -1500.0, 200000.0, 2500000.0, 1e-5)]
-    ['0.25', '−1,500', '200k', '2.5M', '1e−5']
+    >>> [tick_text(x) for x in (0.25, -1500.0, -50000.0, 2500000.0, 1e-5)]
+    ['0.25', '−1,500', '−50k', '2.5M', '1e−5']
     """
-    if 1e5 <= (size := abs(value)) < 1e9:
+    if 1e4 <= (size := abs(value)) < 1e9:
         return f"{number(value / 1e6, 4)}M" if size >= 1e6 else f"{number(value / 1e3, 4)}k"
     return number(value, 10)
 
@@ -154,6 +156,11 @@ class Drawing:
     def text(self, x: float, y: float, text: str, style: str = "tick", anchor: str = "middle") -> None:
         self.parts.append(element("text", text, class_=style, x=float(x), y=float(y), text_anchor=anchor))
 
+    def tick(self, y: float, text: str) -> None:
+        """A number left of the axis; a long one is narrowed to the margin, whatever the width of its font."""
+        long = {"textLength": LEFT - 10, "lengthAdjust": "spacingAndGlyphs"} if len(text) > LONGEST_TICK else {}
+        self.parts.append(element("text", text, class_="tick", x=LEFT - 6, y=float(y), text_anchor="end", **long))
+
     def x_axis(self, scale: Scale, y: float, label: str, top: float, ticks: dict[float, str] | None = None) -> None:
         """Ticks with faint lines up to ``top``, and the label below."""
         for value, text in (ticks or {v: tick_text(v) for v in nice_ticks(scale.low, scale.high)}).items():
@@ -166,7 +173,7 @@ class Drawing:
         """Ticks with faint lines to ``right``; the label stands above the axis, where it reads without turning."""
         for value in nice_ticks(scale.low, scale.high, most, whole=whole):
             self.line(LEFT, scale(value), right, scale(value), "grid")
-            self.text(LEFT - 6, scale(value) + 4, tick_text(value), "tick", "end")
+            self.tick(scale(value) + 4, tick_text(value))
         self.text(4, 12, label, "label", "start")
 
     def figure(self, heading: str, caption: str) -> Html:
