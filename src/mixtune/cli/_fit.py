@@ -191,7 +191,8 @@ def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[st
     columns, inputs = len(read.encoder.columns), len(read.encoder.names)
     made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
     console.print(f"[bold]{outputs.safe(verdict.sentence)}[/]\n")
-    console.print(f"{outputs.safe(verdict.evidence[0])}\n")
+    for text in (*verdict.evidence[:1], f"What to do next: {verdict.advice}"):
+        console.print(f"{outputs.safe(text)}\n")
     rows = f"{counted((facts.focal.rows, 'focal row'))}, {counted((total, 'row'))} in all"
     what = f'"{outputs.safe(target.name)}" for "{outputs.safe(domains.focal)}"'
     console.print(f"Predicts {what} from {counted((columns, 'column'))}{made}; {rows}.\n")
@@ -213,7 +214,7 @@ def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[st
 def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str, Any]:
     target, classes = read.encoder.target, facts.classes
     about = {"target": target.name, "classes": target.classes, "focal": read.domains.focal}
-    said = {"verdict": verdict.sentence, "evidence": verdict.evidence[0]}
+    said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
     right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
     return {**about, "columns": read.encoder.names, **said, **right, **outputs.facts_document(facts)}
 

@@ -72,12 +72,14 @@ from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
     POOLED,
+    Choice,
     Comparison,
     FeatureBlock,
     MapAverage,
     Prior,
     Sample,
     TransferGain,
+    choose,
     choose_maps,
     compare,
     joint_left_out,
@@ -251,8 +253,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     target_scale : {"auto", "identity", "log"}
         The scale on which the model is linear. "auto" tries logarithms where ``feature_map`` is "auto" too and the
         targets are positive and span a factor of ten or more (5% to 95% quantile), and chooses the scale on which
-        left-out rows and the test rows of cross-domain validation have the larger likelihood. Predictions estimate the
-        mean on the original scale of the targets.
+        left-out rows and the test rows of cross-domain validation have the larger likelihood, with splines of the
+        columns. Predictions estimate the mean on the original scale of the targets.
     focal_name : str
         The name of the focal domain.
     seed : int
@@ -474,53 +476,67 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
+        log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
         notes: tuple[str, ...] = ()
-        logs = None
-        if self.target_scale == "log" or tried:
-            try:
-                logs = self._fitted(logged(rows), None, sources, log=True)
-            except DataError as error:
-                if error.code != "not-positive" or not tried:
-                    raise
-        found = self._fitted(rows, sums, sources) if logs is None or tried else logs
-        if logs is not None and (found is logs or self._prefers_logs(found, logs, rows[next(iter(rows))])):
-            notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",) * tried
-            found = logs
-        elif logs is not None:
+        if tried and log:
+            notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+        elif tried:
             notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
+        try:
+            found = self._fitted(logged(rows) if log else rows, None if log else sums, sources, log=log)
+        except DataError as error:
+            # Among all rows of a stream there may be targets that are not positive, unlike in its sample.
+            if error.code != "not-positive" or not tried:
+                raise
+            notes, found = (), self._fitted(rows, sums, sources)
         what = "the choice was learned"
         if found.prepared.state is not None:
             what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
         self._keep(found, sample_note(sampled, what) + notes, rows)
         self._sums, self._sampled = sums, sampled
 
+    def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
+        """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
+        levels, averages = [], []
+        for part in (rows, logged(rows)):
+            prepared, _ = self._prepared(part, None, None, plain=True)
+            levels.append(float(np.reshape(prepared.scaling.target_shift, -1)[0]))
+            averages.append(_plain_choice(prepared, seed=self.seed))
+        targets = next(iter(rows.values())).targets[:, 0]
+        return log_is_better(averages[0], averages[1], targets, (levels[0], levels[1]))
+
     def _fitted(
         self, rows: dict[str, Rows], sums: StreamSums | None, sources: Sources | None, *, log: bool = False
     ) -> _Fitted:
-        """The fit to validated rows, the focal ones first; with "auto", on maps made from these rows."""
+        prepared, made = self._prepared(rows, sums, sources, log=log)
+        return _Fitted(prepared, self._solve(prepared, made[1], log=log), made)
+
+    def _prepared(
+        self,
+        rows: dict[str, Rows],
+        sums: StreamSums | None,
+        sources: Sources | None,
+        *,
+        log: bool = False,
+        plain: bool = False,
+    ) -> tuple[Prepared, _Made]:
+        """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
         mapped, made = None, _NOT_MADE
         features = there = super()._make_features()
         if is_auto(self.feature_map):
             limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-            maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept)
+            maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
             mapped, made = maps.mapped, (maps.feature_map, maps.blocks, maps.notes)
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
             sums = StreamSums.of(sources.streams, rows[self.focal_name], there, log=log)
         options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        prepared = prepare(rows, features, **options, mapped=mapped, sums=sums)
-        return _Fitted(prepared, self._solve(prepared, made[1], log=log), made)
+        return prepare(rows, features, **options, mapped=mapped, sums=sums), made
 
     def _solve(self, prepared: Prepared, blocks: Sequence[FeatureBlock] | None = None, *, log: bool = False) -> Solved:
         # Maps that were made from the rows clip their inputs themselves.
         clamp = self.clamp and blocks is None
         return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
-
-    @staticmethod
-    def _prefers_logs(plain: _Fitted, logs: _Fitted, focal: Rows) -> bool:
-        levels = [float(np.reshape(each.prepared.scaling.target_shift, -1)[0]) for each in (plain, logs)]
-        averages = [each.solved.attributes["_choices"][0] for each in (plain, logs)]
-        return log_is_better(averages[0], averages[1], focal.targets[:, 0], (levels[0], levels[1]))
 
     def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
         self._made_map, _, map_notes = found.made
@@ -729,6 +745,14 @@ def tuned_fit(
         },
         heads,
     )
+
+
+def _plain_choice(prepared: Prepared, *, seed: int) -> Choice:
+    """The choice for one output and one map, among fits to the focal rows and around pooled ones: a cheap one."""
+    state, (places, _) = State.of(prepared), _source_places(prepared, seed)
+    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), principal_basis(prepared, state, seed)[0])
+    focal, *sources = samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
+    return choose(focal, sources, seed=seed, every=False, learned=False)
 
 
 def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:

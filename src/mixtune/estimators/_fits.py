@@ -37,6 +37,7 @@ from mixtune.moments import (
     Moments,
     Origin,
     Posterior,
+    Regression,
     Rows,
     Scaling,
     about,
@@ -761,18 +762,38 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
     return step, Solved(*found, Uncertainty(partial(same, left_out), partial(posterior, fit.on_host)))
 
 
-def pooled(state: State, chosen: Sequence[int]) -> Callable[[float], Solved]:
-    """Ridge regression on the rows of the chosen domains pooled, at any ridge; the rows are added up once."""
+@dataclass(frozen=True, eq=False)
+class PooledRidge:
+    """Ridge regression on the rows of some domains pooled, at any ridge; the rows are added up once."""
+
+    state: State
+    system: Any
+    center: Center
+    share: float
+
+    def __call__(self, ridge: float) -> Solved:
+        coef = to_numpy(self.system.step(self.system.zero * 0.0, ridge))
+        fit = _fit(coef, self.center.intercept(coef), self.system, self.center, ridge, self.share)
+        return solved(self.state, fit)
+
+    def errors(self, ridges: Sequence[float]) -> Floats:
+        """Leave-one-out errors on the focal rows: of one output, from one decomposition for all ridges."""
+        focal, center = self.state.focal, self.center
+        if focal.targets.shape[1] > 1 or self.share == 0 or not is_numpy(self.system.zero):
+            return np.array([self(ridge).uncertainty.left_out.error for ridge in ridges])
+        center = replace(center, targets=np.reshape(center.targets, -1)[0])
+        rows = Rows(focal.X - center.features, focal.targets[:, 0] - center.targets, focal.sample_weight)
+        with np.errstate(over="ignore"):
+            return Regression(self.system, rows, center.total, center).ridge_errors(np.array(ridges))
+
+
+def pooled(state: State, chosen: Sequence[int]) -> PooledRidge:
+    """Ridge regression on the rows of the chosen domains."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
     counted[chosen] = 1.0
     center = state.common(counted)
     system = weighted_system([recentred(state.moments[i], center) for i in chosen], np.ones(len(chosen)))
-
-    def at(ridge: float) -> Solved:
-        coef = to_numpy(system.step(system.zero * 0.0, ridge))
-        return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
-
-    return at
+    return PooledRidge(state, system, center, float(0 in chosen))
 
 
 def mean_of_locals(state: State, ridge: float) -> Solved:

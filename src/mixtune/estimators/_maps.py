@@ -83,10 +83,12 @@ def auto_maps(
     limits: tuple[Floats, Floats] | None,
     linear: bool = False,
     every: bool = False,
+    plain: bool = False,
 ) -> Maps:
     """Maps from the rows of all domains, the focal one first; with ``every``, each of them is a source of the others.
 
-    The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows.
+    The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows. With ``plain``
+    there is one cheap map: the splines where curves are tried, and else the inputs.
     """
     parts = list(rows.values())
     inputs = parts[0].X.shape[1]
@@ -95,6 +97,8 @@ def auto_maps(
         tried.discard("Fourier")
     if linear:  # no intercept: curves would need one
         tried, notes = {"inputs"}, ()
+    if plain:
+        tried &= {"inputs", "splines"}
     own = Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)
     maps: dict[str, Any] = {"inputs": own}
     made = [own.transform(part.X) for part in parts]
@@ -107,8 +111,8 @@ def auto_maps(
             curves = {"components": Identity(whole.n_features_out), **curves}
             curves = {name: Projected(each, whole.shift, whole.basis) for name, each in curves.items()}
             columns = [np.hstack([part.X, U]) for part, U in zip(inner, columns)]
-        maps |= curves
-        made = [np.hstack(pair) for pair in zip(made, columns)]
+        maps = curves if plain else maps | curves
+        made = columns if plain else [np.hstack(pair) for pair in zip(made, columns)]
     mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
 

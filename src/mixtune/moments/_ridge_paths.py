@@ -210,6 +210,14 @@ class Regression:
         heads = (filters * turned(pull)) @ turned(vectors)
         return self.finish(heads, self.unit[..., None, :] * (filters @ turned((self.rows.X @ vectors) ** 2)))
 
+    def ridge_errors(self, ridges: Floats) -> Floats:
+        """Leave-one-out errors (Q,) of plain ridge regression at every ridge; with few rows, without a spectrum."""
+        found = None
+        if not self.wide and len(self.rows.X) <= FEW_ROWS * self.width and factor_device(self.width) is None:
+            found = tridiagonal_solves(np.array(self.gram), ridges, self.cross, self.rows.X)
+        paths = self.ridge_path(ridges) if found is None else self.finish(found[0], self.unit * found[1])
+        return self.error(paths.left_out)
+
     def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
         """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
 

@@ -53,8 +53,12 @@ class Pool:
     columns: int = 0
 
     @classmethod
-    def of(cls, sources: Sequence[Sample], *, every: bool = True, used: int | None = None) -> Pool:
+    def of(
+        cls, sources: Sequence[Sample], *, every: bool = True, learned: bool = True, used: int | None = None
+    ) -> Pool:
         """All families that suit the sources; ``every`` with those that seldom differ from others.
+
+        Without ``learned``, no covariance between domains is learned, which takes most of the time.
 
         ``used`` is how many sources inform one domain: all by default, one less where they are all domains.
         """
@@ -62,8 +66,7 @@ class Pool:
         families: list[Family] = [FocalFamily(len(sources))]
         if count:
             columns = sources[0].columns
-            learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
-            if learned:
+            if learned and columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources:
                 families.append(LearnedFamily.learn(sources))
             else:
                 pooled = PooledFamily.learn(sources)
@@ -283,6 +286,7 @@ def choose(
     tasks: Sequence[Task] | None = None,
     pool: Pool | None = None,
     every: bool = True,
+    learned: bool = True,
 ) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
@@ -303,6 +307,8 @@ def choose(
         Other candidates than those that the sources give, for targets divided by their standard deviation.
     every : bool
         Whether to have candidates with one intercept for all sources too.
+    learned : bool
+        Whether to have candidates with a covariance between domains that is learned from the sources.
 
     Examples
     --------
@@ -318,7 +324,7 @@ def choose(
     """
     size = target_scale([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = Pool.of(sources, every=every) if pool is None else pool
+    pool = Pool.of(sources, every=every, learned=learned) if pool is None else pool
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     judged = focal if plan.judged is None else focal.judged(plan.judged)
