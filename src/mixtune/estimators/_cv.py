@@ -697,8 +697,9 @@ def tuned_fit(
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.
     tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
+    spectra: list[Any] = [[{} for _ in prepared.names] if len(outputs) > 1 else None for _ in blocks]
     samples = [
-        [samples_of(prepared, moments[place], blocks[place], places, output) for place in tried[output]]
+        [samples_of(prepared, moments[place], blocks[place], places, output, spectra[place]) for place in tried[output]]
         for output in outputs
     ]
     logs = prepared.inputs[0].targets[:, 0] if log else None

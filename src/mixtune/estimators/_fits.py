@@ -858,14 +858,23 @@ def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float
 
 
 def samples_of(
-    prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
+    prepared: Prepared,
+    moments: Sequence[Moments],
+    block: FeatureBlock,
+    places: Integers,
+    output: int,
+    spectra: Sequence[Any] | None = None,
 ) -> list[Sample]:
-    """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
+    """The focal domain and the sources that priors are learned from, for one output and the features of one map.
+
+    ``spectra`` are those of all domains, where several outputs share them.
+    """
     found = []
     for place in (0, *(1 + places).tolist()):
         # Where sources take no focal role, nobody asks for their rows.
-        rows, size = partial(_sample_rows, prepared, block, place, output), len(prepared.mapped[place].y)
-        found.append(Sample(moments[place].output(output), rows, intercept=prepared.fit_intercept, size=size))
+        rows, own = partial(_sample_rows, prepared, block, place, output), moments[place].output(output)
+        how: dict[str, Any] = {"intercept": prepared.fit_intercept, "size": len(prepared.mapped[place].y)}
+        found.append(Sample(own, rows, **how, spectra=None if spectra is None else spectra[place]))
     return found
 
 

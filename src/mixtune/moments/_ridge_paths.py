@@ -68,6 +68,8 @@ class Regression:
         Where features and targets were moved to their means, which an intercept that is not penalised amounts to.
     count : float, optional
         How many rows there are, those of weight above 1 counting as so many; ``total`` by default.
+    spectra : dict, optional
+        Where the spectrum is kept for problems that differ by their targets alone.
     """
 
     system: Any
@@ -75,6 +77,7 @@ class Regression:
     total: float
     center: Center | None = None
     count: float | None = None
+    spectra: dict[bool, Spectrum] | None = None
 
     @cached_property
     def rows(self) -> Any:
@@ -163,6 +166,14 @@ class Regression:
     @cached_property
     def spectrum(self) -> Spectrum:
         """That of U'U, through the smaller of U'U and U U'; directions that no row has are left out of the latter."""
+        if self.spectra is None:
+            return self._make_spectrum()
+        key = self.center is None
+        if key not in self.spectra:
+            self.spectra[key] = self._make_spectrum()
+        return self.spectra[key]
+
+    def _make_spectrum(self) -> Spectrum:
         if not self.wide:
             return spectrum_of(np.array(self.gram))
         values, left = spectrum_of(np.array(self.kernel))
@@ -300,6 +311,8 @@ class Sample:
         Whether the constant is part of the model.
     size : int, optional
         How many rows a function makes; by default as many as the moments count.
+    spectra : dict, optional
+        One for all samples of the same rows with other targets, which then share their spectra.
 
     Examples
     --------
@@ -315,12 +328,14 @@ class Sample:
         *,
         intercept: bool = True,
         size: int | None = None,
+        spectra: dict[bool, Spectrum] | None = None,
     ) -> None:
-        self.moments, self._given, self.intercept, self._size = moments, rows, intercept, size
+        self.moments, self._given, self.intercept, self._size, self._spectra = moments, rows, intercept, size, spectra
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made of these is made again: regressions hold their sample, and skops cannot write such circles.
-        return {name: getattr(self, name) for name in ("moments", "_given", "intercept", "_size")}
+        parts = {name: getattr(self, name) for name in ("moments", "_given", "intercept", "_size")}
+        return {**parts, "_spectra": None}
 
     @cached_property
     def rows(self) -> Rows | None:
@@ -363,7 +378,8 @@ class Sample:
         # Sources inform priors by their sums alone: most rows are never asked for.
         rows = None if self._given is None else partial(_about, self, center)
         system = recentred(self.moments, center).system
-        return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
+        about = center if self.intercept else None
+        return Regression(system, rows, self.total, about, self._count, self._spectra)
 
     @cached_property
     def full(self) -> Regression:
@@ -371,7 +387,7 @@ class Sample:
         if not self.intercept:
             return self.free
         rows = None if self._given is None else partial(_with_constant, self)
-        return Regression(self.moments.system, rows, self.total, count=self._count)
+        return Regression(self.moments.system, rows, self.total, None, self._count, self._spectra)
 
     @property
     def squares(self) -> Floats:
@@ -411,7 +427,9 @@ class Sample:
         rows: Any = self._given
         if rows is not None:
             rows = partial(_divided, self, size) if callable(rows) else _divided(self, size)
-        return Sample(self.moments.divided(size), rows, intercept=self.intercept, size=self._size)
+        return Sample(
+            self.moments.divided(size), rows, intercept=self.intercept, size=self._size, spectra=self._spectra
+        )
 
     def predict(self, head: Floats) -> Floats:
         """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""
