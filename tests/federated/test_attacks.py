@@ -394,15 +394,15 @@ def test_the_guard_leaves_honest_sums_as_they_are(consortium):
 def test_the_guard_judges_a_row_by_a_share_from_the_other_rows(method):
     rng = np.random.default_rng(0)
     ours, alone = rng.standard_normal((2, 9))
-    spreads = 1 + rng.random(9) / 4
+    spreads = 1 + rng.random(9) / 10
     share, without = _members_share(residuals(ours, alone, spreads, method), 0.0)
     assert 0 < share < 0.8
     parts = [[np.delete(each, row) for each in (ours, alone, spreads)] for row in range(9)]
     again = [_members_share(residuals(*each, method), 0.0)[0] for each in parts]
     np.testing.assert_allclose(without, again)
     # Members whose model fits even the noise of the focal rows know these rows: the bound is reached.
-    share, _ = _members_share(residuals(0 * alone, alone, np.full(9, 1.1), method), 0.0)
-    assert share == pytest.approx({"fixed": 1.25, "tuned": 2.0}[method] * np.sqrt(1 - 1 / 1.1))
+    share, _ = _members_share(residuals(0 * alone, alone, np.full(9, 1.05), method), 0.0)
+    assert share == pytest.approx({"fixed": 1.25, "tuned": 3.0}[method] * np.sqrt(1 - 1 / 1.05))
 
 
 def test_members_change_predictions_by_no_more_than_the_stated_bound(consortium):

@@ -58,8 +58,9 @@ HELD = ("transfer", "stability", "horizon")
 #: From this share on, the guard leaves the model as it is: equal to that of all rows in one place.
 WHOLE_SHARE = 0.8
 #: The most by which members change predictions of the focal rows, in standard errors of the focal rows' own model.
-#: Right sums change them by about one; no rule can tell a change by one standard error from its mirror image.
-MOST_CHANGE = {"fixed": 1.25, "tuned": 2.0}
+#: Right sums change them by about one; no rule can tell a change by one standard error from its mirror image. The
+#: self-tuned fit to the focal rows alone is shrunk so much that its standard error leaves out most of its error.
+MOST_CHANGE = {"fixed": 1.25, "tuned": 3.0}
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +84,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         the shares are those of least leave-one-out error on the focal rows; a share of 0.8 or more counts as all, so
         that the model stays equal to that of all rows in one place. With every method, members change predictions of
         the focal rows, left out in turn, by a root mean square of at most 1.25 standard errors of the focal rows' own
-        model (2 with the self-tuned method, which chooses shares itself).
+        model (3 with the self-tuned method, which chooses shares itself).
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`; the scales are those of the study.
 
@@ -247,10 +248,12 @@ def _members_share(found: Found, least: float) -> tuple[float, Floats]:
         return 0.0, np.zeros(len(members))
     apart, error = alone - members, alone**2 * (1 - 1 / left.spreads)
     gain, change, room = (np.append(p.sum(), p.sum() - p) for p in (alone * apart, apart**2, error))
-    change = np.maximum(change, least**2)
-    shares = np.clip(gain / change, 0.0, 1.0) if found.method == "fixed" else np.ones_like(change)
+    shares, seen = np.ones_like(change), change > least**2
+    if found.method == "fixed":
+        shares[seen] = np.clip(gain[seen] / change[seen], 0.0, 1.0)
     shares[shares >= WHOLE_SHARE] = 1.0
-    shares = np.minimum(shares, MOST_CHANGE[found.method] * np.sqrt(room / change))
+    most = MOST_CHANGE[found.method] * np.sqrt(np.maximum(room[seen], 0.0) / change[seen])
+    shares[seen] = np.minimum(shares[seen], most)
     return float(shares[0]), shares[1:]
 
 
