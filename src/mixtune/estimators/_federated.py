@@ -285,7 +285,8 @@ def _summed(combined: Combined, rows: Rows) -> Found:
 def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, float]) -> Found:
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
     width, count = rows.shape[1], len(totals) - 1
-    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
+    choice = average.choices[0]
     near = scaling.apply(rows)
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(fits.posterior_of, [average]))
     places = np.arange(count)

@@ -120,6 +120,10 @@ class Pool:
         raise IndexError("there are fewer candidates")  # pragma: no cover - candidates are counted from these families
 
 
+#: What a choice holds for the average, and for the best of the focal-only candidates.
+_OF_OWN_ROWS = ("head", "shares", "left_out", "judged_left_out")
+
+
 @dataclass(frozen=True, eq=False)
 class Choice(Validated):
     """What was chosen, and why.
@@ -141,8 +145,8 @@ class Choice(Validated):
         Residual of each row by the average without it; 1 + leverage/(1 - leverage) for the largest share.
     judged_left_out : array
         The same residuals, of the rows that candidates were judged on.
-    focal_left_out : array (n,)
-        The same residuals for the best of the focal-only candidates.
+    focal_head, focal_shares, focal_left_out, focal_judged_left_out : arrays
+        The same for the best of the focal-only candidates.
     prior : Prior
         Behind the largest share.
     tasks : list of ValidationTask
@@ -161,6 +165,9 @@ class Choice(Validated):
     judged_left_out: Floats
     spreads: Floats
     focal_left_out: Floats
+    focal_judged_left_out: Floats
+    focal_head: Floats
+    focal_shares: Floats
     prior: Prior
     tasks: Sequence[Task]
     size: float
@@ -189,6 +196,12 @@ class Choice(Validated):
     def __getstate__(self) -> dict[str, Any]:
         # What is only remembered is made again where it is needed, and skops could not write its keys.
         return {name: value for name, value in vars(self).items() if name != "_memos"}
+
+    def towards_own_rows(self, part: float) -> Choice:
+        """The choice with ``part`` of its weight moved to the best of the focal-only candidates."""
+        both = {name: (getattr(self, name), getattr(self, f"focal_{name}")) for name in _OF_OWN_ROWS}
+        moved = {name: (1 - part) * ours + part * own for name, (ours, own) in both.items()}
+        return replace(self, tasks=[task.averaged(np.array([1 - part, part])) for task in self.tasks], **moved)
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
         """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
@@ -384,6 +397,9 @@ def choice_of(
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
         focal_left_out=rows[1] * size,
+        focal_judged_left_out=mix(focal_shares, left_out) * size,
+        focal_head=focal_shares @ heads * size,
+        focal_shares=focal_shares,
         prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
