@@ -1,7 +1,8 @@
 """Redraw the architecture page from the code: python -m docs.architecture
 
-Reads the imports of every module with `ast`, without running any, writes the picture docs/images/rooms.svg, and puts
-the table of rooms (the first lines of their docstrings) between `<!-- rooms -->` and `<!-- end rooms -->` on the page.
+Reads the imports of every module with `ast`, without running any, writes the picture docs/images/folders.svg, and puts
+the table of folders (the first lines of their docstrings) on the page, between `<!-- folders -->` and
+`<!-- end folders -->`.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "mixtune"
 PAGE = ROOT / "docs" / "architecture.md"
-PICTURE = ROOT / "docs" / "images" / "rooms.svg"
+PICTURE = ROOT / "docs" / "images" / "folders.svg"
 
-#: The folders and top-level modules, in the order in which data travels. Each may import only what stands before it.
+#: The folders and top-level modules, in the order in which data travels. Each may import only those before it.
 ROOMS = (
     *("_version", "_messages", "errors", "_array", "_checks", "_files", "_registry"),
     *("data", "features", "moments", "weights", "regret", "selection", "streaming", "engines", "federated"),
@@ -123,7 +124,7 @@ def rooms() -> list[str]:
 def table() -> str:
     """One line for each room: what it is for, in its own words, and how many modules it has."""
     sizes = Counter(room_of(module) for module in modules())
-    lines = ["| room | what it holds | modules |", "|---|---|---|"]
+    lines = ["| folder | what it holds | modules |", "|---|---|---|"]
     for room in rooms():
         docstring = ast.get_docstring(ast.parse(modules()[f"mixtune.{room}"].read_text(encoding="utf-8")))
         if docstring:
@@ -185,12 +186,12 @@ def picture() -> str:
 
 
 def fill(page: str) -> str:
-    """The page with a fresh table of rooms."""
+    """The page with a fresh table of folders."""
     filled, count = re.subn(
-        r"(?<=<!-- rooms -->\n).*?(?=\n<!-- end rooms -->)", lambda _: "\n" + table() + "\n", page, flags=re.DOTALL
+        r"(?<=<!-- folders -->\n).*?(?=\n<!-- end folders -->)", lambda _: "\n" + table() + "\n", page, flags=re.DOTALL
     )
     if count != 1:
-        raise SystemExit("architecture.md has no markers of rooms, or several")
+        raise SystemExit("architecture.md has no markers of folders, or several")
     return filled
 
 

@@ -6,7 +6,10 @@ the pictures can be read on light and on dark pages.
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +21,7 @@ import pandas as pd
 from benchmarks.transfer import methods_named, problem_from_domains, run, summarise
 from matplotlib.figure import Figure
 
+from mixtune.cli._demo import METHODS
 from mixtune.data import Domains, load_ames, load_exam
 from mixtune.estimators import RegretOptimalRegressor, RegretOptimalRegressorCV
 from mixtune.weights import WassersteinWeights
@@ -34,6 +38,26 @@ STYLE = {
     "axes.spines.right": False,
     "legend.frameon": False,
 }
+
+
+def diamonds() -> Figure:
+    """Errors of `mixtune demo`, with sound sources and with half of them misleading."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "mixtune", "demo", "--json"]
+        printed = subprocess.run(command, cwd=folder, capture_output=True, check=True, text=True).stdout
+    figure, axes = _axes(5.6, 2.8)
+    kinds = {"clean": ("all grades as they are", TEAL), "misleading": ("half of the other grades misleading", ORANGE)}
+    for offset, (kind, (label, colour)) in enumerate(kinds.items()):
+        found = json.loads(printed)["errors"][kind]
+        places = np.arange(len(found)) + 0.38 * offset
+        bars = axes.barh(places, list(found.values()), height=0.36, color=colour, label=label)
+        axes.bar_label(bars, [f"{error:.1%}" for error in found.values()], padding=3, fontsize=8)
+    axes.set(yticks=np.arange(len(METHODS)) + 0.19, yticklabels=METHODS.values(), xlabel="typical error of the price")
+    axes.xaxis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
+    axes.margins(x=0.1)
+    axes.invert_yaxis()
+    figure.legend(loc="outside upper right", ncols=2)
+    return figure
 
 
 def gain_by_rows() -> Figure:
@@ -138,6 +162,7 @@ def _frame(domain: Any) -> tuple[Any, Any]:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
+    "diamonds": diamonds,
     "gain-by-rows": gain_by_rows,
     "temperature": temperature,
     "ridge-path": ridge_path,

@@ -1,4 +1,4 @@
-"""Checks of settings that several rooms share; each names the setting, its range and what came instead."""
+"""Checks of settings that several folders share; each names the setting, its range and what came instead."""
 
 import math
 import operator

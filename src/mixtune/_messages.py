@@ -110,6 +110,17 @@ class Note(HasMessage, str):
         return (self.message.code, self.message.template), dict(self.message.fields)
 
 
+def deprecated(former: str, now: str) -> str:
+    """The warning about a former name, for one release.
+
+    Examples
+    --------
+    >>> deprecated("stream_moments", "mixtune.streaming.stream_moments")
+    '`stream_moments` is deprecated and will be removed in 0.3; use `mixtune.streaming.stream_moments`'
+    """
+    return f"`{former}` is deprecated and will be removed in 0.3; use `{now}`"
+
+
 class Renamed:
     """An attribute under its former name, for one release: it warns, and is what the attribute ``now`` is.
 
@@ -131,7 +142,7 @@ class Renamed:
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        warnings.warn(f"{self.name} is called {self.now} now", DeprecationWarning, stacklevel=2)
+        warnings.warn(deprecated(self.name, self.now), DeprecationWarning, stacklevel=2)
         return getattr(instance, self.now)
 
 

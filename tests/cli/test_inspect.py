@@ -29,7 +29,7 @@ def test_a_model_of_fit(tmp_path):
     for name in ("domains", "comparison", "transfer_gain", "loo_rmse", "effective_ridge", "bound", "notes"):
         assert facts[name] == fitted[name], name
     assert facts["bound"]["total"] == facts["bound"]["power"] + facts["bound"]["confidence"]
-    assert "The paper's bound (Theorem 1)" in done.out
+    assert "Details: the paper's bound (Theorem 1)" in done.out
     assert "Assumed: the rows of each domain are independent draws" in " ".join(done.out.split())
     assert facts["metadata"]["effects"] == fitted["effects"]
     assert {each["column"] for each in fitted["effects"]} == {"size", "colour"}

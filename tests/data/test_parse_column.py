@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from mixtune.data._parse_column import Fault, inexact_integer, is_missing, odd_texts, parse_column
-from mixtune.data._written import Written, find_written, is_ambiguous
+from mixtune.data._written import Written, find_written, is_ambiguous, other_dates
 
 
 def read(values, kind=None, *, markers=False, category=False, written=None):
@@ -217,6 +217,19 @@ def test_days_that_the_calendar_does_not_know_are_missing():
     assert np.isnat(read).tolist() == [True, False, True]
 
 
+def test_dates_in_several_formats():
+    values = texts(["31/01/2020", "1/2/2020", "2020-03-04", "5 Jun 2020", "7/8/2020 10:30", "9/10/20", None])
+    written = find_written(values)
+    assert written.dates == "%d/%m/%Y"
+    days = ["2020-01-31", "2020-02-01", "2020-03-04", "2020-06-05", "2020-08-07T10:30"]
+    read = written.read(values)
+    assert read[:5].tolist() == [np.datetime64(day, "s").item() for day in days]
+    assert np.isnat(read[5:]).all()  # two digits of a year might be a day
+    assert other_dates(values, written) == ["2020-03-04", "5 Jun 2020", "7/8/2020 10:30"]
+    # No format has most rows.
+    assert find_written(texts(["2020-03-04", "5 Jun 2020", "Mar 4, 2020"])).dates == "%Y-%m-%d"
+
+
 def test_days_and_months_that_could_change_places():
     assert is_ambiguous(texts(["1/2/2020", "3/4/2020"]), Written(dates="%m/%d/%Y"))
     assert not is_ambiguous(texts(["1/2/2020", "3/14/2020"]), Written(dates="%m/%d/%Y"))
@@ -243,6 +256,9 @@ def test_numbers_with_a_unit():
     # Another unit is another scale.
     assert np.isnan(found.read(texts(["3.7 kg", "5 mg"]))).all()
     assert find_written(texts(["90 km/h", "100 km/h"])).unit == "km/h"
+    marks = find_written(texts(["7.5/10", "9/10"]))
+    assert marks.unit == "/10"
+    assert marks.read(texts(["8/10", "8/5"]))[0] == 8.0
     for names in (["7a", "7b", "8a"], ["3 rooms", "1 room", "2 rooms"], ["1", "2a"], ["1st", "2nd", "3rd"]):
         assert find_written(texts(names)) is None
     assert find_written(texts(["1e5", "2e5"])) == Written(decimal=".")

@@ -161,6 +161,13 @@ def test_columns_that_say_nothing_are_left_out(tmp_path):
     )
 
 
+def test_columns_without_name_and_values_are_left_out_silently(tmp_path):
+    text = "x,,y,,\n" + "".join(f"{row}.5,{row},{row},, \n" for row in range(3))
+    read = read_training(write(tmp_path, data=text), target="y")
+    assert read.encoder.names == ("x",)
+    assert read.notes == ('column "Unnamed: 1" has no name, like a column of row numbers; it is left out',)
+
+
 @pytest.mark.parametrize(
     ("column", "note"),
     [

@@ -14,7 +14,7 @@ def test_page_and_picture_are_up_to_date():
     assert architecture.fill(page) == page, AGAIN
     assert architecture.PICTURE.read_text(encoding="utf-8") == architecture.picture(), AGAIN
     with pytest.raises(SystemExit, match="markers"):
-        architecture.fill(page.replace("<!-- end rooms -->", ""))
+        architecture.fill(page.replace("<!-- end folders -->", ""))
 
 
 def test_imports_of_a_small_package(tmp_path):

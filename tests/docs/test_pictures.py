@@ -33,7 +33,7 @@ def test_the_script_draws_every_drawing(tmp_path, monkeypatch):
     from docs import pictures
 
     assert {f"{name}.svg" for name in pictures.PICTURES} == {path.name for path in (DOCS / "images").iterdir()} - {
-        "rooms.svg",
+        "folders.svg",
         "federated.svg",  # a drawing of messages, made by hand
         "real-markets.svg",  # python -m benchmarks.observed_markets
     }

@@ -28,11 +28,21 @@ def rmse(model, test):
     return float(np.sqrt(np.mean((model.predict(test[0]) - test[1]) ** 2)))
 
 
+def likelihood(model, y):
+    """The mean log likelihood of left-out targets by the whole model, up to a constant (Box and Cox)."""
+    if model.target_scale_ == "identity":
+        return -0.5 * np.log(np.mean((y - model.loo_predictions_) ** 2))
+    residuals = np.log(y) - np.log(model.loo_predictions_ / model._log_scale.smearing)
+    return -0.5 * np.log(np.mean(residuals**2)) - np.mean(np.log(y))
+
+
 def test_prices_over_orders_of_magnitude_are_modelled_by_their_logarithms(fitted):
     X, y, sources, test = problem()
     plain = RegretOptimalRegressorCV(target_scale="identity").fit(X, y, sources=sources)
     assert (fitted.target_scale_, plain.target_scale_) == ("log", "identity")
     assert "log scale" in " ".join(fitted.notes_)
+    # The scale is chosen with splines alone; the whole models agree.
+    assert likelihood(fitted, y) > likelihood(plain, y)
     assert rmse(fitted, test) < 0.9 * rmse(plain, test)
     assert fitted.predict(test[0]).min() > 0
     # The mean, not the median: exp alone would be too small by exp(0.3^2 / 2).
@@ -92,6 +102,9 @@ def test_logarithms_are_not_taken_without_reason(change):
     model = RegretOptimalRegressorCV(**settings).fit(X, y, sources=sources)
     assert model.target_scale_ == "identity"
     assert ("may be negative" in " ".join(model.notes_)) == (change == "straight")
+    if change == "straight":
+        logs = RegretOptimalRegressorCV(target_scale="log").fit(X, y, sources=sources)
+        assert likelihood(model, y) > likelihood(logs, y)
 
 
 def test_given_scales_and_what_is_refused():

@@ -6,7 +6,7 @@ import sklearn
 
 from extras import extra
 from mixtune import RegretOptimalClassifierCV, RegretOptimalRegressor, RegretOptimalRegressorCV, fit_table, load
-from mixtune.errors import DataError
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import JointRegressor, TableModel
 from mixtune.report.displays import WeightsDisplay
 
@@ -94,6 +94,9 @@ def test_summary(model, rows, tmp_path):
     np.testing.assert_allclose(found["change_without"][1:], [changes[name] for name in found["domain"][1:]])
     loaded = load(model.save(tmp_path / "model.mixtune"))
     assert loaded.summary()["weight"].tolist() == found["weight"].tolist()
+    assert model.summary("columns")["column"].tolist() == ["age", "size"]
+    with pytest.raises(ParameterError, match='choose "domains" or "columns"'):
+        model.summary("rows")
     frame = model.weights_.to_frame()
     assert dict(zip(frame["domain"], frame["weight"])) == model.weights_.as_dict()
 

@@ -220,6 +220,34 @@ def test_the_verdict_says_no_more_than_the_interval(gain, words, model, rows):
     assert read(model, rows).texts["verdict"].startswith(words)
 
 
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ((0.14, 0.09, 0.18), "Use this model for new rows."),
+        ((0.03, -0.01, 0.07), "Use this model for new rows. If the difference stays the same, about 36 focal rows"),
+        ((-0.05, -0.09, -0.02), "Use a fit to the focal rows alone."),
+        ((0.02, -0.03, 0.07), "Use either this model or a fit to the focal rows alone. If"),
+        ((0.0, -0.02, 0.02), "Use either this model or a fit to the focal rows alone."),
+        ((0.0, -math.inf, 1.0), "Add focal rows with known targets."),
+    ],
+)
+def test_what_to_do_next(gain, words, model, rows):
+    model.transfer_gain_ = TransferGain(*gain, from_rows=gain[0], from_validation=None)
+    facts = read_facts(model, **rows, explain=False)
+    advice = give_verdict(facts).advice
+    assert advice.startswith(words)
+    if gain[0] > 0.1:
+        assert f"What to do next: {advice}" in page_html(facts)
+        worse = [replace(each, ratio=1.2, ratio_low=1.1, ratio_high=1.3) for each in facts.compared]
+        assert give_verdict(replace(facts, compared=worse)).advice == "Use one fit to all rows pooled."
+        hurt = replace(facts.sources[0], change=-0.1, change_low=-0.2, change_high=-0.05)
+        found = give_verdict(replace(facts, sources=(hurt, *facts.sources[1:])))
+        assert found.advice == f'Use this model for new rows. Try it without "{hurt.name}", which hurt.'
+        helped = replace(hurt, change=0.1, change_low=0.05, change_high=0.2)
+        found = give_verdict(replace(facts, sources=(helped, *facts.sources[1:])))
+        assert f'helped ("{hurt.name}")' in found.sentence
+
+
 def test_pooling_is_judged_with_the_same_grades(model, rows):
     def said(ratio, low, high):
         model.compared_ = tuple(
@@ -245,7 +273,7 @@ def test_a_comparison_that_differs_from_the_fit_says_why(model, rows):
     assert why_different(facts, 0.15, 0.05, 0.25, **options) == ""
     told = why_different(facts, -0.2, -0.3, -0.1, **options)
     assert told.startswith("mixtune fit says: Transfer clearly helps")
-    for reason in ("lacks those of one fold", "in the focal role", "may bend"):
+    for reason in ("lacks those of one fold", "in the focal role", "may be non-linear"):
         assert reason in told
     assert "class scores" not in told
     assert why_different(facts, 0.0, -0.3, 0.3, **options)
@@ -264,7 +292,7 @@ def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, row
     assert "badge helped" not in report_html(model, **rows)
     model._removals = (surely(effects[0], 0.02), *model._removals[1:])
     page = read(model, rows)
-    assert page.texts["verdict"].endswith("; 1 of 12 datasets helped.")
+    assert page.texts["verdict"].endswith(f'; 1 of 12 datasets helped ("{effects[0].name}").')
 
 
 @pytest.mark.parametrize(
@@ -485,8 +513,9 @@ def test_streamed_sources(rows):
     streamed = {**rows, "sources": StreamedSources(rows["sources"], sample_rows=25, progress=False)}
     model = fit(streamed)
     facts = read_facts(model, **streamed)
-    drawn = {name: min(len(y), 25) for name, (_, y) in rows["sources"].items()}
-    assert {each.name: each.rows for each in facts.sources} == drawn
+    assert {each.name: each.rows for each in facts.sources} == {
+        name: len(y) for name, (_, y) in rows["sources"].items()
+    }
     assert "at most 25 rows" in report_html(model, **streamed)
 
 

@@ -128,12 +128,12 @@ def test_former_names_still_work_with_a_warning():
     row = compare("own rows alone", np.ones(3), np.full(3, 2.0), np.ones(3))
     assert row.method == "own rows alone"
     assert row.method != "pooled"
-    with pytest.warns(DeprecationWarning, match='"focal only" is called "own rows alone" now'):
+    with pytest.warns(DeprecationWarning, match="`focal only` is deprecated .* use `own rows alone`"):
         assert row.method == "focal only"
     # Files of version 0.1 hold former names.
     assert Comparison("joint", 1.0, 0.1, 1.0, 0.9, 1.1).method == "pooled"
     gain = transfer_gain(row, np.empty(0), 3.0)
-    with pytest.warns(DeprecationWarning, match="from_plays is called from_validation now"):
+    with pytest.warns(DeprecationWarning, match="use `from_validation`"):
         assert gain.from_plays is gain.from_validation
 
 

@@ -71,7 +71,6 @@ def inspect(
     _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
     if facts is not None:
         show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
-        show_lines(console, "The paper's bound (Theorem 1)", () if facts.bound is None else facts.bound.lines)
     effects = ColumnEffects.from_json(info.metadata)
     shown = [] if effects is None else [asdict(each) for each in effects.effects]
     show_effects(console, shown, classes=encoder is not None and encoder.target.classes is not None)
@@ -80,6 +79,8 @@ def inspect(
     if encoder is not None:
         _show_columns(console, encoder)
     show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
+    bound = None if facts is None else facts.bound
+    show_lines(console, "Details: the paper's bound (Theorem 1)", () if bound is None else bound.lines)
 
 
 def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
@@ -100,7 +101,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     if encoder is not None:
         target, classes = encoder.target, encoder.target.classes
         kind = "a number" if classes is None else f"one of {len(classes)} classes: {quoted(classes)}"
-        missing = "filled in" if encoder.impute else "refused"
+        missing = "imputed" if encoder.impute else "refused"
         lines |= {
             "predicts": f"{target.name} ({kind})",
             "for": "every domain" if encoder.focal is None else encoder.focal,
@@ -111,7 +112,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     if files := _said(info, "files", list, str):
         lines["trained on"] = quoted(files)
     if rows := _said(info, "rows", dict, int):
-        lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domains"
+        lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domain{'s' * (len(rows) > 1)}"
     lines["made with"] = ", ".join(f"{name} {version}" for name, version in info.created_with.items())
     for name, value in lines.items():
         console.print(f"{name:<11}{safe(value)}", soft_wrap=True)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+from mixtune._messages import deprecated
 from mixtune.data._csv_files import UTF8, CsvFormat
 from mixtune.data._domain import Domain, as_floats, check_finite, check_pair, check_weight, column_difference
 from mixtune.data._domains import Domains, arrange_columns, rows_by_label
@@ -44,6 +45,6 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name == "stream_samples":  # until the next release
-            warn("mixtune.data.stream_samples has moved to mixtune.streaming", DeprecationWarning, stacklevel=2)
+            warn(deprecated(f"{__name__}.{name}", f"mixtune.streaming.{name}"), DeprecationWarning, stacklevel=2)
             return getattr(import_module("mixtune.streaming"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

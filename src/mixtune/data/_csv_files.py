@@ -322,9 +322,11 @@ def _find_decimal(rows: Sequence[Sequence[str]]) -> str:
 
 def _header_place(rows: Sequence[Sequence[str]], width: int) -> int | None:
     """Which row is the header: the first that is as wide as the others, or one cell less, and no remark."""
+    # Spreadsheets write empty columns at the end, which need no names.
+    used = max((end for row in rows[:50] for end, cell in enumerate(row, 1) if cell.strip()), default=0)
     for place, row in enumerate(rows[:50]):
         named = sum(bool(cell.strip()) for cell in row)
-        if len(row) >= width - 1 and 2 * named > width and not row[0].startswith("#"):
+        if len(row) >= width - 1 and 2 * named > min(width, used) and not row[0].startswith("#"):
             return place
     return None
 

@@ -47,7 +47,7 @@ from mixtune.data._parse_column import (
     read_texts,
 )
 from mixtune.data._tables import Table, unusable_columns
-from mixtune.data._written import Written, find_written, is_ambiguous, signs
+from mixtune.data._written import Written, find_written, is_ambiguous, other_dates, signs
 from mixtune.errors import DataError
 
 _MOST_CLASSES = 1000
@@ -187,8 +187,8 @@ def _infer_column(
         return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
     if is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
-    if not keep and not missing and _identifies(name, known):
-        return _Found(None, [_identifier_note(name, "numbers its rows")])
+    if not keep and not missing and (finding := _identifies(name, known)):
+        return _Found(None, [_identifier_note(name, finding)])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
     how = read.written or Written()
@@ -267,14 +267,15 @@ def _identifier_note(name: str, finding: str) -> Note:
     return Note("identifier", template, column=name, finding=finding, fix=setting("keep", name))
 
 
-def _identifies(name: str, known: Sequence[Floats]) -> bool:
-    """Whether whole numbers count rows, over all tables or in each, or differ in every row under a name like "id"."""
+def _identifies(name: str, known: Sequence[Floats]) -> str:
+    """How whole numbers identify rows: they count them, or differ in every row under a name like "id"; else ""."""
     values = np.concatenate(known)
     if len(values) < _FEW_ROWS or not np.all(values == np.floor(values)):
-        return False
+        return ""
     if _counts(values) or all(_counts(part) for part in known):
-        return True
-    return bool(_IDENTIFIER.fullmatch(name.strip())) and len(np.unique(values)) == len(values)
+        return "numbers its rows"
+    different = _IDENTIFIER.fullmatch(name.strip()) and len(np.unique(values)) == len(values)
+    return "has a different whole number in every row" if different else ""
 
 
 def _counts(values: Floats) -> bool:
@@ -358,6 +359,9 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     if written.dates is not None and is_ambiguous(texts, written):
         template = 'the order of day and month in column "{column}" is ambiguous; the dates are read as {words}'
         notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
+    if others := other_dates(texts, written):
+        template = '{count:,} dates of column "{column}" are written otherwise, such as "{such}", and are read as well'
+        notes.append(Note("other-dates", template, count=len(others), column=name, such=others[0]))
     if written.decimal is not None and (found := signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
         notes.append(Note("number-signs", template, column=name, signs=", ".join(found)))

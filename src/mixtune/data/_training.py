@@ -410,13 +410,17 @@ def _spelling(option: str, name: str, known: Sequence[str]) -> dict[str, Any]:
     return {} if found is None else {option: found}
 
 
+def _blank_cells(column: Any) -> Booleans:
+    """Flag the cells without a value."""
+    blank = column.is_null(nan_is_null=True)
+    if is_text(column.type):
+        blank = pc.or_kleene(blank, pc.equal(pc.utf8_trim_whitespace(column.cast(pa.large_string())), ""))
+    return np.asarray(pc.fill_null(blank, True))
+
+
 def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
     """The rows that have a label."""
-    column = part.table.column(domain)
-    lost = column.is_null(nan_is_null=True)
-    if is_text(column.type):
-        lost = pc.or_kleene(lost, pc.equal(pc.utf8_trim_whitespace(column.cast(pa.large_string())), ""))
-    known = ~np.asarray(pc.fill_null(lost, True))
+    known = ~_blank_cells(part.table.column(domain))
     if known.all() or not known.any():
         return part, []
     count = int((~known).sum())
@@ -506,8 +510,13 @@ def _common_inputs(
             others = sorted(set(found) ^ set(inputs))
             fix, fixes = setting("ignore", ",".join(others)), {"ignore": ",".join((*roles.ignore, *others))}
             raise DataError(template, code="different-columns", finding=finding, fix=fix, fixes=fixes)
-    used = [name for name in index if name not in ignored]
+    used = [name for name in index if name not in ignored and not all(_is_blank(part.table, name) for part in parts)]
     return inputs, [left_out(name, "has no name, like a column of row numbers") for name in used]
+
+
+def _is_blank(table: Table, name: str) -> bool:
+    """Whether a table lacks a column, or the column has no values: spreadsheets write such columns at the end."""
+    return name not in table.column_names or bool(_blank_cells(table.column(name)).all())
 
 
 def _check_column(part: Part, option: str, name: str, focal: str | None) -> None:

@@ -34,8 +34,8 @@ def _number(group: str, mark: str) -> str:
 
 #: What a number looks like, by its decimal mark.
 _NUMBERS = {".": _number(",", "."), ",": _number(".", ",")}
-#: A number and its unit, such as "3,750 g" or "90 km/h".
-_WITH_UNIT = rf"^[+-]?\d[\d.,{_SPACES}]*(?P<unit>[a-zA-Zµ°Ω][a-zA-Zµ°Ω²³/]{{0,9}})$"
+#: A number and its unit, such as "3,750 g", "90 km/h" or, of marks, "7.5/10".
+_WITH_UNIT = rf"^[+-]?\d[\d.,{_SPACES}]*(?P<unit>[a-zA-Zµ°Ω][a-zA-Zµ°Ω²³/]{{0,9}}|/\s?\d{{1,4}})$"
 #: The part of the rows that must have the same unit.
 _SAME_UNIT = 0.9
 _SKIPPED = {"%": r"%", "currency": r"[€$£¥]|EUR|USD|GBP|CHF"}
@@ -57,6 +57,8 @@ _DAYS = (
 _CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
 #: The formats of dates that are known.
 DATE_FORMATS = tuple(day + clock for day in _DAYS for clock in _CLOCKS)
+#: Formats in which no day can be taken for a month: dates in a column of another format may have them, too.
+_CLEAR = tuple(each for each in DATE_FORMATS if each.startswith("%Y") or "%b" in each)
 #: Fractions of a second and time zones, which are cut off, and the T of ISO 8601.
 _REST = r"(:\d{2})[.,]\d+|(:\d{2}) ?(?:Z|UTC|[+-]\d{2}:?\d{2})$"
 
@@ -70,7 +72,8 @@ class Written:
     decimal
         The decimal mark of numbers, or None.
     dates
-        The format of dates as for ``strptime``, or None.
+        The format of most dates as for ``strptime``, or None. Others may have a time of day or not, begin with the
+        year, or name the month.
     unit
         What follows each number, or None.
 
@@ -91,7 +94,7 @@ class Written:
     def read(self, texts: Any) -> Floats | Dates:
         """Read texts; what is written otherwise is missing (NaN or NaT)."""
         if self.dates is not None:
-            values = _dates(texts, self.dates)
+            values = _mixed_dates(texts, self.dates)
         else:
             values = _numbers(_without_unit(texts, self.unit), self.decimal or ".")
         missing = np.datetime64("NaT") if self.dates is not None else np.nan
@@ -148,8 +151,9 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
         return int(rows[np.asarray(read.is_valid())].sum())
 
     dates = {found: share(_dates(distinct, found)) for found in _formats(distinct)}
-    if dates and 2 * max(dates.values()) > rows.sum():
-        return Written(dates=max(dates, key=dates.__getitem__))
+    best = max(dates, key=dates.__getitem__, default=None)
+    if best is not None and 2 * share(_mixed_dates(distinct, best)) > rows.sum():
+        return Written(dates=best)
     other = {".": ",", ",": "."}[decimal]
     for unit in (None, _common_unit(distinct, rows)):
         plain = _without_unit(distinct, unit)
@@ -172,6 +176,20 @@ def is_ambiguous(texts: Any, written: Written) -> bool:
     if swapped == written.dates or swapped not in DATE_FORMATS:
         return False
     return bool(_dates(texts, swapped).null_count == _dates(texts, written.dates).null_count)
+
+
+def other_dates(texts: Any, written: Written) -> list[str]:
+    """The dates that are read although they have another format.
+
+    Examples
+    --------
+    >>> other_dates(pa.array(["31/12/2020", "2021-01-02", "?"], pa.large_string()), Written(dates="%d/%m/%Y"))
+    ['2021-01-02']
+    """
+    if written.dates is None:
+        return []
+    usual, found = _dates(texts, written.dates), _mixed_dates(texts, written.dates)
+    return list(texts.filter(pc.and_(usual.is_null(), found.is_valid())).to_pylist())
 
 
 def signs(texts: Any) -> list[str]:
@@ -237,6 +255,19 @@ def _dates(texts: Any, written: str | None) -> Any:
     # The 30th of February would become a day in March.
     days = pc.struct_field(pc.extract_regex(plain, _look(form)), "day").cast(pa.int64())
     return pc.if_else(pc.equal(days, pc.day(found)), found, None)
+
+
+def _mixed_dates(texts: Any, written: str) -> Any:
+    """Dates in this format, and others where no day can be taken for a month."""
+    found = _dates(texts, written)
+    day = written.partition(" %H")[0].partition(" %I")[0]
+    others = *(day + clock for clock in _CLOCKS), *_CLEAR
+    for other in others if found.null_count > texts.null_count else ():
+        unread = pc.if_else(found.is_null(), texts, None)
+        if unread.null_count == len(unread):
+            break
+        found = pc.coalesce(found, _dates(unread, other))
+    return found
 
 
 def _numbers(texts: Any, mark: str) -> Any:

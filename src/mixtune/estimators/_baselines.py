@@ -21,11 +21,11 @@ from sklearn.model_selection import KFold
 
 from mixtune._array import Floats, Integers
 from mixtune._checks import check_nonnegative
-from mixtune._messages import counted, nearest, quoted
+from mixtune._messages import counted, deprecated, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
+from mixtune.estimators._fits import PooledRidge, Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
@@ -65,16 +65,20 @@ class _Baseline(MomentRegressor):
         if not isinstance(self.ridge, str):
             self.ridge_ = float(self.ridge)
             return at(self.ridge_)
-        candidates = [at(ridge) for ridge in RIDGES]
-        errors = np.array([found.uncertainty.left_out.error for found in candidates])
+        errors = self._errors(at)
         if not np.any(np.isfinite(errors)):
             raise ParameterError(
                 "ridge='loo' cannot tell candidates apart by leaving out one sample of the "
                 f"{len(state.focal.X)} focal rows; pass at least 2 rows or set ridge to a number"
             )
-        best = int(np.argmin(errors))
-        self.ridge_ = RIDGES[best]
-        return candidates[best]
+        self.ridge_ = RIDGES[int(np.argmin(errors))]
+        return at(self.ridge_)
+
+    def _errors(self, at: Callable[[float], Solved]) -> Floats:
+        """Leave-one-out errors of all candidates."""
+        if isinstance(at, PooledRidge):
+            return at.errors(RIDGES)
+        return np.array([at(ridge).uncertainty.left_out.error for ridge in RIDGES])
 
 
 @savable
@@ -365,7 +369,7 @@ class _Record:
     failures: list[str] = field(default_factory=list)
 
 
-def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
+def rivals(model: Any, *, classes: bool = False, feature_map: Any = None, focal: str = "focal") -> dict[str, Any]:
     """mixtune and the plain alternatives, unfitted.
 
     They are ridge regressions on the focal rows only, on all rows pooled, and the mean of one for each domain; gradient
@@ -373,7 +377,7 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
 
     Parameters
     ----------
-    ours
+    model
         The estimator to judge, unfitted.
     classes
         Whether targets are classes.
@@ -394,7 +398,7 @@ def rivals(ours: Any, *, classes: bool = False, feature_map: Any = None, focal: 
     boosting: Any = DomainColumnClassifier() if classes else DomainColumnRegressor()
     others = {BOOSTING: boosting, MEAN: FocalMean(classes)}
     return {
-        MIXTUNE: ours,
+        MIXTUNE: model,
         **({name: ScoreClassifier(each) for name, each in made.items()} if classes else made),
         **others,
     }
@@ -511,7 +515,7 @@ def _predicted(method: Any, focal: Domain, sources: Sources, train: Integers, te
 
 def compare_every(
     domains: Domains,
-    ours: Any,
+    model: Any,
     *,
     classes: bool = False,
     folds: int = 5,
@@ -528,7 +532,7 @@ def compare_every(
     ----------
     domains
         The data; which domain is focal does not matter.
-    ours
+    model
         The estimator to judge, unfitted: a MultiDomainRegressor or MultiDomainClassifier.
     classes, folds, repeats, seed, progress
         As for :func:`compare_nested`.
@@ -554,7 +558,7 @@ def compare_every(
         from mixtune.estimators._classifier import ScoreClassifier
 
         ridge = ScoreClassifier(ridge)
-    ways: dict[str, Callable[..., Any]] = {MIXTUNE: partial(_by_label, ours), OWN_ROWS: partial(_one_each, ridge)}
+    ways: dict[str, Callable[..., Any]] = {MIXTUNE: partial(_by_label, model), OWN_ROWS: partial(_one_each, ridge)}
     ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in RIDGES_ON_ALL.items()}
     records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
     for repeat in range(repeats):
@@ -650,7 +654,7 @@ def _measured(pairs: Sequence[tuple[Any, Any]], classes: bool) -> Measures:
 
 def _judge(records: Mapping[str, _Record], classes: bool, against: str = OWN_ROWS) -> tuple[Compared, ...]:
     if against == OWN_ROWS and OWN_ROWS not in records and "focal only" in records:
-        warnings.warn(f'the method "focal only" is called "{OWN_ROWS}" now', DeprecationWarning, stacklevel=3)
+        warnings.warn(deprecated("focal only", OWN_ROWS), DeprecationWarning, stacklevel=3)
         against = "focal only"
     base = records.get(against)
     yardstick = None if base is None or base.failures else _means(base)

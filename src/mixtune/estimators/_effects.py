@@ -288,8 +288,8 @@ def column_effects(model: Any, X: Any = None, *, columns: Any = None) -> ColumnE
     Intervals are conditional on the rows and use the noise of left-out rows. Their variance has two parts: the
     posterior variance of the averaged fits, and their distance from the average. It is at least that of the simplest
     model of many domains, which combines the effects in the sources' own models, with their variance, and the effect in
-    the focal rows alone. Only self-tuned estimators have intervals; from rows that are passed, models
-    from files have none.
+    the focal rows alone. Only self-tuned estimators have intervals, and only before they are saved: the
+    file of an estimator does not hold what they need. The file of a TableModel holds its effects with intervals.
 
     Examples
     --------
@@ -442,7 +442,10 @@ class Scores:
         if not hasattr(self.inner, "_choices"):
             return f"a {type(self.inner).__name__} does not estimate the uncertainty of its choice"
         if self.inner._choices is None:
-            return "the model comes from a file, which does not hold the averaged fits"
+            return (
+                "the model comes from a file, which does not hold the averaged fits; call column_effects before save, "
+                "or save a model of fit_table, whose file holds its effects"
+            )
         if not np.all(np.isfinite(self.inner._uncertainty.left_out.residuals)):
             return "leave-one-out cannot judge these focal rows"
         return None

@@ -7,7 +7,7 @@ whose blocks may overlap; the choice averages over the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,6 +50,31 @@ class Maps:
     notes: tuple[str, ...]
     folds: Integers
 
+    def by_domain(self, names: Iterable[str]) -> FoldedMap:
+        """The map for further rows of the domains, which have these names."""
+        return FoldedMap(self.feature_map, dict(zip(names, self.folds.tolist(), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedMap:
+    """A map whose learned columns of a domain come from the models of its fold; of other rows, from all models."""
+
+    feature_map: FeatureMap
+    folds: Mapping[str, int]
+    fold: int = -1
+
+    @property
+    def n_features_out(self) -> int:
+        return self.feature_map.n_features_out
+
+    def of_domain(self, name: str) -> FoldedMap:
+        """The map for rows of one domain."""
+        return replace(self, fold=self.folds.get(name, -1))
+
+    def transform(self, X: Floats, /) -> Floats:
+        """Features of rows."""
+        return features_by_fold(self.feature_map, np.asarray(X, dtype=np.float64), np.full(len(X), self.fold))
+
 
 def auto_maps(
     rows: Mapping[str, Rows],
@@ -58,10 +83,12 @@ def auto_maps(
     limits: tuple[Floats, Floats] | None,
     linear: bool = False,
     every: bool = False,
+    plain: bool = False,
 ) -> Maps:
     """Maps from the rows of all domains, the focal one first; with ``every``, each of them is a source of the others.
 
-    The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows.
+    The inputs themselves are clipped to ``limits``; curves are constant beyond the range of the rows. With ``plain``
+    there is one cheap map: the splines where curves are tried, and else the inputs.
     """
     parts = list(rows.values())
     inputs = parts[0].X.shape[1]
@@ -70,6 +97,8 @@ def auto_maps(
         tried.discard("Fourier")
     if linear:  # no intercept: curves would need one
         tried, notes = {"inputs"}, ()
+    if plain:
+        tried &= {"inputs", "splines"}
     own = Identity(inputs) if limits is None else Clipped(Identity(inputs), *limits)
     maps: dict[str, Any] = {"inputs": own}
     made = [own.transform(part.X) for part in parts]
@@ -82,8 +111,8 @@ def auto_maps(
             curves = {"components": Identity(whole.n_features_out), **curves}
             curves = {name: Projected(each, whole.shift, whole.basis) for name, each in curves.items()}
             columns = [np.hstack([part.X, U]) for part, U in zip(inner, columns)]
-        maps |= curves
-        made = [np.hstack(pair) for pair in zip(made, columns)]
+        maps = curves if plain else maps | curves
+        made = columns if plain else [np.hstack(pair) for pair in zip(made, columns)]
     mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
 

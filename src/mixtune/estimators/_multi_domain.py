@@ -137,9 +137,8 @@ def every_fit(
 ) -> DomainFits:
     """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
     width, count = prepared.focal.shape[1], len(prepared.names)
-    places = np.arange(count - 1)
     own = [[block.moments(m) for m in moments] for block in blocks]
-    samples = [samples_of(prepared, each, block, places, output) for each, block in zip(own, blocks)]
+    samples = [samples_of(prepared, each, block, np.arange(count - 1), output) for each, block in zip(own, blocks)]
     known = sample_sources(prepared.mapped, seed=seed, prepare=prepared.scaling.apply, most=SETTINGS.shared_sources)
     averages: Iterator[MapAverage]
     if count == 1:
@@ -160,17 +159,14 @@ def every_fit(
             spreads[:] = 0.0  # no intervals rather than wrong ones
         else:
             spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter / np.sqrt(np.where(noise > 0, noise, 1.0))[:, None])
-    population, without = coef[0], [found[0].left_out]
-    level = float(intercept[0])
+    population, level, without = coef[0], float(intercept[0]), [found[0].left_out]
     if count > 1:
         common = learn_population(samples)
         head = scattered(common.heads, blocks, width, intercept=prepared.fit_intercept)
         population, level = (head[:-1], float(head[-1])) if prepared.fit_intercept else (head, 0.0)
         without = common.left_out
-    gains = [
-        transfer_gain(both[0], each.task_gains, samples[0][k].total)
-        for k, (each, both) in enumerate(zip(found, compared))
-    ]
+    known_rows = zip(found, compared, samples[0])
+    gains = [transfer_gain(both[0], each.task_gains, sample.total) for each, both, sample in known_rows]
     weights, left_out, scores, posteriors, tasks = zip(
         *((each.weights, each.left_out, each.scores, each.posterior, len(each.task_gains)) for each in found)
     )
@@ -310,7 +306,7 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
     features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
-    options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
+    options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
     state = State.of(prepared)
     blocks: Sequence[FeatureBlock]
@@ -784,12 +780,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
-        scale = self._scaling.scale
-        shift = (self.coef_ - self.population_coef_) * scale
-        level = (
-            (self.coef_ - self.population_coef_) @ self._scaling.shift + self.intercept_ - self.population_intercept_
-        )
-        size = np.sqrt(np.sum(shift**2, axis=1) + level**2)
+        apart = self.coef_ - self.population_coef_
+        level = apart @ self._scaling.shift + self.intercept_ - self.population_intercept_
+        size = np.sqrt(np.sum((apart * self._scaling.scale) ** 2, axis=1) + level**2)
         typical = float(np.median(size))
         return size / typical if typical > 0 else np.zeros(len(size))
 
@@ -870,9 +863,7 @@ def summary_of(models: Sequence[MultiDomainRegressor]) -> dict[str, Any]:
     for row in weights - np.diag(np.diagonal(weights)):
         order = np.argsort(-row, kind="stable")[:MOST_NAMED]
         named.append(", ".join(f"{first.domains_[k]} {row[k]:.0%}" for k in order if row[k] >= NAMED_WEIGHT))
-    gains = np.mean(
-        [[(gain.reduction, gain.low, gain.high) for gain in model._gains] for model in models], axis=0, dtype=float
-    )
+    gains = np.mean([[(each.reduction, each.low, each.high) for each in model._gains] for model in models], axis=0)
     columns: dict[str, Any] = {"domain": list(first.domains_), "rows": first.n_rows_}
     columns |= {"error": errors[:, 2], "error_own_rows": errors[:, 0], "error_pooled": errors[:, 1]}
     for place, name in enumerate(("own_rows", "pooled")):

@@ -17,7 +17,7 @@ from mixtune._array import Floats
 from mixtune._registry import storable
 from mixtune.errors import DataError
 from mixtune.moments import Rows, check_target_size
-from mixtune.selection import MapAverage
+from mixtune.selection import Choice
 
 #: Focal rows that the tests of one validated source count as.
 TEST_ROWS = 10.0
@@ -77,7 +77,7 @@ def logged(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     return {name: Rows(part.X, np.log(part.y), part.sample_weight) for name, part in rows.items()}
 
 
-def log_is_better(plain: MapAverage, logs: MapAverage, targets: Floats, levels: tuple[float, float]) -> bool:
+def log_is_better(plain: Choice, logs: Choice, targets: Floats, levels: tuple[float, float]) -> bool:
     """Whether left-out targets and tests are likelier with normal errors of their logarithms than of themselves.
 
     Box and Cox compare scales so (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): with errors of
@@ -85,14 +85,14 @@ def log_is_better(plain: MapAverage, logs: MapAverage, targets: Floats, levels: 
 
     Parameters
     ----------
-    plain, logs : MapAverage
-        Fits to targets and to their logarithms.
+    plain, logs : Choice
+        Of fits to targets and to their logarithms.
     targets : array (n,)
         Those of the focal rows.
     levels : (float, float)
         What the targets of both fits lie about.
     """
-    weight = logs.choices[0].focal.known.weight
+    weight = logs.focal.known.weight
     evidence = float(weight.sum()) * _evidence(plain.left_out, logs.left_out, np.log(targets), weight)
     before: dict[int, Any] = {task.source: task for task in plain.tasks}
     tasks: Sequence[Any] = logs.tasks

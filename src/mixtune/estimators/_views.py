@@ -1,6 +1,6 @@
 """What a fitted model shows of itself: a page, pictures, a table of its domains, and how a notebook shows it.
 
-The views are made in a room below this one, :mod:`mixtune.report.displays`. It is looked up by its name when a view is
+The views are made in :mod:`mixtune.report.displays`. That module is looked up by its name when a view is
 asked for, so that no estimator depends on it.
 """
 
@@ -87,15 +87,21 @@ class Shown:
         """
         return _displays().PathDisplay.from_estimator(self, ax=ax)
 
-    def summary(self) -> Any:
-        """One row for each domain, as a pandas frame: rows, weight, error of its own model, and what it changes.
+    def summary(self, of: str = "domains") -> Any:
+        """The domains or the columns of the fit, as a pandas frame.
+
+        Parameters
+        ----------
+        of : {"domains", "columns"}
+            One row for each domain, with rows, weight, error of its own model, and the change of the error without it;
+            or one row for each column, with its effect on the prediction (:func:`mixtune.column_effects`).
 
         Returns
         -------
         pandas.DataFrame
-            The focal domain first, then the sources by weight.
+            The focal domain first, then the sources by weight; or columns by the size of their effects.
         """
-        return _displays().summary_frame(self)
+        return _displays().summary_frame(self, of)
 
     def _verdict(self) -> str:
         """Whether transfer helped, in one sentence."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
+from mixtune._messages import deprecated
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, left_out_residuals, posterior
@@ -65,6 +66,6 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name == "stream_moments":  # until the next release
-            warn("mixtune.moments.stream_moments has moved to mixtune.streaming", DeprecationWarning, stacklevel=2)
+            warn(deprecated(f"{__name__}.{name}", f"mixtune.streaming.{name}"), DeprecationWarning, stacklevel=2)
             return getattr(import_module("mixtune.streaming"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ import numpy as np
 
 from mixtune._array import namespace
 from mixtune._checks import check_nonnegative, check_positive
+from mixtune._messages import deprecated
 from mixtune.errors import ParameterError
 from mixtune.regret._problem import RegretProblem, RegretSolution
 from mixtune.regret._solve import Schedule
@@ -119,7 +120,7 @@ def t_gain(weights: TransportWeights) -> float:
 
 def transfer_gain(weights: TransportWeights) -> float:
     """Old name of :func:`t_gain`, kept for one release."""
-    warnings.warn("mixtune.regret.transfer_gain is called t_gain now", DeprecationWarning, stacklevel=2)
+    warnings.warn(deprecated("transfer_gain", "t_gain"), DeprecationWarning, stacklevel=2)
     return t_gain(weights)
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WIDTH = 380
 LEFT, RIGHT, TOP = 50.0, WIDTH - 12.0, 24.0
+#: Characters that fit into the left margin in any font.
+LONGEST_TICK = 6
 #: More dots than this only make the page larger.
 MOST_DOTS = 400
 #: Of more rows, intervals are drawn as a band and dots have no tips: nobody can aim at one of hundreds.
@@ -120,10 +122,10 @@ def tick_text(value: float) -> str:
 
     Examples
     --------
-    >>> [tick_text(x) for x in (0.25, -1500.0, 200000.0, 2500000.0, 1e-5)]
-    ['0.25', '−1,500', '200k', '2.5M', '1e−5']
+    >>> [tick_text(x) for x in (0.25, -1500.0, -50000.0, 2500000.0, 1e-5)]
+    ['0.25', '−1,500', '−50k', '2.5M', '1e−5']
     """
-    if 1e5 <= (size := abs(value)) < 1e9:
+    if 1e4 <= (size := abs(value)) < 1e9:
         return f"{number(value / 1e6, 4)}M" if size >= 1e6 else f"{number(value / 1e3, 4)}k"
     return number(value, 10)
 
@@ -154,6 +156,11 @@ class Drawing:
     def text(self, x: float, y: float, text: str, style: str = "tick", anchor: str = "middle") -> None:
         self.parts.append(element("text", text, class_=style, x=float(x), y=float(y), text_anchor=anchor))
 
+    def tick(self, y: float, text: str) -> None:
+        """A number left of the axis; a long one is narrowed to the margin, whatever the width of its font."""
+        long = {"textLength": LEFT - 10, "lengthAdjust": "spacingAndGlyphs"} if len(text) > LONGEST_TICK else {}
+        self.parts.append(element("text", text, class_="tick", x=LEFT - 6, y=float(y), text_anchor="end", **long))
+
     def x_axis(self, scale: Scale, y: float, label: str, top: float, ticks: dict[float, str] | None = None) -> None:
         """Ticks with faint lines up to ``top``, and the label below."""
         for value, text in (ticks or {v: tick_text(v) for v in nice_ticks(scale.low, scale.high)}).items():
@@ -166,7 +173,7 @@ class Drawing:
         """Ticks with faint lines to ``right``; the label stands above the axis, where it reads without turning."""
         for value in nice_ticks(scale.low, scale.high, most, whole=whole):
             self.line(LEFT, scale(value), right, scale(value), "grid")
-            self.text(LEFT - 6, scale(value) + 4, tick_text(value), "tick", "end")
+            self.tick(scale(value) + 4, tick_text(value))
         self.text(4, 12, label, "label", "start")
 
     def figure(self, heading: str, caption: str) -> Html:
@@ -192,7 +199,7 @@ def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
     )
     others = [each for each in compared if each.method != MIXTUNE]
     rows = [(c.method, f"{c.ratio:.2f}", (c.ratio, c.ratio_low, c.ratio_high)) for c in others if c.ratio is not None]
-    ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ theirs", even=1.0).figure(
+    ratios = _methods("ratio", "Error relative to other fits", rows, "error ÷ other", even=1.0).figure(
         "Error relative to each",
         "Left of the line at 1, mixtune is better. Intervals (95%) are for the difference on the same rows.",
     )
@@ -209,7 +216,7 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     drawing.x_axis(scale, bottom, label, 8)
     for place, (method, text, (middle, low_end, high_end)) in enumerate(rows):
         y = 24.0 + 36 * place
-        style = "ours" if method == MIXTUNE else "theirs"
+        style = "main" if method == MIXTUNE else "other"
         drawing.text(4, y + 4, shorten(METHOD_NAMES.get(method, method), 22), f"name {style}", "start")
         if low_end is not None and high_end is not None:
             drawing.line(scale(max(low_end, scale.low)), y, scale(min(high_end, scale.high)), y, f"whisker {style}")
@@ -236,14 +243,14 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     drawing.shape("polyline", curve, "curve main")
     if len(curve) <= MOST_POINTS:
         for place, ridge, error in zip(curve, path.ridges, path.errors):
-            drawing.dot(*place, 2.5, "dot ours", f"effective ridge {number(ridge)}: error {number(error)}")
+            drawing.dot(*place, 2.5, "dot main", f"effective ridge {number(ridge)}: error {number(error)}")
     chosen = min(max(path.chosen, path.ridges[0]), path.ridges[-1])
     error = float(np.interp(math.log(chosen), np.log(path.ridges), path.errors))
     at = x(chosen), y(error)
     drawing.line(*at, at[0], 206, "drop")
-    drawing.dot(*at, 5.5, "dot ours", f"effective ridge {number(path.chosen)}: error {number(error)}")
+    drawing.dot(*at, 5.5, "dot main", f"effective ridge {number(path.chosen)}: error {number(error)}")
     # The curve stays above the room left for these words.
-    drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value ours halo")
+    drawing.text(min(max(at[0], LEFT + 52), RIGHT - 52), 198, f"chosen: {number(path.chosen)}", "value main halo")
     start = "zero" if family == FOCAL_FAMILY else "what the other datasets suggest"
     return drawing.figure(
         "Left-out error and effective ridge",
@@ -302,10 +309,10 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
         missed = rows.half is not None and abs(rows.residuals[i]) > half[i]
         tip = f"row {i + 1}: actual {number(rows.actual[i])}, predicted {number(rows.predicted[i])}"
         place = x(rows.predicted[i]), y(rows.actual[i])
-        drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot ours", "" if many else tip)
+        drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot main", "" if many else tip)
     caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
     if rows.half is not None:
-        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
+        inside = f"{rows.covered:,} of {count:,} rows lie inside other"
         caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
@@ -412,7 +419,7 @@ def calibration_chart(classes: ClassFact) -> Html:
             for middle, share, low, high, count in points:
                 drawing.line(x(100 * middle), y(100 * low), x(100 * middle), y(100 * high), "interval")
                 tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"
-                drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot ours", tip)
+                drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot main", tip)
         elif method != "mean" and len(points) > 1:
             line = [(x(100 * middle), y(100 * share)) for middle, share, *_ in points]
             drawing.shape("polyline", line, "curve thin")

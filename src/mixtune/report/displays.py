@@ -17,7 +17,7 @@ from mixtune._array import Floats
 from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune.data import frame_of
-from mixtune.errors import DataError, MixtuneError
+from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.facts import DomainFact, Facts, model_facts, read_facts, stored_facts
 from mixtune.report.figures import require_matplotlib
 from mixtune.report.page import page_html
@@ -233,8 +233,14 @@ def verdict_of(model: Any) -> str:
     return give_verdict(facts_of(model)).sentence
 
 
-def summary_frame(model: Any) -> Any:
-    """One row for each domain, as a pandas frame."""
+def summary_frame(model: Any, of: str) -> Any:
+    """One row for each domain, or for each column, as a pandas frame."""
+    if of == "columns":
+        from mixtune.estimators import column_effects
+
+        return column_effects(model).to_frame()
+    if of != "domains":
+        raise ParameterError(f'of={of!r} is unknown; choose "domains" or "columns"')
     facts = facts_of(model)
     domains = (facts.focal, *facts.sources)
     return frame_of(

@@ -294,7 +294,7 @@ def shrinkage_chart(name: str, title: str, facts: _Facts, columns: Mapping[str, 
     """One line for each domain: its own rows alone, mixtune with a 95% interval, and the population as a line."""
     kept = facts.largest(MOST_LINES)
     kept = kept[np.argsort(np.asarray(columns["estimate"])[kept], kind="stable")]
-    own, ours = (np.asarray(columns[each])[kept] for each in ("own", "estimate"))
+    own, estimate = (np.asarray(columns[each])[kept] for each in ("own", "estimate"))
     low, high = (np.asarray(columns.get(each, columns["estimate"]))[kept] for each in ("low", "high"))
     population = float(np.asarray(columns["population"])[0])
     drawing = charts.Drawing(name, title, f"population {number(population)}", 56.0 + 15 * len(kept))
@@ -309,14 +309,14 @@ def shrinkage_chart(name: str, title: str, facts: _Facts, columns: Mapping[str, 
         y = 16.0 + 15 * line
         drawing.text(90.0, y + 4, shorten(facts.names[place], 14), "tick", "end")
         at = min(max(float(own[line]), x.low), x.high)
-        drawing.line(x(at), y, x(ours[line]), y, "pair")
+        drawing.line(x(at), y, x(estimate[line]), y, "pair")
         if high[line] > low[line]:
-            drawing.line(x(low[line]), y, x(high[line]), y, "whisker ours")
+            drawing.line(x(low[line]), y, x(high[line]), y, "whisker main")
         beyond = "" if at == own[line] else ", beyond the chart"
         drawing.dot(x(at), y, 3.5, "dot own", f"{facts.names[place]}, own rows alone: {number(own[line])}{beyond}")
         known = f" ({number(low[line])} to {number(high[line])})" if high[line] > low[line] else ""
-        tip = f"{facts.names[place]}: {number(ours[line])}{known}"
-        drawing.dot(x(ours[line]), y, 4.0, "dot ours", tip)
+        tip = f"{facts.names[place]}: {number(estimate[line])}{known}"
+        drawing.dot(x(estimate[line]), y, 4.0, "dot main", tip)
     some = f"The {len(kept)} domains with the most rows. " if len(kept) < facts.count else ""
     intervals = ", with 95% intervals" if np.any(np.asarray(high) > np.asarray(low)) else ""
     caption = f"{some}Violet: own rows alone. Green: mixtune{intervals}. Dashed: the population."

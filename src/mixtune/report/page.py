@@ -146,6 +146,7 @@ def page_html(
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
     verdict = give_verdict(facts)
+    evidence = (*verdict.evidence[:1], f"What to do next: {verdict.advice}", *verdict.evidence[1:], facts.carried)
     remarks = [element("li", note) for note in dict.fromkeys(facts.notes)]
     sections = [_effects(facts), _what_if(facts), _datasets(facts), _comparison(facts), _rows(facts), _misses(facts)]
     sections += [_removals(facts), _spreads(facts), _details(facts)]
@@ -166,7 +167,7 @@ def page_html(
         "command": element("p", element("code", command), class_="data") if command else "",
         "tone": verdict.tone,
         "verdict": verdict.sentence,
-        "evidence": join(element("p", text, class_="meaning") for text in (*verdict.evidence, facts.carried) if text),
+        "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
         "cards": _cards(facts),
         "notes": aside if remarks else "",
         "sections": join([*sections, _settings(facts, settings)]),

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from mixtune._messages import counted
+from mixtune._messages import counted, quoted
 from mixtune.report.facts import DomainFact, Facts
 from mixtune.report.wording import number, percent
 from mixtune.selection import OWN_ROWS, POOLED
@@ -16,15 +16,20 @@ CAUTION = 0.02
 PROBABLY = 0.8
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
 ENOUGH_ROWS = 8
+#: Up to so many datasets that helped or hurt are named.
+NAMED = 3
+#: How many rows would settle a question is said up to so many times those there are.
+MOST_TIMES = 20
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The sentence, its tone ("good", "bad" or "even"), and paragraphs on the evidence for it."""
+    """The sentence, its tone ("good", "bad" or "even"), paragraphs on the evidence for it, and what to do next."""
 
     sentence: str
     tone: str
     evidence: tuple[str, ...]
+    advice: str
 
 
 def give_verdict(facts: Facts) -> Verdict:
@@ -34,11 +39,12 @@ def give_verdict(facts: Facts) -> Verdict:
     """
     if not facts.sources:
         sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
-        return Verdict(f"{sentence}.", "even", (f"Its left-out error is {number(facts.error)}.",))
+        evidence = f"Its left-out error is {number(facts.error)}."
+        return Verdict(f"{sentence}.", "even", (evidence,), "Add datasets that may resemble the focal rows.")
     gain = facts.gain
     if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
-        return Verdict(f"{sentence}.", "even", ("More focal rows with known targets are needed.",))
+        return Verdict(f"{sentence}.", "even", (), "Add focal rows with known targets.")
     if gain.low > 0:
         tone, change = "good", f"Transfer clearly helps: the error is {percent(gain.reduction)} lower"
         interval = f"{percent(gain.low).removesuffix('%')} to {percent(gain.high)}"
@@ -55,7 +61,8 @@ def give_verdict(facts: Facts) -> Verdict:
         interval = f"{_side(gain.low)} to {_side(gain.high)}"
     helped, meaning = _which_helped(facts)
     evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
-    return Verdict(f"{change} (95% interval {interval}); {helped}.", tone, (evidence, meaning))
+    sentence = f"{change} (95% interval {interval}); {helped}."
+    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, gain.reduction, gain.low, gain.high))
 
 
 def likely_better(reduction: float, low: float, high: float) -> float:
@@ -117,19 +124,47 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
         tests = counted((facts.validation_sources, "source"))
         reasons.append(f"it also counts how the method did on {tests} in the focal role, here only focal rows count")
     if curved:
-        reasons.append(f'there "{OWN_ROWS}" may bend, here it is linear in the columns')
+        reasons.append(f'there "{OWN_ROWS}" may be non-linear, here it is linear in the columns')
     if classes:
         reasons.append("there the error is that of class scores, here the share of wrong classes")
     return f"mixtune fit says: {give_verdict(facts).sentence} They may differ because {'; '.join(reasons)}."
 
 
-def _against_pooling(facts: Facts) -> str:
-    """Whether the model is better than one fit to all rows pooled."""
+def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
+    """What to do next."""
+    grade, pooled = graded(reduction, low, high), _change_from_pooling(facts)
+    if pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly":
+        first = "Use one fit to all rows pooled"
+    elif grade:
+        first = "Use this model for new rows" if reduction > 0 else "Use a fit to the focal rows alone"
+    else:
+        first = "Use either this model or a fit to the focal rows alone"
+    hurt = [each.name for each in facts.sources if effect_of(each) == "hurt"] if can_tell(facts) else []
+    if 0 < len(hurt) <= NAMED:
+        first += f". Try it without {quoted(hurt)}, which hurt"
+    # Intervals shrink with the root of the number of rows.
+    part = (reduction - low if reduction > 0 else high - reduction) / abs(reduction) if reduction else math.inf
+    if grade == "clearly" or not facts.focal.rows or not 1 < part**2 < MOST_TIMES:
+        return f"{first}."
+    needed = facts.focal.rows * part**2
+    step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
+    rows = f"about {math.ceil(needed / step) * step:,} focal rows"
+    return f"{first}. If the difference stays the same, {rows} would make it clear."
+
+
+def _change_from_pooling(facts: Facts) -> tuple[float, float, float] | None:
+    """How much lower the error is than that of one fit to all rows pooled, with the 95% interval, where it is known."""
     found = next((each for each in facts.compared if each.method == POOLED), None)
     if found is None or found.ratio is None or found.ratio_low is None or found.ratio_high is None:
+        return None
+    return 1 - found.ratio, 1 - found.ratio_high, 1 - found.ratio_low
+
+
+def _against_pooling(facts: Facts) -> str:
+    """Whether the model is better than one fit to all rows pooled."""
+    if (change := _change_from_pooling(facts)) is None:
         return ""
-    reduction = 1 - found.ratio
-    grade = graded(reduction, 1 - found.ratio_high, 1 - found.ratio_low)
+    reduction, grade = change[0], graded(*change)
     which = "lower" if reduction > 0 else "higher"
     if not grade:
         rows = counted((facts.focal.rows, "focal row"))
@@ -203,7 +238,9 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
         return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own", meaning
     if found == known:
         return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped", meaning
-    return f"{found:,} of {which} helped", meaning
+    names = [each.name for each, effect in zip(facts.sources, effects) if effect == "helped"]
+    named = f" ({quoted(names)})" if 0 < len(names) <= NAMED else ""
+    return f"{found:,} of {which} helped{named}", meaning
 
 
 def _evidence(facts: Facts) -> str:

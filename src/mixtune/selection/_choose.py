@@ -53,8 +53,12 @@ class Pool:
     columns: int = 0
 
     @classmethod
-    def of(cls, sources: Sequence[Sample], *, every: bool = True, used: int | None = None) -> Pool:
+    def of(
+        cls, sources: Sequence[Sample], *, every: bool = True, learned: bool = True, used: int | None = None
+    ) -> Pool:
         """All families that suit the sources; ``every`` with those that seldom differ from others.
+
+        Without ``learned``, no covariance between domains is learned, which takes most of the time.
 
         ``used`` is how many sources inform one domain: all by default, one less where they are all domains.
         """
@@ -62,8 +66,7 @@ class Pool:
         families: list[Family] = [FocalFamily(len(sources))]
         if count:
             columns = sources[0].columns
-            learned = columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources
-            if learned:
+            if learned and columns <= SETTINGS.narrow_columns and count >= SETTINGS.learned_sources:
                 families.append(LearnedFamily.learn(sources))
             else:
                 pooled = PooledFamily.learn(sources)
@@ -143,12 +146,12 @@ class Choice(Validated):
         Part of the fitted degrees of freedom that comes from the task's rows.
     left_out, spreads : arrays (n,)
         Residual of each row by the average without it; 1 + leverage/(1 - leverage) for the largest share.
+    top : int
+        The candidate with the largest share, before any weight was moved to the focal-only one.
     judged_left_out : array
         The same residuals, of the rows that candidates were judged on.
     focal_head, focal_shares, focal_left_out, focal_judged_left_out : arrays
         The same for the best of the focal-only candidates.
-    prior : Prior
-        Behind the largest share.
     tasks : list of ValidationTask
         With two candidates: the average, and the focal-only fit.
     """
@@ -164,11 +167,11 @@ class Choice(Validated):
     left_out: Floats
     judged_left_out: Floats
     spreads: Floats
+    top: int
     focal_left_out: Floats
     focal_judged_left_out: Floats
     focal_head: Floats
     focal_shares: Floats
-    prior: Prior
     tasks: Sequence[Task]
     size: float
     task: Sample
@@ -180,6 +183,11 @@ class Choice(Validated):
     def error(self) -> float:
         """Leave-one-out mean squared error of the average, over the rows that candidates were judged on."""
         return float(self.task.free.error(self.judged_left_out))
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of the candidate that ``spreads`` are of."""
+        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top)
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -294,6 +302,7 @@ def choose(
     tasks: Sequence[Task] | None = None,
     pool: Pool | None = None,
     every: bool = True,
+    learned: bool = True,
 ) -> Choice:
     """Average candidates for the focal domain with weights from cross-domain validation and leave-one-out.
 
@@ -314,6 +323,8 @@ def choose(
         Other candidates than those that the sources give, for targets divided by their standard deviation.
     every : bool
         Whether to have candidates with one intercept for all sources too.
+    learned : bool
+        Whether to have candidates with a covariance between domains that is learned from the sources.
 
     Examples
     --------
@@ -329,7 +340,7 @@ def choose(
     """
     size = target_scale([focal, *sources])
     given, focal, sources = focal, focal.divided(size), [source.divided(size) for source in sources]
-    pool = Pool.of(sources, every=every) if pool is None else pool
+    pool = Pool.of(sources, every=every, learned=learned) if pool is None else pool
     allowed = np.ones(len(sources))
     plan = draw_plan(focal, sources, seed=seed) if plan is None else plan
     judged = focal if plan.judged is None else focal.judged(plan.judged)
@@ -396,11 +407,11 @@ def choice_of(
         left_out=rows[0] * size,
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
+        top=top,
         focal_left_out=rows[1] * size,
         focal_judged_left_out=mix(focal_shares, left_out) * size,
         focal_head=focal_shares @ heads * size,
         focal_shares=focal_shares,
-        prior=pool.prior(focal, allowed, top, None if partly else memos),
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,
@@ -581,7 +592,7 @@ def by_content(rows: Rows) -> Integers:
     Features come first, which several outputs share. They are rounded, since the same row at another place may differ
     by rounding.
     """
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
     return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
@@ -594,16 +605,10 @@ def content_order(sources: Sequence[Rows]) -> Integers:
 
 def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     y = rows.targets.sum(axis=1)
     sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
     return len(y), *(round(value, 6) for value in sums)
-
-
-def _symmetric(X: Floats) -> tuple[Floats, Floats]:
-    """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    squares = X * X
-    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:

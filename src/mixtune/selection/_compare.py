@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune._messages import Renamed
+from mixtune._messages import Renamed, deprecated
 from mixtune.moments import Center, GramSystem, Regression, RowSystem, Sample, System, best_ridge
 from mixtune.selection._settings import SETTINGS
 
@@ -31,7 +31,7 @@ class MethodName(str):
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, str) and FORMER_NAMES.get(other) == str(self):
-            warnings.warn(f'the method "{other}" is called "{self}" now', DeprecationWarning, stacklevel=2)
+            warnings.warn(deprecated(other, str(self)), DeprecationWarning, stacklevel=2)
             return True
         return str.__eq__(self, other)
 
