@@ -159,14 +159,12 @@ def every_fit(
             spreads[:] = 0.0  # no intervals rather than wrong ones
         else:
             spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter / np.sqrt(np.where(noise > 0, noise, 1.0))[:, None])
-    population, level, without = coef[0], float(intercept[0]), [found[0].left_out]
+    head, without = heads[0], [found[0].left_out]
     if count > 1:
         common = learn_population(samples)
-        head = scattered(common.heads, blocks, width, intercept=prepared.fit_intercept)
-        population, level = (head[:-1], float(head[-1])) if prepared.fit_intercept else (head, 0.0)
-        without = common.left_out
-    known_rows = zip(found, compared, samples[0])
-    gains = [transfer_gain(both[0], each.task_gains, sample.total) for each, both, sample in known_rows]
+        head, without = scattered(common.heads, blocks, width, intercept=prepared.fit_intercept), common.left_out
+    population, level = (head[:-1], float(head[-1])) if prepared.fit_intercept else (head, 0.0)
+    gains = [transfer_gain(both[0], each.task_gains, s.total) for each, both, s in zip(found, compared, samples[0])]
     weights, left_out, scores, posteriors, tasks = zip(
         *((each.weights, each.left_out, each.scores, each.posterior, len(each.task_gains)) for each in found)
     )

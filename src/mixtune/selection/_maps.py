@@ -120,7 +120,8 @@ class MapAverage(Validated):
         """The average of this one and of the fit to the focal rows alone, where these rows are many."""
         plain = self.choices[self.plain]
         rows, own = plain.task, plain.focal_judged_left_out
-        if rows.total < SETTINGS.own_fit_rows or not plain.allowed.any():
+        least = max(SETTINGS.own_fit_rows, SETTINGS.own_fit_rows_per_column * rows.columns)
+        if rows.total < least or not plain.allowed.any():
             return self
         focal = np.stack([self.mixed([choice.judged_left_out for choice in self.choices]), own]) / self.size
         if not np.all(np.isfinite(focal)):
