@@ -116,7 +116,8 @@ class Combined:
         told = [
             f"federated study {study.name!r}, fingerprint {study.fingerprint[:16]}: level {study.level}, from "
             f"{kinds[study.level]} ({len(self.names)} members beside {study.focal!r}); rows never left the members",
-            f"{self.exchanges} exchanges of files, at most {self.bytes_per_member:,} bytes for a member",
+            f"{self.exchanges} exchange{'s' * (self.exchanges > 1)} of files, at most {self.bytes_per_member:,} bytes "
+            "for a member",
         ]
         if study.level == 3:
             bounds = f"rows clipped to length {study.row_norm:.3g}, targets to {study.privacy.target_bound:g} scales"
