@@ -299,6 +299,7 @@ def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) 
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
     names, places, near = tuple(totals), np.arange(len(totals) - 1), rows_about(rows, mean)
     average, solved = _solved_choice(choice, near)
+    choice = average.choices[0]
     attributes = {
         "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),
         "candidates_": candidates_of(average, len(names), places),
@@ -313,9 +314,10 @@ def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) 
 def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]:
     """A choice of coefficients for features as they are, and the fit that it is."""
     width = rows.shape[1]
-    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
     uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
-    return average, fits.Solved(choice.head[:-1], choice.head[-1], uncertainty)
+    head = average.choices[0].head
+    return average, fits.Solved(head[:-1], head[-1], uncertainty)
 
 
 def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:

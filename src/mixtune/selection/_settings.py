@@ -136,6 +136,12 @@ class ChoiceSettings:
     maps_pull: tuple[float, float] = (0.01, 0.02)
     #: Without tasks and with fewer focal rows than this, the pull grows in proportion: one row must not choose a map.
     maps_rows: float = 30.0
+    #: Focal rows, in all and for each column, from which the fit to them alone is averaged with that over maps, and how
+    #: many count as much as all validation tasks, more in proportion. Without it, a domain of a hundred rows that is
+    #: unlike the others does worse than its own rows alone; with fewer rows for each column, errors rise.
+    own_fit_rows: float = 64.0
+    own_fit_rows_per_column: float = 4.0
+    own_fit_focal_rows: float = 100.0
     #: Candidates and maps with a smaller share are left out of variances: each costs a solve, and adds nothing.
     smallest_share: float = 0.01
 
