@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mixtune import _array
 from mixtune._array import (
     NARROW,
     add_to_diagonal,
@@ -70,3 +71,16 @@ def test_the_switch_for_tf32_is_put_back(allowed, inside, monkeypatch):
     with pytest.raises(KeyError), tf32_products(torch.ones(2), allowed):
         fail()
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_small_data_leave_linear_algebra_one_thread():
+    def threads():
+        return {library["num_threads"] for library in _array._blas().info()}
+
+    with _array._blas().limit(limits=2):
+        before = threads()
+        with _array.one_thread_if_small([np.zeros((2, 3))]):
+            assert threads() == {1}
+        assert threads() == before
+        with _array.one_thread_if_small([np.zeros((_array.SMALL, 2))]):
+            assert threads() == before

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, Integers, factorised_on, torch_device
+from mixtune._array import Floats, Integers, factorised_on, one_thread_if_small, torch_device
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
@@ -423,16 +423,17 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
-        log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
-        if tried and log:
-            notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
-        elif tried:
-            notes += ("targets are positive, but the log scale fits them less well; predictions may be negative",)
-        prepared = self._prepare_rows(logged(rows) if log else rows)
-        solved = self._solve(prepared, log=log)
-        solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
-        solved.attributes["_inputs"] = dict(rows)
-        self._store(solved, prepared.names, prepared.scaling)
+        with one_thread_if_small(part.X for part in rows.values()):
+            log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
+            if tried and log:
+                notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+            elif tried:
+                notes += ("targets are positive, but the log scale fits them less well; predictions may be negative",)
+            prepared = self._prepare_rows(logged(rows) if log else rows)
+            solved = self._solve(prepared, log=log)
+            solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
+            solved.attributes["_inputs"] = dict(rows)
+            self._store(solved, prepared.names, prepared.scaling)
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
