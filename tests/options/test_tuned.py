@@ -5,7 +5,16 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.estimators import JointRegressor, RegretOptimalRegressorCV
-from mixtune.options.training import Local, PathData, RandomState, Stage, TunedJoint, TunedTransfer, train
+from mixtune.options.training import (
+    ContinuationModel,
+    Local,
+    PathData,
+    RandomState,
+    Stage,
+    TunedJoint,
+    TunedTransfer,
+    train,
+)
 
 
 @pytest.fixture
@@ -32,6 +41,7 @@ def test_transfer_is_the_estimator(rng, constant):
         *rows[0], sources={str(i): rows[i] for i in (1, 2, 3)}
     )
     np.testing.assert_allclose(stage.features[2] @ coef, model.predict(rows[2][0]), rtol=1e-9)
+    np.testing.assert_allclose(stage.left_out[1], model.loo_predictions_, rtol=1e-9)
 
 
 def test_without_a_constant_there_is_no_intercept(rng):
@@ -75,3 +85,31 @@ def test_policies_ignore_a_misleading_market(rng):
     ours, overfitted = flows.mean(axis=0)
     assert policy.names == ("RO (tuned)", "overfitted")
     assert ours > overfitted
+
+
+class Given(ContinuationModel):
+    """Predicts the mean; the focal rows, left out, get this value."""
+
+    def __init__(self, name, left_out=None):
+        self.name, self.left_out, self.seen = name, left_out, []
+
+    def fit(self, stage, model):
+        if self.left_out is not None:
+            stage.left_out[model] = np.full(len(stage.values[stage.focal]), self.left_out)
+        mean = stage.values[0][:, model].mean()
+        self.seen.append(mean)
+        return np.linalg.lstsq(stage.features[0], np.full(len(stage.features[0]), mean), rcond=None)[0]
+
+
+def test_focal_paths_stop_by_fits_without_them(rng):
+    prices = np.exp(0.2 * rng.standard_normal((50, 4, 1)).cumsum(axis=1))
+    data = [PathData("focal", prices, np.maximum(prices[:, :, 0] - 1.0, 0.0))]
+    state = RandomState(width=5, seed=0).fitted(data)
+    models = [Given("plain"), Given("never", 1e9), Given("unknown", np.inf)]
+    train(data, models, state=state, in_the_money=False)
+    last = data[0].payoffs[:, -1].mean()
+    plain, never, unknown = (model.seen for model in models)
+    assert never == pytest.approx([last] * len(never))
+    assert plain[0] == pytest.approx(last)
+    assert plain[1] != pytest.approx(last)
+    assert unknown == plain

@@ -441,6 +441,19 @@ class Stage:
     def __init__(self, features: Sequence[Array], values: Sequence[Array], focal: int) -> None:
         self.features, self.values, self.focal = list(features), list(values), focal
         self._pooled: dict[tuple[float, tuple[int, ...]], Array] = {}
+        #: By model, the prediction (n,) of each focal row by a fit without it; models that have them put them here.
+        self.left_out: dict[int, Floats] = {}
+
+    def without_own(self, waiting: Array, kept: Any) -> Array:
+        """Predictions (paths, models) of the focal paths, those ``kept`` by fits without them where models have these.
+
+        A fit to a path knows how the path goes on, and would stop it too well: values of earlier dates would be too
+        high, the more so the fewer the paths.
+        """
+        for model, own in self.left_out.items():
+            left_out, fitted = match(own, waiting), waiting[kept, model]
+            waiting[kept, model] = namespace(waiting).where(abs(left_out) < np.inf, left_out, fitted)
+        return waiting
 
     @cached_property
     def moments(self) -> list[Moments]:
@@ -771,6 +784,7 @@ def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[in
     rows = {i: (features[i][:, varying], stage.values[i][:, model]) for i in subset}
     X, y = rows.pop(stage.focal)
     estimator.fit(X, y, sources={f"dataset {i}": pair for i, pair in rows.items()} or None)
+    stage.left_out[model] = estimator.loo_predictions_
     coef = np.zeros(len(first))
     coef[varying] = estimator.coef_
     if constant is not None:
@@ -1020,7 +1034,9 @@ def train(
         fitted[date] = namespace(*found).stack(found, axis=-1)
         for i, (U, payoff, d) in enumerate(zip(features, payoffs, data)):
             held = known(d, date)
-            stop = exercises(payoff, U @ fitted[date] + held, only_positive) & (not hold)
+            waiting = U @ fitted[date]
+            waiting = stage.without_own(waiting, kept[i]) if i == focal else waiting
+            stop = exercises(payoff, waiting + held, only_positive) & (not hold)
             # Paths that stop are worth their payoff now; the others keep the cash flow of their later stop.
             values[i] = xp.where(stop, payoff - held, values[i])
     if martingale:

@@ -198,4 +198,4 @@ def _told(settings: OracleSettings, results: Results, base: float) -> list[str]:
     ]
 
 
-ORACLE = Experiment("oracle", OracleSettings(), _run, _summarise, runs=20)
+ORACLE = Experiment("oracle", OracleSettings(), _run, _summarise, runs=20, revision=2)
