@@ -111,7 +111,9 @@ def measure(rows: int = ROWS, *, full: bool = False) -> Iterator[Claim]:
             gather(path, client, Path(folder) / "kept")
             resumed = time.perf_counter() - begin
             whole, sums = best_of(
-                lambda: tuned(path, client), lambda: gather_moments(path, scheduler=client, **OPTIONS), rounds=2
+                lambda: tuned(path, client),
+                lambda: gather_moments(path, scheduler=client, **OPTIONS),
+                rounds=1 + (not full),
             )
         note = f"; {rows / taken:,.0f} rows/s; again, with all blocks kept: {resumed:.2g} s"
         yield Claim(f"Dask / one process, {DOMAINS} domains, {size}", taken, streamed, 2.0, note)

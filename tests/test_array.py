@@ -82,3 +82,16 @@ def test_the_switch_for_tf32_is_put_back(allowed, inside, monkeypatch):
     with pytest.raises(KeyError), tf32_products(torch.ones(2), allowed):
         fail()
     assert torch.get_float32_matmul_precision() == before
+
+
+def test_small_data_leave_linear_algebra_one_thread():
+    def threads():
+        return {library["num_threads"] for library in _array._blas().info()}
+
+    with _array._blas().limit(limits=2):
+        before = threads()
+        with _array.one_thread_if_small([np.zeros((2, 3))]):
+            assert threads() == {1}
+        assert threads() == before
+        with _array.one_thread_if_small([np.zeros((_array.SMALL, 2))]):
+            assert threads() == before

@@ -8,9 +8,9 @@ processor, which runs the same code as "cuda" and needs no such hardware. :func:
 code works with: None for NumPy, or PyTorch's own name of the device.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import cache
 from threading import Lock
@@ -49,6 +49,8 @@ TRIANGLE_BLOCK = 512
 MOST_FOCAL = 100_000
 #: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
+#: Data of at most so many numbers leave linear algebra one thread.
+SMALL = 300_000
 #: Bytes from which memory for a copy from a device is made ready by several threads.
 LARGE_COPY, COPY_THREADS = 2**24, 8
 #: Fewest rows of a matrix that is sent to a device to be factored: sending it takes longer than a small one takes here.
@@ -505,6 +507,22 @@ def _blas() -> Any:
     import scipy.linalg  # noqa: F401 - SciPy brings one of its own, which is found only once it is loaded
 
     return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def one_thread_if_small(arrays: Iterable[Any]) -> Iterator[None]:
+    """Inside, linear algebra has one thread, unless these arrays are large.
+
+    Threads that wait for one another save little time on small matrices, and take ten times as long on busy cores.
+
+    Examples
+    --------
+    >>> with one_thread_if_small([np.zeros((100, 10))]):
+    ...     {library["num_threads"] for library in _blas().info()}
+    {1}
+    """
+    with _one_thread_each() if sum(array.size for array in arrays) <= SMALL else nullcontext():
+        yield
 
 
 @contextmanager

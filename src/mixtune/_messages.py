@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, Literal
 
 Place = Literal["python", "terminal"]
@@ -119,6 +120,18 @@ def deprecated(former: str, now: str) -> str:
     '`stream_moments` is deprecated and will be removed in 0.3; use `mixtune.streaming.stream_moments`'
     """
     return f"`{former}` is deprecated and will be removed in 0.3; use `{now}`"
+
+
+def moved_names(module: str, *names: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose names have moved to :mod:`mixtune.streaming`: it warns, for one release."""
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(deprecated(f"{module}.{name}", f"mixtune.streaming.{name}"), DeprecationWarning, stacklevel=2)
+        return getattr(import_module("mixtune.streaming"), name)
+
+    return find
 
 
 class Renamed:

@@ -165,7 +165,7 @@ def test_what_cannot_be_told_is_said(tmp_path):
     with pytest.raises(ParameterError, match="pass them as X"):
         column_effects(again)
     loaded = column_effects(again, X)
-    assert "from a file" in loaded.how
+    assert "call column_effects before save" in loaded.how
     assert {each.low for each in loaded.effects} == {None}
     assert [each.effect for each in loaded.effects] == pytest.approx(
         [each.effect for each in column_effects(model).effects]

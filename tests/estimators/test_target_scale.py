@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from mixtune import _array
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, load
+from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, _cv, load
+from mixtune.estimators._cv import tuned_fit
 from mixtune.estimators._target_scale import LogScale, left_out_targets
 
 
@@ -105,6 +107,17 @@ def test_logarithms_are_not_taken_without_reason(change):
     if change == "straight":
         logs = RegretOptimalRegressorCV(target_scale="log").fit(X, y, sources=sources)
         assert likelihood(model, y) > likelihood(logs, y)
+
+
+def test_small_fits_have_one_thread(monkeypatch):
+    """On busy cores, threads of linear algebra that wait for one another take ten times as long."""
+    seen = []
+    monkeypatch.setattr(_cv, "tuned_fit", lambda *a, **k: seen.append(threads()) or tuned_fit(*a, **k))
+    threads = lambda: {library["num_threads"] for library in _array._blas().info()}  # noqa: E731
+    X, y, *_ = problem()
+    with _array._blas().limit(limits=2):
+        RegretOptimalRegressorCV(None).fit(X, y)
+    assert seen == [{1}]
 
 
 def test_given_scales_and_what_is_refused():

@@ -257,6 +257,7 @@ def test_only_validation_tasks_of_a_tuned_fit_use_samples():
     assert {len(A) for A, _ in drawn.samples().values()} == {60}
     note = "cross-domain validation was done on at most 60 rows of each streamed source, drawn at random"
     assert part.notes_[-1] == note
+    assert part._comparable.totals == [len(y), 300, 250, 400]
     assert part.distances_ is not None
     # Local models are those of all rows, and so are the priors: the same candidates, with other shares.
     np.testing.assert_allclose(part.heads_, whole.heads_, atol=1e-10)

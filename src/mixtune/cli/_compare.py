@@ -70,6 +70,7 @@ def compare(
 
     mixtune compare focal.csv others/*.csv --target y --repeats 5 --out results.csv
     """
+    from mixtune._array import one_thread_if_small
     from mixtune.data import read_training
     from mixtune.estimators import (
         MultiDomainClassifier,
@@ -98,7 +99,8 @@ def compare(
     cuts = min(folds, total)
     model = new_model(read.domains, classes=classes, linear=linear, random_width=random_width, seed=seed)
     methods = rivals(model, classes=classes, feature_map=model.feature_map, focal=read.domains.focal)
-    with outputs.progress_bar((4 if every else len(methods)) * cuts * repeats + 1) as step:
+    small = one_thread_if_small(each.X for each in read.domains)
+    with small, outputs.progress_bar((4 if every else len(methods)) * cuts * repeats + 1) as step:
         step("Comparing")
         how: dict[str, Any] = {"classes": classes, **settings, "progress": lambda _: step("Comparing")}
         if every:

@@ -47,12 +47,14 @@ def demo(
 
     mixtune demo --focal IF --rows 20 --report diamonds.html
     """
+    from mixtune._array import one_thread_if_small
     from mixtune.data import load_diamonds
     from mixtune.report import give_verdict, page_html, read_facts
 
     outputs.check_outputs({"--report": report}, force=force or report == Path("demo.html"))
     begin = time.perf_counter()
-    with outputs.progress_bar(2 * DRAWS + 2) as step:
+    # All fits are small.
+    with one_thread_if_small(()), outputs.progress_bar(2 * DRAWS + 2) as step:
         step("Reading")
         grades = load_diamonds(focal=focal)
         if (count := grades.focal_domain.n_rows) < rows + TEST_ROWS // 2:

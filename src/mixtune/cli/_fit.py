@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mixtune._array import torch_device
+from mixtune._array import one_thread_if_small, torch_device
 from mixtune._messages import Note, counted
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
@@ -165,9 +165,10 @@ def _fit(read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **h
     X, y, sources = training_rows(read)
     sources = sources if streamed is None else streamed
     model = new_model(read.domains, classes=target.classes is not None, **how)
-    model.fit(X, y, sources=sources)
     about: dict[str, Any] = {"target": target.name, "columns": read.encoder, **shown}
-    facts = read_facts(model, X=X, y=y, sources=sources, **about)
+    with one_thread_if_small(each.X for each in read.domains):
+        model.fit(X, y, sources=sources)
+        facts = read_facts(model, X=X, y=y, sources=sources, **about)
     # What the notes on the tables say already, such as which domains have one row, is not said twice.
     said = {note.code for note in read.notes if isinstance(note, Note)}
     own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]

@@ -12,16 +12,7 @@ from rich.console import Console
 from mixtune._messages import quoted
 from mixtune.cli import _reading as reading
 from mixtune.cli._every import domains_document, show_domains
-from mixtune.cli._outputs import (
-    facts_document,
-    output,
-    print_json,
-    safe,
-    show_effects,
-    show_lines,
-    show_model,
-    table,
-)
+from mixtune.cli._outputs import facts_document, output, print_json, safe, show_effects, show_lines, show_model, table
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -30,8 +21,7 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")],
-    as_json: reading.AsJson = False,
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A saved model.")], as_json: reading.AsJson = False
 ) -> None:
     """Describe a saved model: what it predicts, what it was trained on, and what it learned.
 

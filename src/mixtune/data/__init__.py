@@ -4,11 +4,9 @@ Most users need :class:`Domain` and :class:`Domains`. The command line reads its
 :func:`read_new`. What follows in the list are the checks and readers that the other packages of mixtune share.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-from warnings import warn
+from typing import TYPE_CHECKING
 
-from mixtune._messages import deprecated
+from mixtune._messages import moved_names
 from mixtune.data._csv_files import UTF8, CsvFormat
 from mixtune.data._domain import Domain, as_floats, check_finite, check_pair, check_weight, column_difference
 from mixtune.data._domains import Domains, arrange_columns, rows_by_label
@@ -42,9 +40,4 @@ __all__ += ["arrange_columns", "as_floats", "check_finite", "check_pair", "check
 __all__ += ["frame_of", "rows_by_label"]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name == "stream_samples":  # until the next release
-            warn(deprecated(f"{__name__}.{name}", f"mixtune.streaming.{name}"), DeprecationWarning, stacklevel=2)
-            return getattr(import_module("mixtune.streaming"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = moved_names(__name__, "stream_samples")

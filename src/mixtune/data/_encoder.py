@@ -538,12 +538,7 @@ _TYPES |= {"impute": {bool}, "indicator": {bool}, "median": {int, float, NoneTyp
 _TYPES |= {"levels": {list}, "unused": {list}, "classes": {list, NoneType}}
 _TYPES |= {"content": {str}, "network": {str}, "identity": {str}, "width": {int}}
 _TYPES |= {"unit": {str, NoneType}}
-_TYPES |= {
-    "decimal": {str, NoneType},
-    "dates": {str, NoneType},
-    "parts": {list},
-    "origin": {str},
-}
+_TYPES |= {"decimal": {str, NoneType}, "dates": {str, NoneType}, "parts": {list}, "origin": {str}}
 
 
 #: What else must hold of some of them.

@@ -47,7 +47,7 @@ from mixtune.data._parse_column import (
     read_texts,
 )
 from mixtune.data._tables import Table, unusable_columns
-from mixtune.data._written import Written, find_written, is_ambiguous, other_dates, signs
+from mixtune.data._written import Written, find_written, is_ambiguous, signs
 from mixtune.errors import DataError
 
 _MOST_CLASSES = 1000
@@ -359,9 +359,6 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     if written.dates is not None and is_ambiguous(texts, written):
         template = 'the order of day and month in column "{column}" is ambiguous; the dates are read as {words}'
         notes.append(Note("ambiguous-dates", template, column=name, words=written.words))
-    if others := other_dates(texts, written):
-        template = '{count:,} dates of column "{column}" are written otherwise, such as "{such}", and are read as well'
-        notes.append(Note("other-dates", template, count=len(others), column=name, such=others[0]))
     if written.decimal is not None and (found := signs(texts)):
         template = 'the numbers in column "{column}" are read without their signs ({signs})'
         notes.append(Note("number-signs", template, column=name, signs=", ".join(found)))

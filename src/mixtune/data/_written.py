@@ -178,20 +178,6 @@ def is_ambiguous(texts: Any, written: Written) -> bool:
     return bool(_dates(texts, swapped).null_count == _dates(texts, written.dates).null_count)
 
 
-def other_dates(texts: Any, written: Written) -> list[str]:
-    """The dates that are read although they have another format.
-
-    Examples
-    --------
-    >>> other_dates(pa.array(["31/12/2020", "2021-01-02", "?"], pa.large_string()), Written(dates="%d/%m/%Y"))
-    ['2021-01-02']
-    """
-    if written.dates is None:
-        return []
-    usual, found = _dates(texts, written.dates), _mixed_dates(texts, written.dates)
-    return list(texts.filter(pc.and_(usual.is_null(), found.is_valid())).to_pylist())
-
-
 def signs(texts: Any) -> list[str]:
     """The signs that numbers are read without: percent, currency.
 

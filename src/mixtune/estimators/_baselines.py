@@ -18,8 +18,9 @@ import numpy as np
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import KFold
+from threadpoolctl import threadpool_limits
 
-from mixtune._array import Floats, Integers
+from mixtune._array import SMALL, Floats, Integers
 from mixtune._checks import check_nonnegative
 from mixtune._messages import counted, deprecated, nearest, quoted
 from mixtune.data import Domain, Domains
@@ -215,7 +216,9 @@ class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # typ
         rows, y, weight = (np.concatenate(each) for each in zip(*((part.X, part.y, part.weight) for part in parts)))
         self.domains_, self.shift_, self.scale_ = len(parts), rows.mean(axis=0), rows.std(axis=0)
         self.scale_[self.scale_ == 0] = 1.0
-        self.model_ = self._model().fit(self._inputs(rows, place), y, weight)
+        # On busy cores, threads wait for one another.
+        with threadpool_limits(1 if rows.size <= SMALL else None, user_api="openmp"):
+            self.model_ = self._model().fit(self._inputs(rows, place), y, weight)
         return self
 
     def predict(self, X: Any) -> Floats:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, Integers, factorised_on, torch_device
+from mixtune._array import Floats, Integers, factorised_on, one_thread_if_small, torch_device
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
@@ -476,24 +476,25 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
-        log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
-        notes: tuple[str, ...] = ()
-        if tried and log:
-            notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
-        elif tried:
-            notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
-        try:
-            found = self._fitted(logged(rows) if log else rows, None if log else sums, sources, log=log)
-        except DataError as error:
-            # Among all rows of a stream there may be targets that are not positive, unlike in its sample.
-            if error.code != "not-positive" or not tried:
-                raise
-            notes, found = (), self._fitted(rows, sums, sources)
-        what = "the choice was learned"
-        if found.prepared.state is not None:
-            what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
-        self._keep(found, sample_note(sampled, what) + notes, rows)
-        self._sums, self._sampled = sums, sampled
+        with one_thread_if_small(part.X for part in rows.values()):
+            log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
+            notes: tuple[str, ...] = ()
+            if tried and log:
+                notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+            elif tried:
+                notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
+            try:
+                found = self._fitted(logged(rows) if log else rows, None if log else sums, sources, log=log)
+            except DataError as error:
+                # Among all rows of a stream there may be targets that are not positive, unlike in its sample.
+                if error.code != "not-positive" or not tried:
+                    raise
+                notes, found = (), self._fitted(rows, sums, sources)
+            what = "the choice was learned"
+            if found.prepared.state is not None:
+                what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
+            self._keep(found, sample_note(sampled, what) + notes, rows)
+            self._sums, self._sampled = sums, sampled
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""

@@ -442,10 +442,7 @@ class Scores:
         if not hasattr(self.inner, "_choices"):
             return f"a {type(self.inner).__name__} does not estimate the uncertainty of its choice"
         if self.inner._choices is None:
-            return (
-                "the model comes from a file, which does not hold the averaged fits; call column_effects before save, "
-                "or save a model of fit_table, whose file holds its effects"
-            )
+            return "the file of the model does not hold the averaged fits; call column_effects before save"
         if not np.all(np.isfinite(self.inner._uncertainty.left_out.residuals)):
             return "leave-one-out cannot judge these focal rows"
         return None

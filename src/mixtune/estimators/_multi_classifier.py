@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Array, Floats, Integers
+from mixtune._array import Array, Floats, Integers, one_thread_if_small
 from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import column_names
@@ -234,7 +234,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         count = len(self.classes_)
         numbers = {name: np.searchsorted(self.classes_, part.y) for name, part in rows.items()}
         signs = {name: Rows(part.X, signs_of(numbers[name], count), part.sample_weight) for name, part in rows.items()}
-        learned = learn_every(signs, self, column_names(self))
+        with one_thread_if_small(part.X for part in rows.values()):
+            learned = learn_every(signs, self, column_names(self))
         made = []
         for output in range(len(learned.fits)):
             each = MultiDomainRegressor(**self.get_params(deep=False))

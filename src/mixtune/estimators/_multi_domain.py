@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mixtune._array import Floats, Integers
+from mixtune._array import Floats, Integers, one_thread_if_small
 from mixtune._checks import check_positive, check_whole
 from mixtune._messages import Renamed, nearest
 from mixtune._registry import check_array
@@ -791,7 +791,8 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         return self._split(rows, labels, reset=reset)
 
     def _learn(self, rows: Mapping[str, Rows]) -> None:
-        self._take(learn_every(rows, self, column_names(self)))
+        with one_thread_if_small(part.X for part in rows.values()):
+            self._take(learn_every(rows, self, column_names(self)))
 
     def _take(self, learned: Learned, output: int = 0) -> None:
         """Store one output of what was learned."""

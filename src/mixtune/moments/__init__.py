@@ -3,11 +3,9 @@
 They add, subtract and stream; local heads, standardisation and centring on sums, ridge paths and leave-one-out.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-from warnings import warn
+from typing import TYPE_CHECKING
 
-from mixtune._messages import deprecated
+from mixtune._messages import moved_names
 from mixtune.moments._cost import AUTO, SolverOptions, SolveStats
 from mixtune.moments._datasets import MANY, chunks, local_heads, weighted_system
 from mixtune.moments._leave_one_out import Fit, LeaveOneOut, Posterior, leave_one_out, left_out_residuals, posterior
@@ -63,9 +61,4 @@ __all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "roots_o
 __all__ += ["turned", "weighted_system"]
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        if name == "stream_moments":  # until the next release
-            warn(deprecated(f"{__name__}.{name}", f"mixtune.streaming.{name}"), DeprecationWarning, stacklevel=2)
-            return getattr(import_module("mixtune.streaming"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = moved_names(__name__, "stream_moments")

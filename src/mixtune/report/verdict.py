@@ -211,9 +211,8 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
         unknown = f"With fewer than {ENOUGH_ROWS} focal rows, which datasets helped is not judged: it would be chance."
         return f"{rows} cannot tell which datasets helped", unknown
     if not facts.removable:
-        others = counted((len(facts.sources), "other dataset"))
-        have = "has" if len(facts.sources) == 1 else "have"
-        weight = f"the {others} {have} {percent(facts.transferred)} of the weight"
+        have = "other dataset has" if len(facts.sources) == 1 else f"{len(facts.sources):,} other datasets have"
+        weight = f"the {have} {percent(facts.transferred)} of the weight"
         return weight, "What leaving out a dataset would do is not known for this model."
     effects, known = [effect_of(d) for d in facts.sources], len(with_known_effect(facts))
     found, hurt, count = effects.count("helped"), effects.count("hurt"), len(facts.sources)

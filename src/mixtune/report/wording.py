@@ -8,10 +8,7 @@ from typing import Any
 
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
-METHOD_NAMES = {
-    "boosting": "boosted trees + domain",
-    "mean": "predict the mean",
-}
+METHOD_NAMES = {"boosting": "boosted trees + domain", "mean": "predict the mean"}
 #: Measures of predictions, by the fields that hold them: what they are called, and whether percent are shown.
 MEASURE_NAMES = {
     "rmse": ("RMSE", False),

@@ -453,12 +453,7 @@ def judged_rows(focal: Sample, rng: np.random.Generator) -> Integers | None:
 
 
 def draw_tasks(
-    rows: int,
-    sources: Sequence[Sample],
-    usable: Sequence[int],
-    rng: np.random.Generator,
-    *,
-    most: int | None = None,
+    rows: int, sources: Sequence[Sample], usable: Sequence[int], rng: np.random.Generator, *, most: int | None = None
 ) -> Plan:
     """Validation tasks of sources at the ``usable`` places, each of which learns from ``rows`` rows."""
     sizes = {k: sources[k].size for k in usable}
@@ -636,11 +631,7 @@ def target_scale(samples: Sequence[Sample]) -> float:
 
 
 def sample_sources(
-    sources: Sequence[Rows],
-    *,
-    seed: int,
-    prepare: Callable[[Rows], Rows] = lambda rows: rows,
-    most: int | None = None,
+    sources: Sequence[Rows], *, seed: int, prepare: Callable[[Rows], Rows] = lambda rows: rows, most: int | None = None
 ) -> Integers:
     """Places of the sources to learn from, in order: all of them up to ``most`` (512), of more a draw.
 

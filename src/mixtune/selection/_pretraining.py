@@ -66,9 +66,10 @@ def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[Tree
     rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
     folds = rank % SETTINGS.pretraining_folds
     made = []
-    for fold in range(SETTINGS.pretraining_folds):
-        used = folds != fold
-        made.append(boosted(inputs[used], centred[used], rows.weight[used], seed=seed, options=SETTINGS.own_trees))
+    with threadpool_limits(1, user_api="openmp"):
+        for fold in range(SETTINGS.pretraining_folds):
+            used = folds != fold
+            made.append(boosted(inputs[used], centred[used], rows.weight[used], seed=seed, options=SETTINGS.own_trees))
     return TreeColumn(oriented, made), folds
 
 
