@@ -175,7 +175,7 @@ def test_unseen_domains(data, linear):
     assert np.all(high - low > 1.5 * (known_high - known_low))
     middle = linear.predict(X[:5], domain=["new"] * 5)
     np.testing.assert_allclose(middle, X[:5] @ linear.population_coef_ + linear.population_intercept_)
-    with pytest.raises(DataError, match="1 domain was not seen in fit: new; add"):
+    with pytest.raises(DataError, match="domains that were not seen in fit: new; add"):
         MultiDomainRegressor(None, unseen="error").fit(X, y, domain=names).predict(X[:2], domain=["new", "d01"])
     with pytest.raises(ParameterError, match="unseen='no' is unknown"):
         MultiDomainRegressor(unseen="no").fit(X, y, domain=names)

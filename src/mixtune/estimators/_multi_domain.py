@@ -505,9 +505,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             places = labels.among(known.domains_)
             if self.unseen == "error" and np.any(places < 0):
                 new = [name for name in labels.names if name not in set(known.domains_)]
-                count = "1 domain was" if len(new) == 1 else f"{len(new)} domains were"
                 remedy = "add their rows with partial_fit, or set unseen='population'"
-                raise DataError(f"{count} not seen in fit: {_some(new)}; {remedy}")
+                raise DataError(f"rows of domains that were not seen in fit: {_some(new)}; {remedy}")
         return rows, places
 
     def _features(self, rows: Any, places: Integers) -> Floats:

@@ -124,7 +124,7 @@ class Pool:
 
 
 #: What a choice holds for the average, and for the best of the focal-only candidates.
-_OF_OWN_ROWS = ("head", "shares", "left_out", "judged_left_out")
+_AVERAGED = ("head", "shares", "left_out", "judged_left_out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,6 +154,8 @@ class Choice(Validated):
         The same for the best of the focal-only candidates.
     tasks : list of ValidationTask
         With two candidates: the average, and the focal-only fit.
+    memos : sequence of Memo, optional
+        What families made of the task's rows, where these are all rows; not in files.
     """
 
     head: Floats
@@ -178,6 +180,7 @@ class Choice(Validated):
     focal: Sample
     pool: Pool
     allowed: Floats
+    memos: Sequence[Memo] | None = None
 
     @property
     def error(self) -> float:
@@ -187,7 +190,7 @@ class Choice(Validated):
     @property
     def prior(self) -> Prior:
         """The prior of the candidate that ``spreads`` are of."""
-        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top)
+        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top, self.memos)
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -195,20 +198,19 @@ class Choice(Validated):
         return relative_errors(self.task_errors)
 
     @cached_property
-    def _memos(self) -> list[Memo]:
+    def _memos(self) -> Sequence[Memo]:
         """What families make of the task with all sources, of which much remains when one of them is left out."""
-        memos: list[Memo] = [{} for _ in self.pool.families]
+        memos = self.memos or [{} for _ in self.pool.families]
         self.pool.fits(self.task, self.allowed, memos)
         return memos
 
     def __getstate__(self) -> dict[str, Any]:
         # What is only remembered is made again where it is needed, and skops could not write its keys.
-        return {name: value for name, value in vars(self).items() if name != "_memos"}
+        return {name: value for name, value in vars(self).items() if name not in ("_memos", "memos")}
 
     def towards_own_rows(self, part: float) -> Choice:
         """The choice with ``part`` of its weight moved to the best of the focal-only candidates."""
-        both = {name: (getattr(self, name), getattr(self, f"focal_{name}")) for name in _OF_OWN_ROWS}
-        moved = {name: (1 - part) * ours + part * own for name, (ours, own) in both.items()}
+        moved = {name: (1 - part) * getattr(self, name) + part * getattr(self, f"focal_{name}") for name in _AVERAGED}
         return replace(self, tasks=[task.averaged(np.array([1 - part, part])) for task in self.tasks], **moved)
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
@@ -418,6 +420,7 @@ def choice_of(
         focal=given,
         pool=pool,
         allowed=allowed,
+        memos=None if partly else memos,
     )
 
 
