@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Two processes with one thread each; the tests of a file share what they set up.
 pytest = OMP_NUM_THREADS=1 $(1)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint types docs bench format clean coverage mutants fuzz faults soak architecture uv core lowest python3.12 python3.13 audit
+.PHONY: demo test lint types docs bench format clean coverage mutants fuzz faults soak architecture uv core lowest python3.12 python3.13 flower audit
 
 demo: $(VENV)/.installed
 	$(BIN)/mixtune demo
@@ -58,6 +58,7 @@ architecture: $(VENV)/.installed-dev
 # because its default build brings gigabytes along, and what needs it is skipped.
 ENVS ?= .envs
 UV := $(BIN)/uv
+UV_FLOWER := -e '.[test,flower]'
 UV_EXTRAS := -e '.[test,data,report,quantlib,onnx,dask]' 'polars>=1.3'
 
 uv: ; $(call suite,uv,3.11,$(UV_EXTRAS))
@@ -66,7 +67,10 @@ core: ; $(call suite,core,3.11,-e '.[test]')
 lowest: ; $(call suite,lowest,3.11,--resolution lowest-direct $(UV_EXTRAS) 'click>=8.1.8,<8.2')
 python3.12: ; $(call suite,python3.12,3.12,$(UV_EXTRAS))
 python3.13: ; $(call suite,python3.13,3.13,$(UV_EXTRAS))
-uv core lowest python3.12 python3.13: $(UV)
+# Flower needs older versions of typer, rich and protobuf than the other tests should run with.
+flower: TESTS = tests/federated/test_flower.py
+flower: ; $(call suite,flower,3.11,$(UV_FLOWER))
+uv core lowest python3.12 python3.13 flower: $(UV)
 
 # pyenv keeps interpreters where uv does not look.
 PYENV_ROOT ?= $(HOME)/.pyenv

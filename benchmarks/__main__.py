@@ -1,4 +1,4 @@
-"""Run claims: python -m benchmarks [name ...] [--full] [--out FILE]; python -m benchmarks transfer or prices --help
+"""Run claims: python -m benchmarks [name ...] [--full] [--cpu] [--out FILE]; python -m benchmarks transfer --help
 
 Each benchmark is a module with `measure()`, which yields claims (a ratio with a limit) and figures (numbers for the
 cost models of the pages). One line is printed for each; the exit status is 1 where a claim is missed. `transfer`,
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import benchmarks
 from benchmarks.results import check_machine, keep, machine
-from benchmarks.timing import Claim
+from benchmarks.timing import Claim, Clock
 
 HELPERS = ("__main__", "timing", "results", "transfer", "ablation", "prices")
 
@@ -58,7 +58,10 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help=f"of {', '.join(names())}; all by default")
     parser.add_argument("--full", action="store_true", help="also the sizes that take many minutes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="keep the results in this file, as JSON")
+    parser.add_argument("--cpu", action="store_true", help="CPU seconds of one thread, on a machine that others use")
     given = parser.parse_args()
+    if given.cpu:
+        Clock.use_cpu()
     if unknown := set(given.name) - set(names()):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(names())}")
     if given.out is not None:  # before hours of work, and before a benchmark loads further libraries

@@ -6,7 +6,8 @@ method at fixed parameters, and level 1 of the self-tuned choice, are compared w
 place. Of the self-tuned choice at level 2, and of level 3 at several epsilon, errors on the focal domain's other rows
 are given relative to those of the self-tuned choice on all rows in one place, as geometric means over cases. The noise
 of level 3 is drawn anew each time. Of the method at fixed parameters at level 2, with and without its guard, errors are
-relative to the focal rows alone, with honest members and with one that sends wrong sums. Times are processor time.
+relative to the focal rows alone, with honest members, with one that sends wrong sums, and with one that knows the focal
+rows and the truth. Times are processor time.
 """
 
 from __future__ import annotations
@@ -137,7 +138,9 @@ def harm(name: str, problems: Sequence[tuple[dict[str, Rows], Rows]]) -> Iterato
     for rows, new in problems:
         alone = RegretOptimalRegressor(None, standardise=False).fit(rows["focal"].X, rows["focal"].y)
         base = _error(alone, new)
-        for kind, held in (("honest members", rows), ("one wrong member", _with_wrong_slopes(rows))):
+        kinds = {"honest members": rows, "one wrong member": _with_wrong_slopes(rows)}
+        kinds["one informed wrong member"] = _with_mirrored_truth(rows, new)
+        for kind, held in kinds.items():
             members = Members.of(held, level=2, fixed=FixedMethod(weights="equal"))
             combined = members.combine()
             for guard in (True, False):
@@ -157,6 +160,18 @@ def _with_wrong_slopes(rows: dict[str, Rows]) -> dict[str, Rows]:
     name = list(rows)[1]
     X, y = rows[name].X, rows[name].y
     return {**rows, name: Rows(X, y + 3 * np.std(y) * X[:, 0])}
+
+
+def _with_mirrored_truth(rows: dict[str, Rows], new: Rows) -> dict[str, Rows]:
+    """The same, with a first source that knows the focal rows and the truth, and has 100 times as many rows.
+
+    Its model is as far from the fit to the focal rows as the fit to new rows is, in the opposite direction: the focal
+    rows fit it equally well.
+    """
+    name, focal = list(rows)[1], rows["focal"]
+    own, truth = (RegretOptimalRegressor(None, standardise=False).fit(each.X, each.y) for each in (focal, new))
+    X = np.tile(rows[name].X, (100, 1))
+    return {**rows, name: Rows(X, 2 * own.predict(X) - truth.predict(X))}
 
 
 def _drawn(count: int, seed: int, members: int = 4, columns: int = 4, spread: float = 0.3) -> Any:

@@ -140,6 +140,7 @@ def measure(*, full: bool = False) -> Iterator[Claim | Figure]:
     """Errors and coverage on real data, then costs; ``full`` adds 1,000 domains."""
     for name in ("exam", "ames"):
         yield from accuracy(name)
+        yield agreement(name)
     for name in ("rice", "gapminder"):
         yield from coverage(name)
     for apart in (0.1, 0.3, 1.0):
@@ -184,6 +185,23 @@ def accuracy(name: str) -> Iterator[Claim | Figure]:
     yield Claim(f"{name}: worst domain of {MANY_ROWS} rows or more / its own ridge", worst, 1.0, WORSE, unit="")
     yield coverage_claim(f"{name}: 90% intervals", float(np.mean(covered)))
     yield coverage_claim(f"{name}: 90% intervals of unseen domains", unseen_coverage(X, y, domain))
+
+
+def agreement(name: str, limit: float = 0.1) -> Claim:
+    """How far a domain's linear model is from that with this domain focal: the median over twelve domains."""
+    from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV
+
+    X, y, domain = problem(name)
+    every, names = MultiDomainRegressor(None).fit(X, y, domain=domain), np.unique(domain)
+    found = []
+    for focal in names[:: max(len(names) // 12, 1)][:12]:
+        own = domain == focal
+        sources = {each: (X[domain == each], y[domain == each]) for each in names if each != focal}
+        one = RegretOptimalRegressorCV(None).fit(X[own], y[own], sources=sources)
+        apart = one.predict(X[own]) - every.predict(X[own], domain=domain[own])
+        found.append(float(np.sqrt(np.mean(apart**2) / one.loo_error_)))
+    what = f"{name}: distance from the model with a domain focal / its error, median (largest {max(found):.2f})"
+    return Claim(what, float(np.median(found)), 1.0, limit, unit="")
 
 
 def coverage(name: str) -> Iterator[Claim]:

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.timing import Claim, Figure
+from benchmarks.timing import Claim, Clock, Figure
 
 PACKAGES = ("mixtune", "numpy", "scipy", "scikit-learn", "pot", "pyarrow", "dask", "torch", "skada", "adapt")
 
@@ -103,6 +103,7 @@ def machine() -> dict[str, Any]:
         "blas": ", ".join(blas),
         "python": platform.python_version(),
         "packages": _versions(),
+        **({} if Clock.words is None else {"clock": Clock.words}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Claims: a tuned fit costs at most 8 fixed fits where columns are few or rows are many, and at most 22 elsewhere.
+"""Claims: a tuned fit costs at most 8 fixed fits.
 
 The exams take under a quarter of a second, and 500 candidates at 500 columns cost at most 10 fits. The largest size
 needs --full.
@@ -27,7 +27,7 @@ FINE = np.logspace(-2.0, 0.5, 98)
 
 
 #: Columns, sources, rows of each, focal rows, the most fixed fits that a tuned fit costs.
-SIZES = ((301, 13, 100, 100, 22), (500, 10, 5000, 1000, 22))
+SIZES = ((301, 13, 100, 100, 8), (500, 10, 5000, 1000, 8))
 LARGE_SIZES = ((1000, 9, 10_000, 10_000, 8),)
 
 

@@ -23,6 +23,13 @@ LINES = {
     "estimator": ("RegretOptimalRegressor", "#dd7722", "s"),
     "tuned": ("RegretOptimalRegressorCV", "#8866cc", "^"),
 }
+ONE_THREAD = RESULTS / "performance-one-thread.json"
+TUNED_CURVES = RESULTS / "growth-tuned.svg"
+#: What the curves of tuned fits follow.
+TUNED = {
+    "regressor": ("RegretOptimalRegressorCV", "#8866cc", "^"),
+    "classifier": ("RegretOptimalClassifierCV", "#cc4466", "v"),
+}
 AXES = {"n": "rows n", "p": "features p", "N": "domains N", "T": "steps T"}
 
 
@@ -63,7 +70,8 @@ def machine_words(results: Results) -> str:
     minutes = "1 minute" if round(taken) == 1 else f"{taken:.0f} minutes"
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gb']} GB{device}; {machine['system']}, "
-        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {minutes}."
+        f"Python {machine['python']}, {packages}; BLAS: {machine['blas']}. Measured {when}, in {minutes}"
+        + (f", {machine['clock']}." if "clock" in machine else ".")
     )
 
 
@@ -81,10 +89,11 @@ def others() -> str:
         results = read(path)
         name = path.stem.removeprefix("performance-")
         parts = " ".join(results.parts)
-        command = f"python -m benchmarks {parts} --out docs/results/{path.name}"
+        options = " --cpu" * ("clock" in results.machine)
+        command = f"python -m benchmarks {parts}{options} --out docs/results/{path.name}"
         words = f"### {name}\n\n`{command}`\n\n{machine_words(results)}"
         found.append(f"{words} {counts(results.parts)}\n\n{claims_table(results.parts)}")
-        found += [figures_list(results)] if any(part.figures for part in results.parts.values()) else []
+        found += [figures] if (figures := figures_list(results)) else []
     return "\n\n".join(found) or "None yet."
 
 
@@ -94,7 +103,7 @@ def figures_list(results: Results) -> str:
     for name, part in results.parts.items():
         for figure in part.figures:
             numbers = ", ".join(f"{key} {value:.3g}" for key, value in figure.values.items() if not _worded(value))
-            lines.append(f"- `{name}`, {figure.about}: {numbers}")
+            lines += [f"- `{name}`, {figure.about}: {numbers}"] if numbers else []
     return "\n".join(lines)
 
 
@@ -154,11 +163,38 @@ def draw(results: Results, path: Path) -> None:
         figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
 
 
+def draw_tuned(results: Results, path: Path) -> None:
+    """Time and memory of tuned fits against rows, columns, sources, outputs and classes, on logarithmic axes."""
+    import matplotlib as mpl
+    from docs.pictures import STYLE
+    from matplotlib.figure import Figure
+
+    curves = results.figures("tuned")
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.0, 4.4), layout="constrained")
+        for row, (unit, ending) in zip(figure.subplots(2, len(curves), sharey="row"), (("seconds", ""), ("MB", " MB"))):
+            for curve, axes in zip(curves, row):
+                axis, _, kept = curve.about.partition(": ")
+                for line, (label, colour, mark) in TUNED.items():
+                    if line in curve.values:
+                        points = curve.values[axis], curve.values[line + ending]
+                        axes.loglog(*points, f"{mark}-", color=colour, markersize=4, label=label)
+                names = {"n": "rows of each domain n", "p": "columns p", "N": "sources N"}
+                axes.set(xlabel=names.get(axis, axis), ylabel=unit if curve is curves[0] else "")
+                axes.set_xticks(curve.values[axis], [f"{value:g}" for value in curve.values[axis]])
+                axes.set_title(kept, fontsize=8)
+                axes.minorticks_off()
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8)
+        figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
+
+
 def main() -> None:
     """Write the page and draw the curves."""
     results = read(MAIN)
+    tuned = read(ONE_THREAD)
     PAGE.write_text(fill(PAGE.read_text(encoding="utf-8"), blocks(results)), encoding="utf-8")
     draw(results, CURVES)
+    draw_tuned(tuned, TUNED_CURVES)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Put the results of `mixtune reproduce` on the reproduction page: python docs/reproduction.py results/
+"""Put the results of `mixtune reproduce` on the reproduction page: python docs/reproduction.py results/ [seed1/ ...]
 
 Replaces the text between `<!-- NAME -->` and `<!-- end NAME -->` by the table of NAME.csv, and copies the figures;
-what is not in the folder stays as it was.
+what is not in the folder stays as it was. With folders of other seeds, the block `seeds` says how many rows of the
+published tables agree from each.
 """
 
 from __future__ import annotations
@@ -10,12 +11,25 @@ import csv
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from mixtune.paper import ResultsStore
+
 PAGE = Path(__file__).with_name("reproduction.md")
-TABLES = ("table1", "table1_beyond", "table2", "open-settings", "near-optimality", "bound", "early-stopping", "game")
+TABLES = (
+    "table1",
+    "table1_beyond",
+    "table2",
+    "open-settings",
+    "oracle",
+    "near-optimality",
+    "bound",
+    "early-stopping",
+    "game",
+)
 TABLES += ("paper",)
-FIGURES = ("figure1", "figure2", "layers", "robustness", "near-optimality", "bound", "early-stopping", "game")
+FIGURES = ("figure1", "figure2", "oracle", "layers", "robustness", "near-optimality", "bound", "early-stopping", "game")
 
 
 def number(text: str) -> str:
@@ -66,14 +80,38 @@ def plain_table(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines + [f"| {' | '.join(cell(*pair) for pair in row.items())} |" for row in rows])
 
 
-def main(results: Path) -> None:
+def agreement(folders: Sequence[Path]) -> str:
+    """By table and base seed, how many published rows agree, and which do not."""
+    rows = []
+    for folder in folders:
+        for name in ("table1", "table2"):
+            if not (folder / f"{name}.csv").exists():
+                continue
+            with ResultsStore(folder) as store:
+                held, runs = store.configuration(name), len(store.finished(name))
+            with (folder / f"{name}.csv").open(newline="") as file:
+                judged = [row for row in csv.DictReader(file) if row["agrees"]]
+            odd = [f"{r['method']} ({number(r['rp'])}, paper {number(r['paper_rp'])})" for r in judged if wrong(r)]
+            rows.append((name, held["seed"], runs, f"{len(judged) - len(odd)} of {len(judged)}", ", ".join(odd)))
+    lines = ["| table | base seed | runs | published rows that agree | others |", "|---|---|---|---|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(str, row))} |" for row in sorted(rows))])
+
+
+def wrong(row: dict[str, str]) -> bool:
+    return row["agrees"].lower() in ("false", "no")
+
+
+def main(results: Path, *others: Path) -> None:
     text = PAGE.read_text()
     tables = [name for name in TABLES if (results / f"{name}.csv").exists()]
     figures = [name for name in FIGURES if (results / f"{name}.png").exists()]
     if not tables + figures:
         raise SystemExit(f"{results} holds no results; run mixtune reproduce all --out {results}")
-    for name in tables:
-        block = f"<!-- {name} -->\n\n{table(results / f'{name}.csv')}\n\n<!-- end {name} -->"
+    blocks = {name: table(results / f"{name}.csv") for name in tables}
+    if others:
+        blocks["seeds"] = agreement([results, *others])
+    for name, inner in blocks.items():
+        block = f"<!-- {name} -->\n\n{inner}\n\n<!-- end {name} -->"
         text = re.sub(f"<!-- {name} -->.*?<!-- end {name} -->", lambda _, b=block: b, text, flags=re.DOTALL)
     PAGE.write_text(text)
     target = PAGE.parent / "results"
@@ -83,4 +121,4 @@ def main(results: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -21,6 +21,17 @@ from mixtune._array import (
 from mixtune.errors import DataError
 
 
+@pytest.mark.parametrize("columns", [8, 9, 10, 12])
+def test_wide_gram_matrices_are_made_from_one_triangle(columns, monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(_array, "TRIANGLE_COLUMNS", 8)
+    monkeypatch.setattr(_array, "TRIANGLE_BLOCK", 3)
+    X = np.random.default_rng(columns).standard_normal((20, columns))
+    found = column_gram(torch.asarray(X)).numpy()
+    np.testing.assert_allclose(found, X.T @ X, rtol=1e-13, atol=1e-13)
+    np.testing.assert_array_equal(found[3:6, 6:], found[6:, 3:6].T)
+
+
 @pytest.mark.parametrize("size", [3, NARROW - 1, NARROW, NARROW + 40])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_factor_and_solve(size, library):

@@ -17,6 +17,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import array_api_compat
+import array_api_compat.numpy
 import numpy as np
 import scipy  # it loads scipy.linalg, a third of a second, when that is first used
 from threadpoolctl import ThreadpoolController
@@ -39,6 +40,10 @@ EPSILON = float(np.finfo(np.float64).eps)
 #: of 1024 columns). So what belongs together uses one of them: SciPy's below this size, where its rank-k update is also
 #: faster (0.6 of the time at 301 columns), NumPy's from there on.
 NARROW = 512
+#: Columns from which arrays other than NumPy's have one triangle of their Gram matrix computed, in blocks of so many
+#: columns; NumPy's BLAS does this by itself.
+TRIANGLE_COLUMNS = 2048
+TRIANGLE_BLOCK = 512
 
 #: The most rows of a Dask collection that are brought into memory as focal rows.
 MOST_FOCAL = 100_000
@@ -60,6 +65,8 @@ _threads_lock = Lock()
 
 def namespace(*arrays: Array) -> Any:
     """The array library all the given arrays belong to; lists and scalars count as NumPy."""
+    if all(type(a) is np.ndarray for a in arrays):  # thousands of small problems ask
+        return array_api_compat.numpy
     known = [a for a in arrays if array_api_compat.is_array_api_obj(a)]
     try:
         return array_api_compat.array_namespace(*known) if known else array_api_compat.array_namespace(np.empty(0))
@@ -140,6 +147,8 @@ def check_unmasked(value: Any, what: str) -> None:
 
 def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
     """``array`` as float64 in its own library; text and objects are refused by name."""
+    if type(array) is np.ndarray and array.dtype == np.float64 and not copy:
+        return array
     check_unmasked(array, what)
     if not array_api_compat.is_array_api_obj(array):
         try:
@@ -158,6 +167,8 @@ def as_float64(array: Array, *, what: str, copy: bool | None = None) -> Array:
 
 def to_numpy(array: Array) -> np.ndarray[Any, Any]:
     """``array`` as a NumPy array on the host, without a copy where it is one already."""
+    if type(array) is np.ndarray:
+        return array
     if array_api_compat.is_torch_array(array):
         array = _from_device(array.detach())
     elif array_api_compat.is_cupy_array(array):
@@ -235,7 +246,20 @@ def column_gram(rows: Array) -> Array:
         lower = scipy.linalg.blas.dsyrk(1.0, rows.T, trans=0, lower=1)
         lower += np.tril(lower, -1).T
         return lower
+    if not is_numpy(rows) and rows.shape[1] >= TRIANGLE_COLUMNS:
+        return _triangle_gram(rows)
     return rows.T @ rows
+
+
+def _triangle_gram(rows: Array) -> Array:
+    """``X'X`` from the blocks on and below its diagonal, the others mirrored: little more than half the work."""
+    width = int(rows.shape[1])
+    gram = namespace(rows).empty((width, width), dtype=rows.dtype, device=rows.device)
+    for start in range(0, width, TRIANGLE_BLOCK):
+        block = slice(start, start + TRIANGLE_BLOCK)
+        gram[start:, block] = rows[:, start:].T @ rows[:, block]
+        gram[block, start + TRIANGLE_BLOCK :] = gram[start + TRIANGLE_BLOCK :, block].T
+    return gram
 
 
 def has_tf32(array: Array) -> bool:

@@ -73,3 +73,8 @@ def test_curves_are_drawn_small(results, tmp_path):
     performance.draw(results, tmp_path / "growth.svg")
     assert (tmp_path / "growth.svg").stat().st_size < 60_000
     assert {figure.about.partition(":")[0] for figure in results.figures("curve")} == {"n", "p", "N", "T"}
+    tuned = read(performance.ONE_THREAD)
+    performance.draw_tuned(tuned, tmp_path / "tuned.svg")
+    assert (tmp_path / "tuned.svg").stat().st_size < 90_000
+    axes = [figure.about.partition(":")[0] for figure in tuned.figures("tuned")]
+    assert axes == ["n", "p", "N", "outputs", "classes"]

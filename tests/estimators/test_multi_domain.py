@@ -175,7 +175,7 @@ def test_unseen_domains(data, linear):
     assert np.all(high - low > 1.5 * (known_high - known_low))
     middle = linear.predict(X[:5], domain=["new"] * 5)
     np.testing.assert_allclose(middle, X[:5] @ linear.population_coef_ + linear.population_intercept_)
-    with pytest.raises(DataError, match="1 domains were not seen in fit, such as new"):
+    with pytest.raises(DataError, match="1 domain was not seen in fit: new; add"):
         MultiDomainRegressor(None, unseen="error").fit(X, y, domain=names).predict(X[:2], domain=["new", "d01"])
     with pytest.raises(ParameterError, match="unseen='no' is unknown"):
         MultiDomainRegressor(unseen="no").fit(X, y, domain=names)
@@ -186,12 +186,11 @@ def test_population_without_a_domain_is_a_fit_without_it():
     X, y, names = draw(domains=6)
     parts = [Sample.of(Rows(X[names == name], y[names == name])) for name in np.unique(names)]
     whole = learn_population([parts])
-    fits = _population._map_fits(parts, np.arange(6))
-    for k in range(6):
-        others = [part for place, part in enumerate(parts) if place != k]
-        without = _population._map_fits(others, np.arange(5))
-        for fit, other in zip(fits, without):
-            np.testing.assert_allclose(fit[k], other[-1], rtol=1e-8)
+    for way in (_population._pooled, _population._within):
+        fit = way(parts, np.arange(6), 1e-2)
+        for k in range(6):
+            others = [part for place, part in enumerate(parts) if place != k]
+            np.testing.assert_allclose(fit[k], way(others, np.arange(5), 1e-2)[-1], rtol=1e-8)
     assert [len(part) for part in whole.left_out] == [len(part.known.y) for part in parts]
 
 
@@ -299,7 +298,12 @@ def test_rows_and_domains_come_and_go():
 def test_tables(linear):
     found = linear.summary()
     assert list(found["domain"]) == list(linear.domains_)
-    assert len(found.columns) == 11
+    assert len(found.columns) == 17
+    for name, place in (("own_rows", 0), ("pooled", 1)):
+        ratio = found[f"ratio_{name}"]
+        np.testing.assert_allclose(ratio, found["error"] / found[f"error_{name}"])
+        assert np.all((found[f"ratio_{name}_low"] < ratio) & (ratio < found[f"ratio_{name}_high"]))
+        assert ratio[0] == linear.compared_[0][place].ratio
     assert np.all(found["gain_low"] <= found["gain"])
     assert np.all(found["gain"] <= found["gain_high"])
     assert found["error"].mean() < found["error_own_rows"].mean() < found["error_pooled"].mean()

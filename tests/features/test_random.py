@@ -127,6 +127,33 @@ def test_blocks_do_not_show():
     assert features.transform(rows[:0]).shape == (0, 301)
 
 
+@pytest.mark.parametrize("outputs", [(), (2,)])
+def test_products_are_those_of_the_features(outputs):
+    features, rng = layer(width=300), np.random.default_rng(0)
+    rows, coef = rng.standard_normal((500, 3)), rng.standard_normal((301, *outputs))
+    np.testing.assert_allclose(features.products(rows, coef), features.transform(rows) @ coef, rtol=1e-12, atol=1e-11)
+    assert features.products(rows[:0], coef).shape == (0, *outputs)
+
+
+@pytest.mark.parametrize("options", [{"activation": "leaky_relu"}, {"normalise": True, "output_scale": 2.0}])
+def test_factors_multiply_to_the_features(options):
+    features, rng = layer(width=300, **options), np.random.default_rng(0)
+    rows = 100.0 + 5.0 * rng.standard_normal((2000, 3))
+    R, T = features.factored(rows)
+    np.testing.assert_allclose(R @ T, features.transform(rows), rtol=1e-12, atol=1e-11)
+    units = features.transform(rows)[:, :300]
+    bent = np.sum((units.min(axis=0) <= 0) & (units.max(axis=0) > 0)) if "activation" not in options else None
+    assert R.shape[1] < 100
+    assert bent is None or R.shape[1] == 4 + bent
+
+
+def test_no_factors_where_they_save_nothing():
+    rows = np.random.default_rng(0).standard_normal((500, 3))
+    assert layer(width=300).factored(rows) is None
+    assert layer(width=300, activation="tanh").factored(rows + 100.0) is None
+    assert layer(width=300, dtype="float32").factored(rows + 100.0) is None
+
+
 def test_arrays_are_frozen_in_the_map_and_in_its_copies():
     shift = np.zeros(3)
     features = layer(input_shift=shift)

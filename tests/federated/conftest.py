@@ -83,7 +83,7 @@ def consortium():
     pytest.importorskip("cryptography")
     from mixtune.federated import Key, Study
 
-    def make(level=2, members=5, rows=60, columns=4, spread=0.3, condition=1.0, seed=0, data=None, **settings):
+    def make(level=2, members=5, rows=60, columns=4, *, spread=0.3, condition=1.0, offset=0.0, seed=0, **settings):
         rng = np.random.default_rng(seed)
         names = [f"m{place}" for place in range(members)]
         keys = {name: Key.generate(name) for name in names}
@@ -97,9 +97,9 @@ def consortium():
         mix = scale[:, None] * np.linalg.qr(rng.standard_normal((columns, columns)))[0]
         made = {}
         for name in names:
-            X = rng.standard_normal((rows, columns)) @ mix
+            X = rng.standard_normal((rows, columns)) @ mix + offset
             y = X @ (truth + spread * rng.standard_normal(columns)) + rng.standard_normal(rows) + 2.0
             made[name] = {**{f"x{place}": X[:, place] for place in range(columns)}, "y": y}
-        return Consortium(study, keys, data or made)
+        return Consortium(study, keys, made)
 
     return make

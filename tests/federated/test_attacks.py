@@ -5,18 +5,22 @@ from __future__ import annotations
 import datetime
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 
 from mixtune.errors import DataError
+from mixtune.moments import LeaveOneOut, Rows
 
 pytest.importorskip("cryptography")
 
+from mixtune.estimators._federated import MOST_CHANGE, Found, _members_share, federated_fit
+from mixtune.estimators._fits import Solved, Uncertainty, same
 from mixtune.federated import Coordinator, FixedMethod, Key, Ledger, Limits, Policy, RefusedError, Site, read_message
 from mixtune.federated._masks import from_ring
 from mixtune.federated._messages import write_message
-from mixtune.federated._sums import decode, moment_arrays, sizes
+from mixtune.federated._sums import decode, sizes
 from mixtune.federated._telling import Telling, key_text
 
 
@@ -265,7 +269,7 @@ def test_a_lying_coordinator_needs_two_colluding_members(group, second):
     theirs = sum(sites[name]._local().blocks["cross"] for name in ("m4", "m5"))
     np.testing.assert_allclose(total - theirs, sites["m1"]._local().blocks["cross"], rtol=1e-9)
     told = " ".join(group.study.describe())
-    assert "if 3 other members collude with it, or 2 if it also lies about who takes part" in told
+    assert "with the help of 3 other members, or of 2 if it also lies about who takes part" in told
 
 
 # --- a malicious member -----------------------------------------------------------------------------------------------
@@ -287,15 +291,20 @@ def test_sums_that_are_of_no_rows_are_left_out_and_named(consortium):
     coordinator = group.coordinator()
     request = coordinator.ask()
     good = [group.site(name).answer(request) for name in ("m2", "m3")]
-    local = moment_arrays(group.site("m1")._local().moments)
-    gram = local["gram"]
+    local = group.site("m1")._local().content
+    gram, units = local["gram"], np.array([1e7] * 4 + [1.0])
+    larger = np.outer(units, units)[np.triu_indices(5)]
     cases = {
         "NaN": {"gram": np.where(np.arange(len(gram)) == 2, np.nan, gram)},
-        "too large": {"gram": gram * 1e14, "cross": local["cross"] * 1e7, "square": local["square"] * 1e0},
+        "too large": {"gram": gram * larger, "cross": local["cross"] * units},
         "negative": {"gram": np.where(np.arange(len(gram)) == 1, gram[0] * 3, gram)},
         "rows in one place": {"count": 7},
         "wrong shape": {"gram": gram[:-1]},
-        "incomplete": {"cross": np.zeros(0)},
+        "over other features than the 4 of the study": {"cross": np.zeros(3)},
+        "incomplete": {"square": np.zeros(2)},
+        "it has the wrong shape": {"shift": np.zeros(3)},
+        "1e+06 standard units": {"shift": np.full(4, 1e7)},
+        "it is not finite": {"level": np.array(np.nan)},
         "another feature map": {"spec": {"map_hash": "0" * 64}},
     }
     for words, changes in cases.items():
@@ -303,7 +312,7 @@ def test_sums_that_are_of_no_rows_are_left_out_and_named(consortium):
         bad = dishonest(group, request, "m1", **changes)
         combined = coordinator.combine([*good, bad])
         assert combined.names == ("m2", "m3"), words
-        assert list(combined.missing) == ["m1"]
+        assert words in combined.missing["m1"]
         with pytest.raises(DataError, match='"m1" is missing'):
             coordinator.combine([*good, bad], require_all=True)
 
@@ -359,10 +368,15 @@ def test_wrong_sums_do_no_harm_beyond_noise(consortium):
         assert max(ratios) < 1.1, level
 
 
+def residuals(members, alone, spreads, method="fixed"):
+    """A fit with these residuals of focal rows left out, by the members' model and by that of the focal rows alone."""
+    parts = [LeaveOneOut(-each[:, None], each[:, None], spreads, np.ones(len(each))) for each in (members, alone)]
+    fits = [Solved(np.zeros(1), 0.0, Uncertainty(partial(same, part), partial(same, None))) for part in parts]
+    return Found(fits[0], None, alone, fits[1], method, np.empty(0), None)
+
+
 def test_the_guard_leaves_honest_sums_as_they_are(consortium):
     """Members like the focal one: equal to pooled rows. And rows that one of both parts cannot leave out."""
-    from mixtune.estimators._federated import _members_share
-
     group = consortium(members=7, rows=60, spread=0.0, seed=3)
     group.data["m0"] = {name: np.asarray(values)[:20] for name, values in group.data["m0"].items()}
     coordinator, messages = group.run()
@@ -370,21 +384,61 @@ def test_the_guard_leaves_honest_sums_as_they_are(consortium):
     model, pooled = group.model(combined), group.pooled(sharing=combined.sharing)
     assert (model.guarded_, model.members_share_) == (False, 1.0)
     np.testing.assert_allclose(model.coef_, pooled.coef_, rtol=1e-7)
-    some, infinite = np.array([1.0, 2.0, -1.0]), np.array([1.0, np.inf, 2.0])
-    assert _members_share(some, infinite, 1e-9)[0] == 1.0
-    assert _members_share(infinite, some, 1e-9)[0] == 0.0
-    assert _members_share(some, some + 1e-12, 1e-9)[0] == 1.0
+    some, infinite, spreads = np.array([1.0, 2.0, -1.0]), np.array([1.0, np.inf, 2.0]), np.full(3, 1.5)
+    assert _members_share(residuals(some, infinite, spreads), 1e-9)[0] == 1.0
+    assert _members_share(residuals(infinite, some, spreads), 1e-9)[0] == 0.0
+    assert _members_share(residuals(some, some + 1e-12, spreads), 1e-9)[0] == 1.0
 
 
-def test_the_guard_judges_a_row_by_a_share_from_the_other_rows():
-    from mixtune.estimators._federated import _members_share
-
+@pytest.mark.parametrize("method", ["fixed", "tuned"])
+def test_the_guard_judges_a_row_by_a_share_from_the_other_rows(method):
     rng = np.random.default_rng(0)
     ours, alone = rng.standard_normal((2, 9))
-    share, without = _members_share(ours, alone, 0.0)
+    spreads = 1 + rng.random(9) / 10
+    share, without = _members_share(residuals(ours, alone, spreads, method), 0.0)
     assert 0 < share < 0.8
-    again = [_members_share(np.delete(ours, row), np.delete(alone, row), 0.0)[0] for row in range(9)]
+    parts = [[np.delete(each, row) for each in (ours, alone, spreads)] for row in range(9)]
+    again = [_members_share(residuals(*each, method), 0.0)[0] for each in parts]
     np.testing.assert_allclose(without, again)
+    # Members whose model fits even the noise of the focal rows know these rows: the bound is reached.
+    share, _ = _members_share(residuals(0 * alone, alone, np.full(9, 1.05), method), 0.0)
+    assert share == pytest.approx({"fixed": 1.25, "tuned": 3.0}[method] * np.sqrt(1 - 1 / 1.05))
+
+
+def test_members_change_predictions_by_no_more_than_the_stated_bound(consortium):
+    """One member knows the focal rows and the truth, and has so many rows that it decides: the truth, mirrored."""
+    fixed, changes, ratios = FixedMethod(weights="equal"), [], []
+    rng = np.random.default_rng(0)
+    for seed, settings in [(0, {}), (1, {}), (2, {"level": 1}), (3, {"level": 1, "method": "tuned"})]:
+        group = consortium(members=5, seed=seed, fixed=fixed, **settings)
+        whole = group.data["m0"]
+        group.data["m0"] = {name: values[:20] for name, values in whole.items()}
+        X, y = group.focal
+        near, far = (np.linalg.lstsq(np.c_[X, np.ones(len(X))], y)[0] for X, y in ((X, y), far_rows(whole)))
+        X = rng.standard_normal((4000, 4))
+        table = {f"x{place}": X[:, place] for place in range(4)}
+        group.data["m1"] = {**table, "y": np.c_[X, np.ones(len(X))] @ (3 * near - 2 * far)}
+        coordinator, messages = group.run()
+        combined = coordinator.combine(messages)
+        found = federated_fit(combined, group.study.prepared(Rows(*group.focal)))
+        left = found.own.uncertainty.left_out
+        alone, most = left.residuals[:, 0], MOST_CHANGE[found.method]
+        error = np.mean(alone**2 * (1 - 1 / left.spreads))
+        model = group.model(combined)
+        changes.append(model.members_share_**2 * np.mean((alone - found.left_out) ** 2) / (most**2 * error))
+        X, y = far_rows(whole)
+        tries = [model, group.model(combined, guard=False), group.pooled([])]
+        ratios.append([np.sqrt(np.mean((X @ each.coef_ + each.intercept_ - y) ** 2)) for each in tries])
+    assert max(changes) < 1 + 1e-9
+    assert changes[0] > 0.5
+    ours, unguarded, alone = np.exp(np.mean(np.log(ratios), axis=0))
+    assert ours < 1.4 * alone
+    assert unguarded > 1.1 * ours
+
+
+def far_rows(table):
+    """The rows of the focal member that nobody sees."""
+    return np.column_stack([table[f"x{place}"][20:] for place in range(4)]), np.asarray(table["y"])[20:]
 
 
 def test_totals_out_of_range(group, second):

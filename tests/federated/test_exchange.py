@@ -45,6 +45,20 @@ def test_equal_to_pooled(consortium, level, condition, weights):
 
 
 @pytest.mark.parametrize("level", [1, 2])
+def test_rows_far_from_the_zero_of_the_study(consortium, level):
+    """Sums about the zero of the study would leave 3e-10 at level 1, and 1e-4 without a ridge."""
+    group = consortium(level, condition=1e6, offset=30.0, fixed=FixedMethod(weights="equal", ridge=0.1))
+    coordinator, messages = group.run()
+    assert difference(group.model(coordinator.combine(messages), guard=False), group.pooled()) < 0.1 * EXACT[level]
+    near = replace(group.study, shift=np.full(4, 27.0), map_hash="", fixed=FixedMethod(weights="equal", ridge=0.0))
+    group.study = near
+    coordinator, messages = group.run()
+    found = difference(group.model(coordinator.combine(messages), guard=False), group.pooled())
+    # Without a ridge, the pooled computation is itself no nearer to the exact result than 1e-9.
+    assert found < (1e-8 if level == 1 else 3e-7)
+
+
+@pytest.mark.parametrize("level", [1, 2])
 def test_random_features(consortium, level):
     group = consortium(level, rows=200, features=FeatureSpec(width=40, seed=3))
     coordinator, messages = group.run()

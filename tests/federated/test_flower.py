@@ -6,6 +6,7 @@ import json
 import ssl
 import tomllib
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +19,7 @@ from federated.test_command_line import run
 pytest.importorskip("cryptography")
 
 from mixtune.errors import DataError
-from mixtune.federated import read_message
+from mixtune.federated import flower, read_message
 from mixtune.federated.flower import answer_request, make_client_app, make_server_app, run_exchanges
 from mixtune.federated.flower_local import make_certificates
 
@@ -118,46 +119,87 @@ def test_certificates(tmp_path):
     assert (tmp_path / "server.pem").stat().st_mode & 0o077 == 0
 
 
-def test_apps(nodes, tmp_path, monkeypatch):
-    """The real apps, with a grid that hands messages over in memory."""
-    pytest.importorskip("flwr")
-    from flwr.app import Context, RecordDict
-    from flwr.supercore.task_identity import TaskIdentity
+class StandInMessage:
+    """As much of Flower's messages as the apps use."""
 
+    def __init__(self, content, message_type="", dst_node_id=0, reply_to=None):
+        self.content, self.metadata = content, SimpleNamespace(dst_node_id=dst_node_id, src_node_id=1)
+
+    def has_error(self):
+        return False
+
+
+class StandInApp:
+    """As much of Flower's apps: one function, which a decorator registers."""
+
+    def query(self):
+        return partial(setattr, self, "function")
+
+    main = query
+
+    def __call__(self, message, context):
+        return self.function(message, context)
+
+
+STAND_IN = SimpleNamespace(
+    ConfigRecord=dict, RecordDict=dict, Message=StandInMessage, ClientApp=StandInApp, ServerApp=StandInApp
+)
+
+
+@pytest.mark.parametrize("library", ["flwr", "a stand-in"])
+def test_apps(nodes, tmp_path, monkeypatch, capsys, library):
+    """The apps, with a grid that hands messages over in memory; one node is late, and one never replies."""
     group, settings = nodes
-    # What Flower's processes know of themselves.
-    for name, value in {"_run_id": 1, "_node_id": 1, "_task_id": 1}.items():
-        monkeypatch.setattr(TaskIdentity, name, value)
+    if library == "flwr":
+        pytest.importorskip("flwr")
+        from flwr.supercore.task_identity import TaskIdentity
+
+        # What Flower's processes know of themselves.
+        for name, value in {"_run_id": 1, "_node_id": 1, "_task_id": 1}.items():
+            monkeypatch.setattr(TaskIdentity, name, value)
+    else:
+        monkeypatch.setattr(flower, "_flower", lambda: STAND_IN)
+    monkeypatch.setattr(flower, "POLL", 0.01)
     client = make_client_app()
     ids = dict(enumerate(group.study.sources, start=1))
 
     class Grid:
+        looks = 0
+
         def get_node_ids(self):
-            return list(ids)
+            self.looks += 1
+            return list(ids)[: self.looks + 3]
 
         def push_messages(self, messages):
             self.sent = {f"message {place}": message for place, message in enumerate(messages)}
             return list(self.sent)
 
         def pull_messages(self, wanted):
-            """One reply at a time."""
-            key = sorted(wanted)[0]
+            """One reply at a time; the fifth node has none."""
+            keys = [key for key in sorted(wanted) if self.sent[key].metadata.dst_node_id != 5]
+            if not keys:
+                return []
+            key = keys[0]
             name = ids[self.sent[key].metadata.dst_node_id]
-            node = SimpleNamespace(run_id=1, node_id=1, node_config=settings[name], state=RecordDict(), run_config={})
+            node = SimpleNamespace(run_id=1, node_id=1, node_config=settings[name], state=None, run_config={})
             reply = client(self.sent[key], node)
-            reply.metadata.__dict__["_reply_to_message_id"] = key
+            reply.metadata.__dict__["_reply_to_message_id" if library == "flwr" else "reply_to_message_id"] = key
             return [reply]
 
     given = {"study": settings["m0"]["study"], "focal": settings["m0"]["data"], "key": settings["m0"]["key"]}
-    context = Context(
-        run_id=1, node_id=0, node_config={}, state=RecordDict(), run_config={**given, "out": str(tmp_path / "out")}
-    )
+    out = tmp_path / "out"
+    context = SimpleNamespace(run_id=1, node_id=0, node_config={}, state=None)
+    context.run_config = {**given, "out": str(out), "timeout": 0.5}
     make_server_app()(Grid(), context)
-    files = sorted((tmp_path / "out").glob("*.mxf"))
-    assert len(files) == 12
+    files = sorted(out.glob("*.mxf"))
+    assert len(files) == 10
     assert all(read_message(path).size < 20_000 for path in files)
     assert group.coordinator().combine(files).exchanges == 2
-    assert json.loads((tmp_path / "out" / "outcome.json").read_text()) == {"missing": {}}
+    assert json.loads((out / "outcome.json").read_text()) == {"missing": {"m5": "it did not answer in time"}}
+    said = capsys.readouterr().out
+    assert "request 1: 4 of 5 nodes are connected" in said
+    assert 'request 1: waiting for "m5"' in said
+    assert "m5 is missing: it did not answer in time" in said
 
 
 def test_real_processes(nodes, tmp_path):

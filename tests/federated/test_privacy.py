@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from mixtune import _files
 from mixtune.errors import DataError
 from mixtune.estimators import pooled_twin
 from mixtune.moments import Rows
@@ -41,7 +43,7 @@ def test_one_row_changes_the_sum_by_no_more_than_the_sensitivity(consortium):
         kept = np.delete(np.arange(200), left)
         change = np.linalg.norm(whole - privacy.private_vector(group.study, rows.part(kept)))
         assert change <= privacy.sensitivity(8, 36) + 1e-9
-    assert len(whole) == privacy.vector_size(8)
+    assert len(whole) == 10 * 11 / 2
 
 
 def test_noise_is_gaussian_of_the_right_size():
@@ -122,17 +124,48 @@ def test_the_budget_is_kept_in_the_ledger(consortium, tmp_path):
         return sites, coordinator.ask([site.answer(first) for site in sites.values()])
 
     sites, request = ask()
-    sites["m1"].answer(request)
+    answer = sites["m1"].answer(request)
     ledger = Ledger(tmp_path / "m1.ledger")
     assert ledger.spent(sites["m1"].data) == 5.0
-    # The same request again would give other noise.
-    with pytest.raises(RefusedError, match="noise averages out"):
-        sites["m1"].answer(request)
+    # The same request again gets the same answer: other noise would average out. It costs nothing more.
+    again = group.site("m1", policy, ledger).answer(request)
+    assert again.content == answer.content
+    assert Ledger(tmp_path / "m1.ledger").spent(sites["m1"].data) == 5.0
     sites, request = ask()
     with pytest.raises(RefusedError, match="3 is left of the budget"):
         sites["m1"].answer(request)
     loose = group.site("m1", replace(policy, largest_epsilon=20.0), Ledger(tmp_path / "m1.ledger"))
     assert loose.answer(request)
+
+
+def test_a_full_disk_loses_no_budget_and_releases_nothing_twice(consortium, tmp_path, monkeypatch):
+    """The ledger, with the answer in it, is written first: without it nothing is spent, after it nothing is lost."""
+    group = consortium(level=3, members=5)
+    book, out = tmp_path / "m1.ledger", tmp_path / "a.mxf"
+    coordinator, sites = group.coordinator(), group.sites()
+    sites["m1"] = group.site("m1", ledger=Ledger(book))
+    first = coordinator.ask()
+    request = coordinator.ask([site.answer(first) for site in sites.values()])
+    before, write = book.read_bytes(), _files.write_atomically
+
+    def full(stops, path, content, **options):
+        if path.suffix == stops:
+            raise OSError(28, "No space left on device")
+        return write(path, content, **options)
+
+    for stops, spent in ((".ledger", 0.0), (".mxf", group.study.privacy.epsilon)):
+        monkeypatch.setattr(_files, "write_atomically", partial(full, stops))
+        with pytest.raises(DataError, match="No space left"):
+            group.site("m1", ledger=Ledger(book)).answer(request).save(out)
+        assert not out.exists()
+        assert (book.read_bytes() == before) == (spent == 0.0)
+        assert Ledger(book).spent(sites["m1"].data) == spent
+    monkeypatch.undo()
+    # There is room again: the answer that was never sent, with its noise.
+    answers = [group.site("m1", ledger=Ledger(book)).answer(request) for _ in range(2)]
+    assert answers[0].content == answers[1].save(out).read_bytes()
+    assert Ledger(book).spent(sites["m1"].data) == group.study.privacy.epsilon
+    assert len(book.read_text().splitlines()) == 2
 
 
 def test_settings_are_checked():

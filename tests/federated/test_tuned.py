@@ -44,6 +44,15 @@ def test_equal_to_pooled_in_four_exchanges(consortium, members, rows, columns, f
     np.testing.assert_array_equal(back.predict(X), model.predict(X))
 
 
+def test_ill_conditioned_rows_far_from_the_zero_of_the_study(consortium):
+    """Sums about the zero of the study would leave 1e-9."""
+    group = small_focal(consortium(level=1, members=5, condition=1e6, offset=3.0, method="tuned"))
+    coordinator, messages = group.run()
+    combined = coordinator.combine(messages)
+    assert combined.tasks
+    assert_equal_to_pooled(group, combined)
+
+
 def assert_equal_to_pooled(group, combined):
     """With the same validation tasks on all rows in one place."""
     twin = pooled_twin(combined, Rows(*group.focal), {name: Rows(*pair) for name, pair in group.sources.items()})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from mixtune.moments import Regression, RowSystem, _ridge_paths, best_ridge, lower_root
+from mixtune.moments import Regression, Rows, RowSystem, Sample, _ridge_paths, best_ridge, lower_root
 from mixtune.moments._ridge_paths import tridiagonal_solves
 from selection.tasks import left_out_by_refitting, make_task, posterior_mean, sample_of
 
@@ -263,3 +263,21 @@ def test_repeated_rows_and_columns_do_not_count_as_directions():
     least = np.linalg.lstsq(X, tall.rows.y, rcond=None)[0]
     assert squares[0] == pytest.approx(np.sum((tall.rows.y - X @ least) ** 2), rel=1e-6)
     assert freedom[0] == pytest.approx(12 - 3, rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [6, 40])
+def test_samples_of_the_same_rows_share_their_spectra(rows, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, targets = rng.standard_normal((rows, 9)), rng.standard_normal((2, rows))
+    made = []
+    spectrum_of = _ridge_paths.spectrum_of
+    monkeypatch.setattr(_ridge_paths, "spectrum_of", lambda matrix: made.append(1) or spectrum_of(matrix))
+    spectra = {}
+    for y in targets:
+        alone = Sample.of(Rows(X, y))
+        both = Sample(alone.moments, alone.rows, spectra=spectra).divided(2.0)
+        for ours, expected in ((both.free, alone.free), (both.full, alone.full)):
+            for part, right in zip(ours.spectrum, expected.spectrum):
+                np.testing.assert_allclose(part, right, atol=1e-12)
+    # Four of the samples by themselves, and two that are shared: about the means, and with the constant.
+    assert len(made) == 6

@@ -21,9 +21,19 @@ from mixtune.options import (
     price,
     price_observed,
     simulate,
+    training,
 )
 from mixtune.options._pricer import PricingRun, _Observed
-from mixtune.options.training import Local, PathData, PolynomialState, RandomState, TunedLocal, train
+from mixtune.options.training import (
+    Local,
+    MeanOfLocals,
+    PathData,
+    PolynomialState,
+    RandomState,
+    TunedJoint,
+    TunedLocal,
+    train,
+)
 
 # Longstaff and Schwartz (2001), section 1: eight paths, put with strike 1.10, rate 6%, three dates; price 0.1144.
 EIGHT_PATHS = np.array(
@@ -48,6 +58,38 @@ def test_longstaff_schwartz_eight_paths():
     flows, dates = policy.cash_flows(data)
     assert round(float(flows.mean()), 4) == 0.1144
     assert dates[:, 0].tolist() == [3, 3, 3, 1, 3, 1, 1, 1]  # their stopping rule; 3 is maturity
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_values_of_waiting_are_the_same_with_and_without_the_features(columns, ranked):
+    grid, market = TimeGrid(maturity=1, dates=3), BlackScholes(spot=100, volatility=0.2, n_assets=2)
+    data = simulate(market, MaxCall(100), grid, paths=300, rng=np.random.default_rng(0))
+    state = RandomState(width=20, columns=columns, ranked=ranked, seed=0).fitted([data])
+    coefs = np.random.default_rng(1).standard_normal((3, state.features(data, 1).shape[1], 2))
+    for positive in (False, True):
+        found = list(state.predicted(data, coefs, features=False, positive=positive))
+        assert [date for date, _, _ in found] == [2, 1]
+        for date, _, values in found:
+            here = data.payoffs[:, date] > 0 if positive else slice(None)
+            slow = state.features(data, date) @ coefs[date]
+            np.testing.assert_allclose(values[here], slow[here], rtol=1e-12, atol=1e-12)
+            if positive and not columns:
+                assert np.all(values[~here] == np.inf)
+
+
+def test_many_paths_of_a_raw_layer_give_the_same_policy_from_factors(monkeypatch):
+    grid, market = TimeGrid(maturity=1, dates=4), BlackScholes(spot=100, volatility=0.1, n_assets=2)
+    data = simulate(market, MaxCall(100), grid, paths=500, rng=np.random.default_rng(0))
+    state = RandomState(width=50, standardise=False, seed=0).fitted([data])
+    models = [Local(0, 2.0, "LO"), MeanOfLocals(2.0), TunedLocal(0, "tuned"), TunedJoint((0,), "joint")]
+    assert any(isinstance(U, training.FactoredFeatures) for _, U in state.backward(data))
+    few = train([data], models, state=state, in_the_money=False)
+    monkeypatch.setattr(training, "MANY_ROWS", 100)
+    assert not any(isinstance(U, training.FactoredFeatures) for _, U in state.backward(data))
+    slow = train([data], models, state=state, in_the_money=False)
+    for date in (1, 2, 3):
+        np.testing.assert_allclose(few.continuation(data, date), slow.continuation(data, date), rtol=1e-5, atol=1e-5)
 
 
 def inside(result, reference, slack=0.0):

@@ -87,6 +87,15 @@ def test_checks_can_fail(monkeypatch):
 
     lost = broken(monkeypatch, "solve", longer)
     assert {"Algorithm 2", "Theorem 2", "Theorem 5", "Remark 3"} <= lost
+
+    def off(problem, *, method="closed-form"):
+        """Another penalty in Algorithm 3 alone."""
+        changed = problem.replaced(transfer=2 * problem.transfer) if method == "accelerated" else problem
+        return solve(changed, method=method)
+
+    monkeypatch.setattr(module, "solve", off)
+    for name, key in (("Algorithm 3", "error_of_steps"), ("Theorem 8", "error_of_mixture")):
+        assert CHECKS[name](Case.draw(StatementSettings(), 3))[key] > 1e-8
     monkeypatch.setattr(module, "solve", solve)
     lost = broken(monkeypatch, "WassersteinWeights", lambda gamma, *rest, **more: WassersteinWeights(2 * gamma, **more))
     assert "Algorithm 1" in lost

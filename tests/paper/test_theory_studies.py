@@ -16,6 +16,9 @@ from mixtune.regret import Schedule
 from mixtune.report import FIGURES, draw
 
 DATA = NetworkData(width=20, n_rows=30)
+TABLE = replace(
+    TABLE1_SETTINGS, more_paths=(), training_paths=25, evaluation_paths=300, width=20, dates=3, wasserstein_rows=30
+)
 SMALL = {
     "near-optimality": {"data": DATA, "sizes": ((2, 4, 8), (6, 12, 24), (2, 4, 8)), "at": (3, 6, 2), "repeats": 1},
     "bound": {"atoms": 150, "functions": 30, "sizes": (5, 20, 60), "trials": 8, "rows": (20, 80, 40, 40)},
@@ -29,17 +32,8 @@ SMALL = {
     },
     "game": {"data": DATA, "horizon": 6},
     "layers": {"data": LayeredData(n_domains=3, n_rows=15, width=20), "horizon": 40},
-    "open-settings": {
-        "table": replace(
-            TABLE1_SETTINGS,
-            more_paths=(),
-            training_paths=25,
-            evaluation_paths=300,
-            width=20,
-            dates=3,
-            wasserstein_rows=30,
-        )
-    },
+    "open-settings": {"table": TABLE},
+    "oracle": {"table": replace(TABLE, more_paths=(50, 400)), "alike": (1, 2), "same": 50, "wide": 30},
 }
 
 
@@ -153,3 +147,23 @@ def test_layers_and_outputs(summaries):
     check = summaries["layers"].checks()["Equation (3), layers"]
     assert check.holds
     assert not replace(summaries["layers"], outputs_error=0.1).checks()["Equation (3), layers"].holds
+
+
+def test_steps_to_the_oracle_add_up(summaries):
+    *steps, whole, _ = summaries["oracle"].as_json()["rows"]
+    assert sum(row["difference"] for row in steps) == pytest.approx(whole["difference"])
+    for row in (*steps, whole):
+        assert row["rp_after"] - row["rp_before"] == pytest.approx(row["difference"])
+
+
+def test_losses_by_date_add_up_to_the_whole(tmp_path):
+    """What the decisions of all dates lose is what the method lies behind, on the same evaluation paths."""
+    study = small("oracle")
+    outcome = study.run(study.settings, 5)
+    best = outcome.rows["400 paths of the main market"]["price"]
+    for name in ("RO (tuned)", "2 alike"):
+        curves = outcome.curves[name]
+        assert curves["lost"].shape == curves["rmse"].shape == (2,)
+        assert np.sum(curves["lost"]) == pytest.approx(best - outcome.rows[name]["price"])
+        assert np.all(curves["rmse"] >= np.abs(curves["bias"]))
+    assert not any("from date" in name for name in outcome.rows)

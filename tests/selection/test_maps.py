@@ -252,3 +252,44 @@ def test_weights_of_two_maps_are_those_of_any_number(pull):
         found = _model_averaging._two_weights(cross, prior, pull, 300)
         np.testing.assert_allclose(found, _model_averaging._simplex_weights(cross, prior, pull, 300), atol=1e-9)
         assert found.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("maps", [1, 2])
+def test_many_rows_are_averaged_with_the_fit_to_them_alone(maps):
+    focal, sources, _ = make_family(n=80, sizes=(120,) * 5)
+    samples = [[blocks_of(sample)[place] for sample in (focal, *sources)] for place in range(maps)]
+    plan = draw_plan(focal, sources, seed=0).shuffled(0) if maps > 1 else draw_plan(focal, sources, seed=0)
+    choices = [choose(own[0], own[1:], plan=plan, every=not place) for place, own in enumerate(samples)]
+    before = MapAverage(choices, BLOCKS[:maps], WIDTH)
+    found = choose_maps(samples, BLOCKS[:maps], WIDTH)
+    plain = before.choices[before.plain]
+    own = np.zeros_like(before.head)
+    own[np.append(BLOCKS[before.plain].places, WIDTH)] = plain.focal_head
+    part = float((found.head - before.head) @ (own - before.head) / np.sum((own - before.head) ** 2))
+    assert 0.01 < part < 0.99
+    for ours, theirs in (("head", own), ("left_out", plain.focal_left_out)):
+        np.testing.assert_allclose(getattr(found, ours), (1 - part) * getattr(before, ours) + part * theirs)
+    # The same minimum on a grid, over residuals of tasks and of left-out focal rows.
+    pairs = [task.residuals for task in before.tasks]
+    pairs.append(np.stack([before.left_out, plain.focal_left_out]) / before.size)
+    says = np.sqrt([pair.shape[1] for pair in pairs])
+    says[-1] = 80 / SETTINGS.own_fit_focal_rows * says[:-1].sum()
+    grid = np.linspace(0.005, 0.995, 199)
+    cost = SETTINGS.maps_pull[0] * ((1 - grid) * np.log(2 * (1 - grid)) + grid * np.log(2 * grid))
+    for say, pair in zip(says / says.sum(), pairs):
+        limit = 5 * 1.4826 * np.median(np.abs(pair), axis=1).min()
+        one, other = np.clip(pair, -limit, limit)
+        cost += say * np.mean(((1 - grid)[:, None] * one + grid[:, None] * other) ** 2, axis=1) / np.mean(pair**2)
+    assert part == pytest.approx(grid[np.argmin(cost)], abs=0.03)
+    # All else goes with the weights that were moved.
+    np.testing.assert_allclose(found.kept[0], found.head)
+    assert found.shares.sum() == pytest.approx(1.0)
+    for task, old in zip(found.tasks, before.tasks):
+        np.testing.assert_allclose(task.residuals[0], (1 - part) * old.residuals[0] + part * old.residuals[1])
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(63, 3), (80, 20)])
+def test_few_rows_are_not_averaged_with_the_fit_to_them_alone(rows, columns):
+    focal, sources, _ = make_family(n=rows, p=columns, sizes=(40,) * 3)
+    found = choose_maps([[focal, *sources]], [FeatureBlock("all", np.arange(columns))], columns)
+    np.testing.assert_array_equal(found.head, choose(focal, sources).head)

@@ -96,6 +96,12 @@ def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):
     np.testing.assert_array_equal(split.X, sources["s0"][0])
     model = RegretOptimalRegressorCV(feature_map=None, focal_name="s0").fit(split.X, split.y, sources=split.sources)
     assert set(model.domain_names_) == set(sources)
+    tuned = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
+    for data, more in ((frame, {}), (tmp_path / "data", {"folder": tmp_path / "kept"}), (tmp_path / "data", {})):
+        stream = StreamedSources(data, **options, **more)
+        ours = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=stream)
+        np.testing.assert_allclose(ours.coef_, tuned.coef_, atol=1e-9)
+    assert len(list((tmp_path / "kept").iterdir())) == 5
 
 
 def test_focal_rows_come_into_memory_if_they_are_few(client):

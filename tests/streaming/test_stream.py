@@ -195,6 +195,11 @@ def test_some_domains_come_whole_and_in_their_order():
     options = {"domain": labels, "rows": 5, "whole": ["b"], "progress": lambda done, total: told.append((done, total))}
     found = stream_samples((X, X[:, 0]), memory_limit=20_000, **options)
     np.testing.assert_array_equal(found["b"][0], X[labels == "b"])
+    # The draw does not depend on how many rows are read at a time.
+    at_once = stream_samples((X, X[:, 0]), domain=labels, rows=5, whole=["b"])
+    for name, (rows, targets) in found.items():
+        np.testing.assert_array_equal(rows, at_once[name][0])
+        np.testing.assert_array_equal(targets, at_once[name][1])
     assert len(found["a"][0]) == len(found["c"][0]) == 5
     assert (told[0], told[-1]) == ((0, 300), (300, 300))
     with pytest.raises(DataError, match='domain "b" has more than 9 rows'):

@@ -221,23 +221,97 @@ def test_maps_need_only_transform():
     assert_same_fit(RegretOptimalRegressor(Doubled()).fit(X, y, sources=StreamedSources(sources)), expected)
 
 
-def test_the_cv_estimator_chooses_on_a_sample(tmp_path):
-    X, y, sources = make_transfer(sizes=(30, 25, 40))
-    whole = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=StreamedSources(sources))
-    drawn = StreamedSources(sources, sample_rows=20, seed=3)
+TUNED = [
+    {"feature_map": None},
+    {"feature_map": None, "fit_intercept": False},
+    {"feature_map": RandomFeatures(n_inputs=4, width=30, seed=0)},
+    {"feature_map": None, "target_scale": "log"},
+    {},
+]
+
+
+@pytest.mark.parametrize("settings", TUNED, ids=str)
+def test_a_tuned_fit_uses_all_streamed_rows(tmp_path, settings):
+    X, y, sources = make_transfer(sizes=(30, 25, 40, 35))
+    if settings.get("target_scale") == "log":
+        y, sources = np.exp(y), {name: (A, np.exp(b)) for name, (A, b) in sources.items()}
+    parquet.write_table(as_table(sources), tmp_path / "all.parquet", row_group_size=11)
+    told = []
+    options = {"target": "y", "domain": "site", "progress": lambda done, total: told.append(done)}
+    expected = RegretOptimalRegressorCV(**settings).fit(X, y, sources=sources)
+    ours = RegretOptimalRegressorCV(**settings).fit(X, y, sources=StreamedSources(tmp_path, **options))
+    order = [ours.domain_names_.index(name) for name in expected.domain_names_]
+    np.testing.assert_allclose(ours.predict(X), expected.predict(X), rtol=0, atol=1e-8 * np.abs(y).max())
+    np.testing.assert_allclose(ours.weights_.values[order], expected.weights_.values, atol=1e-8)
+    np.testing.assert_allclose(ours.heads_[order], expected.heads_, atol=1e-8 * np.abs(expected.heads_).max())
+    assert ours.loo_error_ == pytest.approx(expected.loo_error_, rel=1e-8)
+    # Sums and samples come from one pass where the features are known before.
+    assert told.count(0) == (1 if ours._knows_features() else 2)
+
+
+def test_only_validation_tasks_of_a_tuned_fit_use_samples():
+    X, y, sources = make_transfer(sizes=(300, 250, 400))
+    drawn = StreamedSources(sources, sample_rows=60, seed=3)
     part = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=drawn)
-    np.testing.assert_allclose(
-        whole.coef_, RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources).coef_, atol=0.05
-    )
-    samples = drawn.samples()
-    assert {name: len(A) for name, (A, _) in samples.items()} == {"s0": 20, "s1": 20, "s2": 20}
-    np.testing.assert_array_equal(
-        part.coef_, RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=samples).coef_
-    )
-    assert part.notes_[-1] == "the choice was learned on at most 20 rows of each streamed source, drawn at random"
+    whole = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
+    assert {len(A) for A, _ in drawn.samples().values()} == {60}
+    note = "cross-domain validation was done on at most 60 rows of each streamed source, drawn at random"
+    assert part.notes_[-1] == note
+    assert part._comparable.totals == [len(y), 300, 250, 400]
     assert part.distances_ is not None
-    part.partial_fit(sources=StreamedSources({"new": sources["s0"]}))
-    assert "new" in part.domain_names_
+    # Local models are those of all rows, and so are the priors: the same candidates, with other shares.
+    np.testing.assert_allclose(part.heads_, whole.heads_, atol=1e-10)
+    errors = [{(c.family, str(c.settings)): c.loo_error for c in m.candidates_} for m in (part, whole)]
+    common = set(errors[0]) & set(errors[1])
+    assert len(common) > 5
+    for each in common:
+        assert errors[0][each] == pytest.approx(errors[1][each], rel=1e-9)
+
+
+def test_a_tuned_fit_of_streams_is_updated_by_its_sums(tmp_path):
+    X, y, sources = make_transfer(sizes=(90, 75, 80))
+    first, later = {"s0": sources["s0"], "s1": sources["s1"]}, sources["s2"]
+    ours = RegretOptimalRegressorCV(feature_map=None).fit(X[:9], y[:9], sources=StreamedSources(first))
+    ours.partial_fit(X[9:], y[9:], sources={"s0": later, "new": later})  # rows for a stream
+    ours.partial_fit(sources=StreamedSources({"new": sources["s1"], "other": later}))  # a stream for rows
+    joined = {
+        "s0": tuple(map(np.concatenate, zip(sources["s0"], later))),
+        "s1": sources["s1"],
+        "new": tuple(map(np.concatenate, zip(later, sources["s1"]))),
+        "other": later,
+    }
+    expected = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=joined)
+    np.testing.assert_allclose(ours.coef_, expected.coef_, atol=1e-8)
+    np.testing.assert_allclose(ours.forget("s0").coef_, expected.forget("s0").coef_, atol=1e-8)
+    assert ours.notes_[-1].startswith("cross-domain validation was done on at most 2,000 rows")
+    started = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources={"s0": later})
+    started.partial_fit(sources=StreamedSources({"s1": sources["s1"]}))
+    again = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources={"s0": later, "s1": sources["s1"]})
+    np.testing.assert_allclose(started.coef_, again.coef_, atol=1e-8)
+
+
+def test_a_tuned_fit_falls_back_to_samples(tmp_path):
+    X, y, sources = make_transfer(sizes=(90, 75, 80))
+    told = []
+    options = {"sample_rows": 20, "progress": lambda done, total: told.append(done)}
+    wide = RandomFeatures(n_inputs=4, width=300, seed=0)
+    small = StreamedSources(sources, memory_limit=2_200_000, **options)
+    model = RegretOptimalRegressorCV(wide).fit(X, y, sources=small)
+    samples = small.samples()
+    np.testing.assert_array_equal(model.coef_, RegretOptimalRegressorCV(wide).fit(X, y, sources=samples).coef_)
+    assert model.notes_[-1] == "the choice was learned on at most 20 rows of each streamed source, drawn at random"
+    # A target that no logarithm has, in a row that is not in the sample, leaves the scale as it is.
+    rng = np.random.default_rng(0)
+    spread = {name: (A, np.exp(3 * rng.standard_normal(len(b)))) for name, (A, b) in sources.items()}
+    own = np.exp(3 * rng.standard_normal(len(y)))
+    drawn = {id(A): A for A, _ in StreamedSources(spread, **options).samples().values()}
+    missed = next(k for k in range(90) if not any((spread["s0"][0][k] == A).all(axis=1).any() for A in drawn.values()))
+    assert RegretOptimalRegressorCV().fit(X, own, sources=StreamedSources(spread, **options)).target_scale_ == "log"
+    spread["s0"][1][missed] = -1.0
+    model = RegretOptimalRegressorCV().fit(X, own, sources=StreamedSources(spread, **options))
+    assert model.target_scale_ == "identity"
+    with pytest.raises(DataError, match=r'domain "s0".*targets on the log scale must be positive in every row'):
+        RegretOptimalRegressorCV(None, target_scale="log").fit(X, own, sources=StreamedSources(spread, **options))
 
 
 def test_sums_are_gathered_once_in_a_grid_search(tmp_path):
@@ -295,7 +369,7 @@ def test_focal_rows_from_the_same_data_in_one_pass(tmp_path):
     np.testing.assert_array_equal(split.X[:, 2], here["x2"].to_numpy())
     assert told == [(0, 107), (107, 107)]
     model = RegretOptimalRegressorCV(feature_map=None, focal_name="berlin").fit(split.X, split.y, sources=split.sources)
-    assert told == [(0, 107), (107, 107)]
+    assert told == [(0, 107), (107, 107)] * 2  # the sums, about the focal rows
     assert set(model.domain_names_) == {"berlin", *sources}
     ours = RegretOptimalRegressor(focal_name="berlin").fit(split.X, split.y, sources=split.sources)
     assert_same_fit(ours, RegretOptimalRegressor(focal_name="berlin").fit(X, y, sources=sources))

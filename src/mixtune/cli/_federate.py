@@ -393,7 +393,7 @@ def _by_flower(
 def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | None) -> dict[str, Any]:
     """The model, its files, and what there is to say."""
     from mixtune.estimators import FederatedRegressor
-    from mixtune.report import model_facts, page_html
+    from mixtune.report import give_verdict, model_facts, page_html
 
     study = combined.study
     rows = study.read(focal)
@@ -402,9 +402,10 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
     if study.level == 1:
         counts |= {name: moments.count for name, moments in combined.moments.items()}
     facts = model_facts(model, counts)
+    verdict = give_verdict(facts).sentence
     if out is not None:
         encoder = replace(study.encoder, focal=study.focal).to_dict()
-        metadata = {"made_by": "mixtune federate", "encoder": encoder, "notes": model.notes_}
+        metadata = {"made_by": "mixtune federate", "verdict": verdict, "encoder": encoder, "notes": model.notes_}
         model.save(out, metadata=outputs.plain(metadata | {"rows": counts}))
     if report is not None:
         settings = {"level": study.level, "method": study.method, "study": study.name}
@@ -414,7 +415,7 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
     about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
     about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
     about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
-    return {**about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
+    return {"verdict": verdict, **about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
 
 
 def _difference(combined: Combined, tables: dict[str, Path]) -> float:
@@ -438,12 +439,8 @@ def _show(document: dict[str, Any]) -> None:
     weights = sorted(((each.get("weight") or 0.0, each["name"]) for each in document["domains"]), reverse=True)
     shown = [f"{name}: {weight:.1%}" for weight, name in weights[: outputs.MOST_DOMAINS]]
     outputs.show_lines(console, "Weights", shown)
-    gain = document["transfer_gain"]
-    lines = [f"root mean squared error on the focal rows, left out in turn: {document['loo_rmse']:.4g}"]
-    if gain is not None and gain["reduction"] is not None:
-        lines.append(
-            f"{gain['reduction']:.1%} below that of the focal rows alone ({gain['low']:.1%} to {gain['high']:.1%})"
-        )
+    lines = [document["verdict"]]
+    lines += [f"root mean squared error on the focal rows, left out in turn: {document['loo_rmse']:.4g}"]
     lines += [note for note in document["notes"] if document["guarded"] and note.startswith("the guard")]
     if "difference" in document:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")

@@ -70,8 +70,9 @@ def fit(
     --linear the model is linear in the columns.
 
     Tables that do not fit into memory are read with --stream, or on a Dask
-    cluster with --engine dask: the focal rows are kept, and a random sample of
-    every other domain is used.
+    cluster with --engine dask: the focal rows are kept, and the others enter by
+    sums over all rows. Feature maps and cross-domain validation use a random
+    sample of every other domain.
 
     With --text the column goes through a frozen sentence encoder, with --images
     a column of paths through a frozen network (--image-model). What they compute
@@ -116,7 +117,7 @@ def fit(
     begin = time.perf_counter()
     where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
     # A stream has a bar of its own, which counts rows.
-    streamed = None if whole else read_streamed(files, options, every=every, **where, **large)
+    streamed, sources = (None, None) if whole else read_streamed(files, options, every=every, **where, **large)
     if every:
         read = read_training(files, **options, every=True) if streamed is None else streamed
         fit_every(files, read, options, out, report, settings, as_json=as_json)
@@ -127,7 +128,7 @@ def fit(
         step("Fitting")
         how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
         shown = {"explain": report is not None, "distances": as_json or report is not None}
-        model, facts = _fit(read, shown, **how)
+        model, facts = _fit(read, shown, sources, **how)
         verdict = give_verdict(facts)
         told = _told(read, model, facts, wanted=out is not None)
         if out is not None:
@@ -150,17 +151,19 @@ def fit(
         _show(read, facts, verdict, written, reading.csv_options(options))
 
 
-def _fit(read: TrainingTables, shown: dict[str, bool], **how: Any) -> tuple[Any, Facts]:
+def _fit(read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **how: Any) -> tuple[Any, Facts]:
     """The fitted model and what it says about itself, with the notes of the tables before its own.
 
     ``shown`` are options of :func:`mixtune.report.read_facts`: what need not be computed because nothing shows it.
-    ``how`` are the options of :func:`mixtune.estimators.new_model`.
+    ``how`` are the options of :func:`mixtune.estimators.new_model`. Sources that are ``streamed`` are read again, for
+    the sums of all their rows.
     """
     from mixtune.estimators import new_model, training_rows
     from mixtune.report import read_facts
 
     target = read.encoder.target
     X, y, sources = training_rows(read)
+    sources = sources if streamed is None else streamed
     model = new_model(read.domains, classes=target.classes is not None, **how)
     about: dict[str, Any] = {"target": target.name, "columns": read.encoder, **shown}
     with one_thread_if_small(each.X for each in read.domains):
@@ -184,7 +187,7 @@ def _told(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> di
 
 def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
     console, target, domains = outputs.output(), read.encoder.target, read.domains
-    total = sum(each.n_rows for each in domains)
+    total = sum(each.rows for each in (facts.focal, *facts.sources))
     # A column of text becomes several inputs.
     columns, inputs = len(read.encoder.columns), len(read.encoder.names)
     made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""

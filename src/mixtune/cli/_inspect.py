@@ -102,7 +102,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
     if files := _said(info, "files", list, str):
         lines["trained on"] = quoted(files)
     if rows := _said(info, "rows", dict, int):
-        lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domains"
+        lines["rows"] = f"{sum(rows.values()):,} in {len(rows):,} domain{'s' * (len(rows) > 1)}"
     lines["made with"] = ", ".join(f"{name} {version}" for name, version in info.created_with.items())
     for name, value in lines.items():
         console.print(f"{name:<11}{safe(value)}", soft_wrap=True)

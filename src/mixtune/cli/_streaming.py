@@ -1,7 +1,7 @@
 """``--stream`` and ``--engine dask``: tables that do not fit into memory, read block by block, and work on a cluster.
 
-The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass, and the choice
-is learned on these. The result looks like tables that were read whole.
+The focal rows are held whole; of every other domain so many rows are drawn at random in the same pass. What was drawn
+looks like tables that were read whole. The fit takes the sums of all rows in passes of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
+    from mixtune.streaming import StreamedSources
 
 
 def execute_on_cluster(
@@ -32,8 +33,10 @@ def execute_on_cluster(
 
 def read_streamed(
     files: Sequence[Path], options: Mapping[str, Any], *, seed: int, sample_rows: int, every: bool = False, **how: Any
-) -> TrainingTables:
+) -> tuple[TrainingTables, StreamedSources]:
     """Read training tables in one pass: all focal rows, and some of every other domain; or some of ``every`` domain.
+
+    With them comes the stream, without the focal rows.
 
     Parameters
     ----------
@@ -70,7 +73,8 @@ def read_streamed(
             raise ParameterError("name the domain to predict for with --focal NAME")
         focal = str(stream.chunks[0].name)
     drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
-    drawn = StreamedSources(paths, **drawing, **reading, **how).samples(whole=() if every else (focal,))
+    sources = StreamedSources(paths, **drawing, **reading, **how)
+    drawn = sources.samples(whole=() if every else (focal,))
     read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
     encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])
     inputs = [X for X, _ in drawn.values()]
@@ -81,6 +85,6 @@ def read_streamed(
         f"random, {sum(map(len, inputs)):,} rows in all; --sample-rows changes that"
     )
     members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
-    return TrainingTables(
-        Domains(members, focal=members[0].name if every else focal), encoder, (note, *chain.from_iterable(constant))
-    )
+    domains = Domains(members, focal=members[0].name if every else focal)
+    tables = TrainingTables(domains, encoder, (note, *chain.from_iterable(constant)))
+    return tables, sources if every else sources.without(focal)

@@ -236,7 +236,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _learn(self, focal: Rows, sources: Sources | None) -> None:
         """Learn from rows; streamed sources contribute a sample of their rows."""
-        self._learn_prepared(self._prepare(focal, sources), fits.sample_note(sources))
+        self._learn_prepared(self._prepare(focal, sources), fits.sample_note(fits.sample_size(sources)))
 
     def _learn_prepared(self, prepared: fits.Prepared, notes: tuple[str, ...] = ()) -> None:
         notes += apart_notes(prepared.inputs)

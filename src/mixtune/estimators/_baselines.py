@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import KFold
-from threadpoolctl import threadpool_limits
 
 from mixtune._array import SMALL, Floats, Integers
 from mixtune._checks import check_nonnegative
@@ -26,11 +25,11 @@ from mixtune._messages import counted, deprecated, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import MomentRegressor
-from mixtune.estimators._fits import Solved, State, is_auto, mean_of_locals, pooled
+from mixtune.estimators._fits import PooledRidge, Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
-from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED
+from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, tree_threads
 
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
@@ -66,16 +65,20 @@ class _Baseline(MomentRegressor):
         if not isinstance(self.ridge, str):
             self.ridge_ = float(self.ridge)
             return at(self.ridge_)
-        candidates = [at(ridge) for ridge in RIDGES]
-        errors = np.array([found.uncertainty.left_out.error for found in candidates])
+        errors = self._errors(at)
         if not np.any(np.isfinite(errors)):
             raise ParameterError(
                 "ridge='loo' cannot tell candidates apart by leaving out one sample of the "
                 f"{len(state.focal.X)} focal rows; pass at least 2 rows or set ridge to a number"
             )
-        best = int(np.argmin(errors))
-        self.ridge_ = RIDGES[best]
-        return candidates[best]
+        self.ridge_ = RIDGES[int(np.argmin(errors))]
+        return at(self.ridge_)
+
+    def _errors(self, at: Callable[[float], Solved]) -> Floats:
+        """Leave-one-out errors of all candidates."""
+        if isinstance(at, PooledRidge):
+            return at.errors(RIDGES)
+        return np.array([at(ridge).uncertainty.left_out.error for ridge in RIDGES])
 
 
 @savable
@@ -213,7 +216,7 @@ class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # typ
         self.domains_, self.shift_, self.scale_ = len(parts), rows.mean(axis=0), rows.std(axis=0)
         self.scale_[self.scale_ == 0] = 1.0
         # On busy cores, threads wait for one another.
-        with threadpool_limits(1 if rows.size <= SMALL else None, user_api="openmp"):
+        with tree_threads().limit(limits=1 if rows.size <= SMALL else None):
             self.model_ = self._model().fit(self._inputs(rows, place), y, weight)
         return self
 

@@ -7,7 +7,8 @@ and candidates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -37,6 +38,7 @@ from mixtune.estimators._fits import (
     Prepared,
     Solved,
     State,
+    StreamSums,
     Uncertainty,
     compared_of,
     feature_range,
@@ -47,16 +49,24 @@ from mixtune.estimators._fits import (
     prepare,
     principal_basis,
     sample_note,
+    sample_size,
     samples_of,
     solvable,
 )
-from mixtune.estimators._inputs import apart_notes, as_sources, encoded_sources, map_after_encoding, read_sources
+from mixtune.estimators._inputs import (
+    Sources,
+    apart_notes,
+    as_sources,
+    encoded_sources,
+    map_after_encoding,
+    read_sources,
+)
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
 from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
-from mixtune.moments import LeaveOneOut, Moments, Rows, chunks, roots_of, weighted_system
+from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
     MEAN_OF_LOCALS,
@@ -223,8 +233,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     the sources, that is, the regret-optimal fine-tuning of a pre-trained model at one effective ridge. The weights of
     the average come from cross-domain validation, in which each source takes the focal role in turn, and from
     leave-one-out on the focal rows. The fit to the focal rows alone is always a candidate. Without sources this is
-    ridge regression averaged over ridges. Streamed sources contribute a sample of their rows
-    (``StreamedSources(sample_rows=...)``).
+    ridge regression averaged over ridges.
+
+    Streamed sources enter by the moments of all their rows. Cross-domain validation, and maps that are made from the
+    rows, use a sample of them (``StreamedSources(sample_rows=...)``). Where the sums exceed the memory limit of the
+    sources, the whole choice uses the sample; ``notes_`` says so.
 
     Parameters
     ----------
@@ -337,14 +350,15 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     #: The way back to the targets; None where the model is about the targets themselves. Not in files of version 0.1.
     _log_scale: ClassVar[Any] = None
     _made_map: Any
-    _blocks: tuple[FeatureBlock, ...] | None
-    _map_notes: tuple[str, ...]
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
     _comparable: Prepared | None
     _choices: tuple[MapAverage, ...] | None
     _places: Integers
     _inputs: dict[str, Rows] | None
+    #: Moments of all rows of streamed sources, of which ``_inputs`` hold at most so many rows each.
+    _sums: StreamSums | None = None
+    _sampled: int = 0
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -389,11 +403,14 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                     f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
                 )
             rows[focal] = rows[focal].joined(added)
-        for name, new in read_sources(
-            encoded_sources(self, as_sources(sources)), rows[focal], column_names(self), focal
-        ).items():
-            rows[name] = rows[name].joined(new) if name in rows else new
-        return self._refit(rows)
+        given = encoded_sources(self, as_sources(sources))
+        streamed = self._read_streams(rows[focal], given, None if self._sums is None else self._sums.origin)
+        new = read_sources(given, rows[focal], column_names(self), focal)
+        sums = self._joined_sums(rows, new, streamed)
+        for name, part in new.items():
+            rows[name] = rows[name].joined(part) if name in rows else part
+        self._learn_rows(rows, sums, max(self._sampled, sample_size(given)))
+        return self
 
     def forget(self, name: str) -> Self:
         """Remove a source exactly: the result is that of ``fit`` without it."""
@@ -401,49 +418,134 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         rows = self._kept_rows()
         check_source(name, self.domain_names_)
         del rows[name]
-        return self._refit(rows)
+        sums = self._sums
+        if sums is not None:
+            left = {each: moments for each, moments in sums.moments.items() if each != name}
+            sums = replace(sums, moments=left) if left else None
+        self._learn_rows(rows, sums, self._sampled)
+        return self
 
     def _kept_rows(self) -> dict[str, Rows]:
         if self._inputs is None:
             raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
         return dict(self._inputs)
 
-    def _refit(self, rows: dict[str, Rows]) -> Self:
-        self._learn_rows(rows)
-        return self
-
     def _learn(self, focal: Rows, sources: Any) -> None:
+        sums = self._read_streams(focal, sources)
         others = read_sources(sources, focal, column_names(self), self.focal_name)
-        self._learn_rows({self.focal_name: focal, **others}, sample_note(sources))
+        later = None if self._knows_features() else sources
+        self._learn_rows({self.focal_name: focal, **others}, sums, sample_size(sources), later)
 
-    def _learn_rows(self, rows: dict[str, Rows], notes: tuple[str, ...] = ()) -> None:
-        """Learn on the scale of the targets, of their logarithms, or both, and keep the better."""
+    def _knows_features(self) -> bool:
+        """Whether features and targets of the fit are known before any row is."""
+        return not is_auto(self.feature_map) and self.target_scale != "log"
+
+    def _read_streams(self, focal: Rows, sources: Sources | None, origin: Origin | None = None) -> StreamSums | None:
+        """Sums of all rows of streamed sources, and their samples in the same pass, if features are known already."""
+        if sources is None or not sources.streams or not self._knows_features():
+            return None
+        return StreamSums.of(sources.streams, focal, self._make_features(), origin)
+
+    def _joined_sums(
+        self, rows: Mapping[str, Rows], new: Mapping[str, Rows], streamed: StreamSums | None
+    ) -> StreamSums | None:
+        """The sums of all streamed sources, with the ``new`` rows; ``rows`` are those that came before."""
+        known = self._sums or (streamed and replace(streamed, moments={}))
+        if known is None:
+            return None
+        features, added = self._make_features(), dict(streamed.moments if streamed else {})
+        for name in set(added) & set(rows) - set(known.moments):
+            added[name] = added[name] + known.of_rows(features.of(rows[name]))
+        for name in set(new) & set(known.moments) - set(added):
+            added[name] = known.of_rows(features.of(new[name]))
+        return known.joined(added)
+
+    def _learn_rows(
+        self,
+        rows: dict[str, Rows],
+        sums: StreamSums | None = None,
+        sampled: int = 0,
+        sources: Sources | None = None,
+    ) -> None:
+        """Learn on the scale of the targets, of their logarithms, or both, and keep the better.
+
+        ``rows`` hold at most ``sampled`` rows of each streamed source, ``sums`` the moments of all their rows. Sums of
+        features that are made here are read from the ``sources``.
+        """
         tried = is_auto(self.target_scale) and is_auto(self.feature_map)
         span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
-        with one_thread_if_small(part.X for part in rows.values()):
+        # Streams may be large, even if their samples are small.
+        with nullcontext() if sampled else one_thread_if_small(part.X for part in rows.values()):
             log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
+            notes: tuple[str, ...] = ()
             if tried and log:
-                notes += (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+                notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
             elif tried:
-                notes += ("targets are positive, but the log scale fits them less well; predictions may be negative",)
-            prepared = self._prepare_rows(logged(rows) if log else rows)
-            solved = self._solve(prepared, log=log)
-            solved.attributes["notes_"] += self._map_notes + notes + apart_notes(tuple(rows.values()))
-            solved.attributes["_inputs"] = dict(rows)
-            self._store(solved, prepared.names, prepared.scaling)
+                notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
+            try:
+                found = self._fitted(logged(rows) if log else rows, None if log else sums, sources, log=log)
+            except DataError as error:
+                # Among all rows of a stream there may be targets that are not positive, unlike in its sample.
+                if error.code != "not-positive" or not tried:
+                    raise
+                notes, found = (), self._fitted(rows, sums, sources)
+        what = "the choice was learned"
+        if found.prepared.state is not None:
+            what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
+        self._keep(found, sample_note(sampled, what) + notes, rows)
+        self._sums, self._sampled = sums, sampled
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
         levels, averages = [], []
         for part in (rows, logged(rows)):
-            prepared = self._prepare_rows(part, plain=True)
+            prepared, _ = self._prepared(part, None, None, plain=True)
             levels.append(float(np.reshape(prepared.scaling.target_shift, -1)[0]))
             averages.append(_plain_choice(prepared, seed=self.seed))
         targets = next(iter(rows.values())).targets[:, 0]
         return log_is_better(averages[0], averages[1], targets, (levels[0], levels[1]))
+
+    def _fitted(
+        self, rows: dict[str, Rows], sums: StreamSums | None, sources: Sources | None, *, log: bool = False
+    ) -> _Fitted:
+        prepared, made = self._prepared(rows, sums, sources, log=log)
+        return _Fitted(prepared, self._solve(prepared, made[1], log=log), made)
+
+    def _prepared(
+        self,
+        rows: dict[str, Rows],
+        sums: StreamSums | None,
+        sources: Sources | None,
+        *,
+        log: bool = False,
+        plain: bool = False,
+    ) -> tuple[Prepared, _Made]:
+        """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
+        mapped, made = None, _NOT_MADE
+        features = there = super()._make_features()
+        if is_auto(self.feature_map):
+            limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
+            maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
+            mapped, made = maps.mapped, (maps.feature_map, maps.blocks, maps.notes)
+            features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
+        if sums is None and sources is not None and sources.streams:
+            sums = StreamSums.of(sources.streams, rows[self.focal_name], there, log=log)
+        options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
+        return prepare(rows, features, **options, mapped=mapped, sums=sums), made
+
+    def _solve(self, prepared: Prepared, blocks: Sequence[FeatureBlock] | None = None, *, log: bool = False) -> Solved:
+        # Maps that were made from the rows clip their inputs themselves.
+        clamp = self.clamp and blocks is None
+        return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
+
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
+        self._made_map, _, map_notes = found.made
+        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(rows.values()))
+        found.solved.attributes["_inputs"] = dict(rows)
+        self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
     @property
     def target_scale_(self) -> str:
@@ -554,21 +656,19 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         super()._set_stored(values)
         self._comparable = self._choices = self._inputs = None
 
-    def _prepare_rows(self, rows: dict[str, Rows], *, plain: bool = False) -> Prepared:
-        """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
-        if not is_auto(self.feature_map):
-            self._made_map, self._blocks, self._map_notes = None, None, ()
-            return super()._prepare_rows(rows)
-        limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-        maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
-        self._made_map, self._blocks, self._map_notes = maps.feature_map, maps.blocks, maps.notes
-        options = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        return prepare(rows, self._make_features(), **options, mapped=maps.mapped)
 
-    def _solve(self, prepared: Prepared, *, log: bool = False) -> Solved:
-        # Maps that were made from the rows clip their inputs themselves.
-        clamp = self.clamp and self._blocks is None
-        return tuned_fit(prepared, self._blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
+#: A map that was made from the rows, its blocks, and notes on them.
+_Made = tuple[Any, tuple[FeatureBlock, ...] | None, tuple[str, ...]]
+_NOT_MADE: _Made = (None, None, ())
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
+
+    prepared: Prepared
+    solved: Solved
+    made: _Made
 
 
 @solvable()
@@ -587,8 +687,9 @@ def tuned_fit(
     targets are logarithms, and errors are told of what they are the logarithms of.
     """
     width = prepared.focal.shape[1]
-    notes, there = _row_notes(prepared), torch_device(device)
+    there = torch_device(device)
     state = State.of(prepared, there)
+    notes = _row_notes(prepared, state)
     if blocks is None or len(blocks) == 1:
         with factorised_on(there):
             basis, wide = principal_basis(prepared, state, seed)
@@ -599,8 +700,9 @@ def tuned_fit(
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.
     tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
+    spectra: list[Any] = [[{} for _ in prepared.names] if len(outputs) > 1 else None for _ in blocks]
     samples = [
-        [samples_of(prepared, moments[place], blocks[place], places, output) for place in tried[output]]
+        [samples_of(prepared, moments[place], blocks[place], places, output, spectra[place]) for place in tried[output]]
         for output in outputs
     ]
     logs = prepared.inputs[0].targets[:, 0] if log else None
@@ -656,7 +758,7 @@ def _plain_choice(prepared: Prepared, *, seed: int) -> Choice:
     return choose(focal, sources, seed=seed, every=False, learned=False)
 
 
-def _row_notes(prepared: Prepared) -> tuple[str, ...]:
+def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:
     """What the rows themselves leave open."""
     focal = prepared.inputs[0]
     found: list[str] = []
@@ -666,7 +768,7 @@ def _row_notes(prepared: Prepared) -> tuple[str, ...]:
         found.append(f"only {rows}: leave-one-out says little about what suits {'it' if count == 1 else 'them'}")
     if len(focal.y) > 1 and np.all(focal.targets == focal.targets[0]):
         found.append("every focal target is the same; differences between predictions can only come from the sources")
-    single = [name for name, rows in zip(prepared.names[1:], prepared.inputs[1:]) if len(rows.X) == 1]
+    single = [name for name, moments in zip(prepared.names[1:], state.moments[1:]) if moments.count == 1]
     if single:
         shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
         have = "sources have" if len(single) > 1 else "source has"
@@ -694,7 +796,7 @@ def _domain_weights(
     choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
 ) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
-    values = tuned_weights(choices, prepared.names, [part.total for part in prepared.inputs], places)
+    values = tuned_weights(choices, prepared.names, prepared.totals, places)
     errors = _focal_errors(prepared.focal, heads, logs)
     return DomainWeights(values, prepared.names, 0, "cross-validated", errors)
 

@@ -30,8 +30,8 @@ from mixtune.estimators._cv import (
 )
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import savable
-from mixtune.federated import MEMBERS, Combined, Study, Summed, remote_tasks
-from mixtune.moments import Rows, Sample, Scaling, augmented, moved
+from mixtune.federated import MEMBERS, Combined, Summed, remote_tasks, rows_about
+from mixtune.moments import Origin, Rows, Sample, Scaling, augmented
 from mixtune.selection import (
     MIXTUNE,
     OWN_ROWS,
@@ -43,6 +43,7 @@ from mixtune.selection import (
     PooledStart,
     SourceTerms,
     TransferGain,
+    choose,
     choose_summed,
     merged_task,
     order_of,
@@ -56,6 +57,10 @@ from mixtune.weights import DomainWeights
 HELD = ("transfer", "stability", "horizon")
 #: From this share on, the guard leaves the model as it is: equal to that of all rows in one place.
 WHOLE_SHARE = 0.8
+#: The most by which members change predictions of the focal rows, in standard errors of the focal rows' own model.
+#: Right sums change them by about one; no rule can tell a change by one standard error from its mirror image. The
+#: self-tuned fit to the focal rows alone is shrunk so much that its standard error leaves out most of its error.
+MOST_CHANGE = {"fixed": 1.25, "tuned": 3.0}
 
 
 @dataclass(eq=False, repr=False)
@@ -75,9 +80,11 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     feature_map : object with transform(X)
         That of the study; :meth:`from_study` sets it.
     guard : bool
-        Average the model with that of the focal rows alone, by the shares of least leave-one-out error on the focal
-        rows: a member may have sent wrong sums. A share of 0.8 or more counts as all, so that the model stays equal to
-        that of all rows in one place. The self-tuned method has a guard of its own.
+        Average the model with that of the focal rows alone: a member may have sent wrong sums. With the fixed method,
+        the shares are those of least leave-one-out error on the focal rows; a share of 0.8 or more counts as all, so
+        that the model stays equal to that of all rows in one place. With every method, members change predictions of
+        the focal rows, left out in turn, by a root mean square of at most 1.25 standard errors of the focal rows' own
+        model (3 with the self-tuned method, which chooses shares itself).
     standardise, fit_intercept, focal_name, device
         As for :class:`RegretOptimalRegressor`; the scales are those of the study.
 
@@ -107,7 +114,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
 
     _stored_attributes: ClassVar[tuple[str, ...]] = (
         *("weights_", "effective_ridge_", "compared_", "transfer_gain_", "guarded_", "made_", "notes_", "candidates_"),
-        "members_share_",
+        *("members_share_", "_rival_residuals"),
     )
 
     weights_: DomainWeights
@@ -119,6 +126,7 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
     members_share_: float
     made_: tuple[str, ...]
     notes_: tuple[str, ...]
+    _rival_residuals: Floats
 
     @classmethod
     def from_study(cls, study: Any, *, guard: bool = True) -> Self:
@@ -144,26 +152,26 @@ class FederatedRegressor(FederatedSettings, LinearTransferRegressor):
         self._check_parameters()
         study = sources.study
         focal = self._read_focal(X, y, None, reset=True)
-        level = np.asarray(study.target_shift)
-        width = study.n_features
-        rows = Rows(self._make_features()(focal.X), focal.y - level)
+        rows = Rows(self._make_features()(focal.X), focal.y - study.target_shift)
         found = federated_fit(sources, rows)
         share, without, least = 1.0, np.ones(0), fits.ROUNDING * float(np.std(rows.y))
-        if self.guard and study.method == "fixed" and study.level < 3:
-            share, without = _members_share(found.left_out, found.alone, least)
+        if self.guard:
+            share, without = _members_share(found, least)
         self.members_share_, self.guarded_, self.notes_ = share, share < 1, sources.made
         if self.guarded_:
-            told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone: "
-            told += "so the error on the focal rows, left out in turn, is least"
+            told = "the guard gives {share:.0%} to the model with the members' sums, the rest to the focal rows alone, "
+            told += "by errors on the focal rows left out in turn"
             self.notes_ = (Note("guarded", told, share=share), *self.notes_)
-            found = _averaged(found, _focal_only(study, rows), share, without)
+            found = _averaged(found, share, without)
         weights, solved = found.weights, found.solved
         compared = fits.compared_of({MIXTUNE: found.left_out, OWN_ROWS: found.alone}, rows.weight, least)
+        self._rival_residuals = found.alone[None, :, None]
         self.weights_, self.made_, self.compared_ = weights, sources.made, tuple(compared.values())
         self.effective_ridge_ = solved.attributes.get("effective_ridge_")
         self.candidates_ = solved.attributes.get("candidates_", ())
         self.transfer_gain_ = transfer_gain(compared[OWN_ROWS], found.gains, rows.total)
-        scaling = Scaling(found.shift, np.ones(width), level + found.level)
+        shift = found.origin.features
+        scaling = Scaling(shift, np.ones_like(shift), np.asarray(study.target_shift + found.origin.targets))
         self._store(dataclasses.replace(solved, attributes={}, heads=None), weights.names, scaling)
         return self
 
@@ -178,10 +186,14 @@ class Found:
     Attributes
     ----------
     solved : Solved
-        For features minus ``shift`` and targets minus ``level``.
+        For features and targets about ``origin``.
     weights : DomainWeights
     alone : array (n,)
         Left-out residuals of the focal rows alone.
+    own : Solved
+        The fit to the focal rows alone, which the guard averages with.
+    method : str
+        "fixed", or "tuned" where shares of candidates were chosen.
     gains : array
         What transfer gained in validation tasks, where there were any.
     """
@@ -189,9 +201,10 @@ class Found:
     solved: fits.Solved
     weights: DomainWeights
     alone: Floats
+    own: fits.Solved
+    method: str
     gains: Floats
-    shift: Floats
-    level: Any
+    origin: Origin
 
     @property
     def left_out(self) -> Floats:
@@ -207,6 +220,7 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
     if study.level == 3 or study.method == "tuned":
         return _tuned(combined, rows)
     held = {name: getattr(study.fixed, name) for name in HELD}
+    rows = rows_about(rows, combined.origin)
     if combined.total is None:
         given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge")}
         model = RegretOptimalRegressor(None, standardise=False, focal_name=study.focal, **given, **held)
@@ -214,40 +228,39 @@ def federated_fit(combined: Combined, rows: Rows) -> Found:
         weights = solved.attributes["weights_"]
     else:
         solved, weights = _masked_fit(combined, rows, held)
-    alone = _focal_only(study, rows).uncertainty.left_out.residuals[:, 0]
-    return Found(solved, weights, alone, np.empty(0), np.zeros(rows.shape[1]), 0.0)
+    own = fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
+    alone = own.uncertainty.left_out.residuals[:, 0]
+    return Found(solved, weights, alone, own, "fixed", np.empty(0), combined.origin)
 
 
-def _focal_only(study: Study, rows: Rows) -> fits.Solved:
-    return fits.pooled(_state(study.focal, rows), [0])(float(study.fixed.ridge))
-
-
-def _members_share(members: Floats, alone: Floats, least: float) -> tuple[float, Floats]:
-    """The share of the members' model, averaged with that of the focal rows alone, of least mean square left out.
+def _members_share(found: Found, least: float) -> tuple[float, Floats]:
+    """The share of the members' model, averaged with that of the focal rows alone, by residuals of rows left out.
 
     With it come the shares (n,) without each of the rows: what the average is judged by on a row must not depend on it.
-
-    Examples
-    --------
-    >>> share, without = _members_share(np.array([1.0, -2.0, 1.0]), np.array([2.0, 1.0, 2.0]), 0.0)
-    >>> round(share, 3), without
-    (0.636, array([0.5, 1. , 0.5]))
+    Residuals e of the focal rows alone have the mean square ``noise * spread``, of which ``noise * (spread - 1)`` is
+    the squared standard error of the model.
     """
+    left = found.own.uncertainty.left_out
+    members, alone = found.left_out, left.residuals[:, 0]
     if not np.all(np.isfinite(alone)) or np.max(np.abs(alone - members)) <= least:
         return 1.0, np.ones(len(members))
     if not np.all(np.isfinite(members)):
         return 0.0, np.zeros(len(members))
-    apart = alone - members
-    above, below = alone * apart, apart**2
-    tops, bottoms = (np.append(part.sum(), part.sum() - part) for part in (above, below))
-    found = np.clip(np.divide(tops, bottoms, out=np.ones_like(tops), where=bottoms > least**2), 0.0, 1.0)
-    found[found >= WHOLE_SHARE] = 1.0
-    return float(found[0]), found[1:]
+    apart, error = alone - members, alone**2 * (1 - 1 / left.spreads)
+    gain, change, room = (np.append(p.sum(), p.sum() - p) for p in (alone * apart, apart**2, error))
+    shares, seen = np.ones_like(change), change > least**2
+    if found.method == "fixed":
+        shares[seen] = np.clip(gain[seen] / change[seen], 0.0, 1.0)
+    shares[shares >= WHOLE_SHARE] = 1.0
+    most = MOST_CHANGE[found.method] * np.sqrt(np.maximum(room[seen], 0.0) / change[seen])
+    shares[seen] = np.minimum(shares[seen], most)
+    return float(shares[0]), shares[1:]
 
 
-def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -> Found:
+def _averaged(found: Found, share: float, without: Floats) -> Found:
     """A fit averaged with the focal rows alone; how uncertainty varies with the inputs is that of the larger part."""
-    ours, main = found.solved, found.solved if share >= 0.5 else alone
+    ours, alone = found.solved, found.own
+    main = ours if share >= 0.5 else alone
 
     def mixed(mine: Any, theirs: Any, part: Any = share) -> Any:
         # Residuals of a part that does not count may be infinite.
@@ -257,7 +270,8 @@ def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -
     parts = {name: mixed(getattr(left, name), getattr(other, name), each) for name in ("predictions", "residuals")}
     judged = dataclasses.replace(main.uncertainty.left_out, **parts)
     uncertainty = fits.Uncertainty(partial(fits.same, judged), main.uncertainty.make_posterior)
-    solved = fits.Solved(mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept), uncertainty)
+    coef, intercept = mixed(ours.coef, alone.coef), mixed(ours.intercept, alone.intercept)
+    solved = fits.Solved(coef, intercept, uncertainty, ours.attributes)
     own = np.eye(len(found.weights.names))[0]
     weights = dataclasses.replace(found.weights, values=mixed(found.weights.values, own))
     return dataclasses.replace(found, solved=solved, weights=weights)
@@ -265,39 +279,45 @@ def _averaged(found: Found, alone: fits.Solved, share: float, without: Floats) -
 
 def _tuned(combined: Combined, rows: Rows) -> Found:
     """The self-tuned choice from moments, with validation tasks that members did."""
-    remote, scaling = remote_tasks(combined.study, rows, combined.moments)
+    remote, mean = remote_tasks(combined.study, rows, combined.moments, combined.origin)
     plan = remote.plan({}) if combined.plan is None else combined.plan
     choice = remote.choose(plan, combined.tasks)
     totals = {name: source.total for name, source in zip(combined.moments, remote.sources)}
-    return _chosen(choice, rows, scaling, {combined.study.focal: remote.focal.total, **totals})
+    return _chosen(choice, rows, mean, {combined.study.focal: remote.focal.total, **totals})
 
 
 def _summed(combined: Combined, rows: Rows) -> Found:
     """The self-tuned choice from sums over all members."""
     summed = combined.summed
     assert summed is not None
-    scaling = summed.scaling
-    total = Sample(moved(summed.total, scaling.shift, scaling.scale, scaling.target_shift))
-    choice = choose_summed(Sample.of(scaling.apply(rows)), total, combined.terms, combined.tasks)
-    return _chosen(choice, rows, scaling, {combined.study.focal: rows.total, MEMBERS: total.total})
+    plain = dataclasses.replace(summed, size=1.0)
+    choice = choose_summed(plain.sample(rows), plain.near, combined.terms, combined.tasks)
+    return _chosen(choice, rows, summed.mean, {combined.study.focal: rows.total, MEMBERS: plain.near.total})
 
 
-def _chosen(choice: Choice, rows: Rows, scaling: Scaling, totals: dict[str, float]) -> Found:
+def _chosen(choice: Choice, rows: Rows, mean: Origin, totals: dict[str, float]) -> Found:
     """What an estimator stores of a choice among domains of so many rows each, the focal one first."""
-    width, count = rows.shape[1], len(totals) - 1
-    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width)
-    near = scaling.apply(rows)
-    uncertainty = fits.Uncertainty(partial(left_out_of, [average], near), partial(fits.posterior_of, [average]))
-    places = np.arange(count)
+    names, places, near = tuple(totals), np.arange(len(totals) - 1), rows_about(rows, mean)
+    average, solved = _solved_choice(choice, near)
+    choice = average.choices[0]
     attributes = {
         "effective_ridge_": float(np.exp(choice.shares @ np.log(choice.ridges))),
-        "candidates_": candidates_of(average, count + 1, places),
+        "candidates_": candidates_of(average, len(names), places),
     }
-    solved = fits.Solved(choice.head[:-1], choice.head[-1], uncertainty, attributes)
-    names = tuple(totals)
+    solved = dataclasses.replace(solved, attributes=attributes)
     values = tuned_weights([average], names, list(totals.values()), places)
     weights = DomainWeights(values, names, 0, "cross-validated")
-    return Found(solved, weights, choice.focal_left_out, average.play_gains, scaling.shift, scaling.target_shift)
+    _, own = _solved_choice(choose(Sample.of(near), []), near)
+    return Found(solved, weights, choice.focal_left_out, own, "tuned", average.play_gains, mean)
+
+
+def _solved_choice(choice: Choice, rows: Rows) -> tuple[MapAverage, fits.Solved]:
+    """A choice of coefficients for features as they are, and the fit that it is."""
+    width = rows.shape[1]
+    average = MapAverage([choice], (FeatureBlock("all", np.arange(width)),), width).with_own_rows()
+    uncertainty = fits.Uncertainty(partial(left_out_of, [average], rows), partial(fits.posterior_of, [average]))
+    head = average.choices[0].head
+    return average, fits.Solved(head[:-1], head[-1], uncertainty)
 
 
 def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) -> Any:
@@ -318,7 +338,7 @@ def pooled_twin(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) ->
         return tuned.fit(focal.X, focal.y, sources=pairs)
     if parts:
         plain = dataclasses.replace(combined, **parts)
-        return FederatedRegressor.from_study(study).fit(focal.X, focal.y, sources=plain)
+        return FederatedRegressor.from_study(study, guard=False).fit(focal.X, focal.y, sources=plain)
     given = {name: getattr(study.fixed, name) for name in ("weights", "sharing", "ridge", *HELD)}
     if combined.sharing is not None:
         given["sharing"] = combined.sharing
@@ -330,12 +350,12 @@ def _pooled_tasks(combined: Combined, focal: Rows, sources: Mapping[str, Rows]) 
     """Moments, and the validation tasks of those members that did some, from all rows in one place."""
     study, plan = combined.study, combined.plan
     assert plan is not None
-    prepared = {name: study.prepared(rows) for name, rows in sources.items()}
-    moments = {name: augmented(rows).without_rows() for name, rows in prepared.items()}
-    remote, scaling = remote_tasks(study, study.prepared(focal), moments)
+    prepared, origin = {name: study.prepared(rows) for name, rows in sources.items()}, combined.origin
+    moments = {name: augmented(rows_about(rows, origin)).without_rows() for name, rows in prepared.items()}
+    remote, mean = remote_tasks(study, study.prepared(focal), moments, origin)
     played, tasks = {task.source for task in combined.tasks}, []
     for source, places in ((source, places) for source, places in plan.tasks if source in played):
-        near = scaling.apply(prepared[combined.names[source]])
+        near = rows_about(prepared[combined.names[source]], mean)
         rows = Rows(near.X, near.y / remote.size)
         order = order_of(rows, places[: plan.rows + SETTINGS.test_rows])
         part = augmented(rows.part(order[: plan.rows])).without_rows()

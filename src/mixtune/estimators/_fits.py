@@ -37,6 +37,7 @@ from mixtune.moments import (
     Moments,
     Origin,
     Posterior,
+    Regression,
     Rows,
     Scaling,
     about,
@@ -203,6 +204,8 @@ class Prepared:
     scaling : Scaling
     features : Features
     fit_intercept : bool
+    state : State or None
+        Moments of all rows of every domain, where some of the rows here are samples; None where the rows are all.
     """
 
     names: tuple[str, ...]
@@ -211,11 +214,19 @@ class Prepared:
     scaling: Scaling
     features: Features
     fit_intercept: bool
+    state: State | None = None
 
     @cached_property
     def focal(self) -> Rows:
         """The focal rows in prepared units."""
         return self.scaling.apply(self.mapped[0])
+
+    @property
+    def totals(self) -> list[float]:
+        """How many rows each domain has in all, each counting as its sample weight."""
+        if self.state is None:
+            return [part.total for part in self.inputs]
+        return [own_center(moments).total for moments in self.state.moments]
 
 
 def prepare(
@@ -225,10 +236,11 @@ def prepare(
     standardise: bool,
     fit_intercept: bool,
     mapped: tuple[Rows, ...] | None = None,
+    sums: StreamSums | None = None,
 ) -> Prepared:
     """Features of all domains by name, the focal one first, standardised over all of them.
 
-    ``mapped`` are the features, if they are computed already.
+    ``mapped`` are the features, if they are computed already. ``sums`` have the domains whose rows here are samples.
 
     Examples
     --------
@@ -242,8 +254,18 @@ def prepare(
     widths = sorted({part.X.shape[1] for part in mapped})
     if len(widths) > 1:
         raise DataError(f"feature_map made {widths} features for different domains; it must make the same for all")
-    scaling = pooled_scaling(mapped, standardise=standardise, center=fit_intercept)
-    return Prepared(tuple(rows), mapped, tuple(rows.values()), scaling, features, fit_intercept)
+    names, inputs, state = tuple(rows), tuple(rows.values()), None
+    if sums is None:
+        scaling = pooled_scaling(mapped, standardise=standardise, center=fit_intercept)
+    else:
+        there = torch_device(features.device) if len(names) < MANY else None
+        moments = {
+            name: sums.moments[name].on_device(there) if name in sums.moments else sums.of_rows(made, there)
+            for name, made in zip(names, mapped)
+        }
+        options = {"standardise": standardise, "fit_intercept": fit_intercept}
+        state, scaling = _state_of_sums(moments, sums.origin, mapped[0], features, **options)
+    return Prepared(names, mapped, inputs, scaling, features, fit_intercept, state)
 
 
 @storable
@@ -260,6 +282,8 @@ class State:
     @classmethod
     def of(cls, prepared: Prepared, device: str | None = None) -> State:
         """The moments of prepared rows, on a device of PyTorch if there is one."""
+        if prepared.state is not None:
+            return prepared.state.on_device(device)
         device = device if len(prepared.names) < MANY else None
         moments = tuple(augmented(rows, prepared.scaling, device) for rows in prepared.mapped)
         return cls(prepared.names, moments, prepared.focal, prepared.fit_intercept)
@@ -296,12 +320,70 @@ class State:
         return square / (center.total * self.moments[0].n_outputs)
 
 
-def sample_note(sources: Sources | None) -> tuple[str, ...]:
-    """What to say where a fit looked at samples only."""
-    if sources is None or not sources.streams:
-        return ()
-    rows = max(stream.sample_rows for stream in sources.streams)
-    return (f"the choice was learned on at most {rows:,} rows of each streamed source, drawn at random",)
+def sample_size(sources: Sources | None) -> int:
+    """How many rows are drawn of each streamed source; 0 where there are none."""
+    return max((stream.sample_rows for stream in sources.streams), default=0) if sources is not None else 0
+
+
+def sample_note(rows: int, what: str = "the choice was learned") -> tuple[str, ...]:
+    """What to say where something used at most so many rows of each streamed source; 0 where all rows were used."""
+    return (f"{what} on at most {rows:,} rows of each streamed source, drawn at random",) if rows else ()
+
+
+@dataclass(frozen=True, eq=False)
+class StreamSums:
+    """Moments of ``[features - origin, 1]`` and ``targets - origin`` of all rows of streamed sources, by name."""
+
+    origin: Origin
+    moments: Mapping[str, Moments]
+
+    @classmethod
+    def of(
+        cls,
+        streams: Sequence[Any],
+        focal: Rows,
+        features: Features,
+        origin: Origin | None = None,
+        *,
+        log: bool = False,
+    ) -> StreamSums | None:
+        """Read the sources, and draw their samples in the same pass; ``origin`` is a point near the focal rows.
+
+        None where the sums of all domains do not fit into the memory limit. With ``log``, the targets of the sources
+        are logarithms of those in the data.
+        """
+        origin = _origin_of(features.of(focal)) if origin is None else origin
+        try:
+            return cls(origin, _stream_moments(streams, focal, origin, features, sampled=True, log=log))
+        except (DataError, ParameterError) as error:
+            if error.code != "sums-too-large":
+                raise
+            return None
+
+    def of_rows(self, rows: Rows, device: str | None = None) -> Moments:
+        """The same moments of rows of features."""
+        near = Rows(rows.X - self.origin.features, rows.y - self.origin.targets, rows.sample_weight)
+        return augmented(near, device=device)
+
+    def joined(self, other: Mapping[str, Moments]) -> StreamSums:
+        """With the sums of further rows."""
+        added = {name: self.moments[name] + new if name in self.moments else new for name, new in other.items()}
+        return replace(self, moments={**self.moments, **added})
+
+
+def _stream_moments(
+    streams: Sequence[Any], focal: Rows, origin: Origin, features: Features, **options: bool
+) -> dict[str, Moments]:
+    """Moments of all rows of streamed sources, by name; ``options`` are those of ``StreamedSources.moments``."""
+    found: dict[str, Moments] = {}
+    for stream in streams:
+        ready = features.sized(len(origin.features))
+        sums = stream.moments(ready, origin, features.columns, device=features.device, **options)
+        check_once([*found, *sums])
+        for name, moments in sums.items():
+            _check_moments(name, moments, origin, focal)
+            found[name] = _outputs_like(moments, focal)
+    return found
 
 
 def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: Features) -> dict[str, Moments]:
@@ -325,12 +407,9 @@ def moments_of(sources: Sources | None, focal: Rows, origin: Origin, features: F
             )
         zero = Origin(np.zeros_like(origin.features), np.zeros_like(origin.targets))
         found[name] = about(_outputs_like(moments, focal), zero, origin)
-    for stream in sources.streams:
-        sums = stream.moments(features.sized(len(origin.features)), origin, features.columns, device=features.device)
-        check_once([*found, *sums])
-        for name, moments in sums.items():
-            _check_moments(name, moments, origin, focal)
-            found[name] = _outputs_like(moments, focal)
+    streamed = _stream_moments(sources.streams, focal, origin, features)
+    check_once([*found, *streamed])
+    found |= streamed
     there = torch_device(features.device) if len(found) < MANY - 1 else None
     return {name: moments.on_device(there) for name, moments in found.items()}
 
@@ -340,15 +419,31 @@ def gather_state(
 ) -> tuple[State, Scaling]:
     """The state of a fit from sums, on the device if there is one, and the scale that all rows have in common."""
     own = features.of(focal)
-    # The plain mean: any point near the rows does.
-    with np.errstate(over="ignore"):
-        origin = Origin(own.X.mean(axis=0), np.asarray(own.y.mean(axis=0)))
-    if not all(np.all(np.isfinite(part)) for part in origin):
-        origin = Origin(own.X[0], np.asarray(own.y[0]))
+    origin = _origin_of(own)
     others = moments_of(sources, focal, origin, features)
     check_focal_name(others, focal_name)
-    here = features.moments(focal, origin, own)
-    mean, spread, level = pooled_scale([here, *others.values()], origin)
+    moments = {focal_name: features.moments(focal, origin, own), **others}
+    return _state_of_sums(moments, origin, own, features, standardise=standardise, fit_intercept=fit_intercept)
+
+
+def _origin_of(own: Rows) -> Origin:
+    """A point near the focal rows of features; any does, such as the plain mean."""
+    with np.errstate(over="ignore"):
+        origin = Origin(own.X.mean(axis=0), np.asarray(own.y.mean(axis=0)))
+    return origin if all(np.all(np.isfinite(part)) for part in origin) else Origin(own.X[0], np.asarray(own.y[0]))
+
+
+def _state_of_sums(
+    sums: Mapping[str, Moments],
+    origin: Origin,
+    own: Rows,
+    features: Features,
+    *,
+    standardise: bool,
+    fit_intercept: bool,
+) -> tuple[State, Scaling]:
+    """The state from moments about the origin, the focal ones first; ``own`` are the focal rows of features."""
+    mean, spread, level = pooled_scale(list(sums.values()), origin)
     scale = spread if standardise else np.ones_like(spread)
     if fit_intercept:
         scaling = Scaling(origin.features + mean, scale, origin.targets + level)
@@ -356,9 +451,9 @@ def gather_state(
         scaling = Scaling(np.zeros_like(mean), scale, np.zeros_like(level))
         mean, level = -origin.features, -origin.targets
     prepared = scaling.apply(own)
-    near = augmented(prepared) if torch_device(features.device) is None else moved(here, mean, scale, level)
-    moments = (near, *(moved(m, mean, scale, level) for m in others.values()))
-    return State((focal_name, *others), moments, prepared, fit_intercept), scaling
+    here, *others = (moved(each, mean, scale, level) for each in sums.values())
+    here = augmented(prepared) if torch_device(features.device) is None else here
+    return State(tuple(sums), (here, *others), prepared, fit_intercept), scaling
 
 
 def sampled_rows(state: State, scaling: Scaling, focal: Rows, sources: Sources | None, features: Features) -> Prepared:
@@ -667,18 +762,38 @@ def stopped(state: State, solution: RegretSolution, fit: Fit, head: Fit, stop: i
     return step, Solved(*found, Uncertainty(partial(same, left_out), partial(posterior, fit.on_host)))
 
 
-def pooled(state: State, chosen: Sequence[int]) -> Callable[[float], Solved]:
-    """Ridge regression on the rows of the chosen domains pooled, at any ridge; the rows are added up once."""
+@dataclass(frozen=True, eq=False)
+class PooledRidge:
+    """Ridge regression on the rows of some domains pooled, at any ridge; the rows are added up once."""
+
+    state: State
+    system: Any
+    center: Center
+    share: float
+
+    def __call__(self, ridge: float) -> Solved:
+        coef = to_numpy(self.system.step(self.system.zero * 0.0, ridge))
+        fit = _fit(coef, self.center.intercept(coef), self.system, self.center, ridge, self.share)
+        return solved(self.state, fit)
+
+    def errors(self, ridges: Sequence[float]) -> Floats:
+        """Leave-one-out errors on the focal rows: of one output, from one decomposition for all ridges."""
+        focal, center = self.state.focal, self.center
+        if focal.targets.shape[1] > 1 or self.share == 0 or not is_numpy(self.system.zero):
+            return np.array([self(ridge).uncertainty.left_out.error for ridge in ridges])
+        center = replace(center, targets=np.reshape(center.targets, -1)[0])
+        rows = Rows(focal.X - center.features, focal.targets[:, 0] - center.targets, focal.sample_weight)
+        with np.errstate(over="ignore"):
+            return Regression(self.system, rows, center.total, center).ridge_errors(np.array(ridges))
+
+
+def pooled(state: State, chosen: Sequence[int]) -> PooledRidge:
+    """Ridge regression on the rows of the chosen domains."""
     chosen, counted = list(chosen), np.zeros(len(state.moments))
     counted[chosen] = 1.0
     center = state.common(counted)
     system = weighted_system([recentred(state.moments[i], center) for i in chosen], np.ones(len(chosen)))
-
-    def at(ridge: float) -> Solved:
-        coef = to_numpy(system.step(system.zero * 0.0, ridge))
-        return solved(state, _fit(coef, center.intercept(coef), system, center, ridge, float(0 in chosen)))
-
-    return at
+    return PooledRidge(state, system, center, float(0 in chosen))
 
 
 def mean_of_locals(state: State, ridge: float) -> Solved:
@@ -743,14 +858,23 @@ def _fit(coef: Floats, intercept: Any, system: Any, center: Center, ridge: float
 
 
 def samples_of(
-    prepared: Prepared, moments: Sequence[Moments], block: FeatureBlock, places: Integers, output: int
+    prepared: Prepared,
+    moments: Sequence[Moments],
+    block: FeatureBlock,
+    places: Integers,
+    output: int,
+    spectra: Sequence[Any] | None = None,
 ) -> list[Sample]:
-    """The focal domain and the sources that priors are learned from, for one output and the features of one map."""
+    """The focal domain and the sources that priors are learned from, for one output and the features of one map.
+
+    ``spectra`` are those of all domains, where several outputs share them.
+    """
     found = []
     for place in (0, *(1 + places).tolist()):
         # Where sources take no focal role, nobody asks for their rows.
-        rows = partial(_sample_rows, prepared, block, place, output)
-        found.append(Sample(moments[place].output(output), rows, intercept=prepared.fit_intercept))
+        rows, own = partial(_sample_rows, prepared, block, place, output), moments[place].output(output)
+        how: dict[str, Any] = {"intercept": prepared.fit_intercept, "size": len(prepared.mapped[place].y)}
+        found.append(Sample(own, rows, **how, spectra=None if spectra is None else spectra[place]))
     return found
 
 

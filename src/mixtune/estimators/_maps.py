@@ -7,7 +7,7 @@ whose blocks may overlap; the choice averages over the blocks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +49,31 @@ class Maps:
     mapped: tuple[Rows, ...]
     notes: tuple[str, ...]
     folds: Integers
+
+    def by_domain(self, names: Iterable[str]) -> FoldedMap:
+        """The map for further rows of the domains, which have these names."""
+        return FoldedMap(self.feature_map, dict(zip(names, self.folds.tolist(), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class FoldedMap:
+    """A map whose learned columns of a domain come from the models of its fold; of other rows, from all models."""
+
+    feature_map: FeatureMap
+    folds: Mapping[str, int]
+    fold: int = -1
+
+    @property
+    def n_features_out(self) -> int:
+        return self.feature_map.n_features_out
+
+    def of_domain(self, name: str) -> FoldedMap:
+        """The map for rows of one domain."""
+        return replace(self, fold=self.folds.get(name, -1))
+
+    def transform(self, X: Floats, /) -> Floats:
+        """Features of rows."""
+        return features_by_fold(self.feature_map, np.asarray(X, dtype=np.float64), np.full(len(X), self.fold))
 
 
 def auto_maps(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -66,6 +67,7 @@ from mixtune.selection import (
     joint_left_out,
     learn_population,
     sample_sources,
+    scattered,
     transfer_gain,
 )
 from mixtune.streaming import StreamedSources
@@ -99,11 +101,11 @@ class DomainFits:
         Residuals of each domain's rows by the model of the population without that domain.
     weights : array (N, N)
         In each row: the share of the prediction for one domain that every domain provides.
-    residuals : list of arrays (n_i,)
+    residuals : sequence of arrays (n_i,)
         Of left-out rows.
-    scores : list of arrays (n_i,)
+    scores : sequence of arrays (n_i,)
         Their size in units of the spread of a prediction, with what leave-one-out overlooks.
-    posteriors : list of Posterior
+    posteriors : sequence of Posterior
         How the spread varies with the inputs.
     spreads : array (N, p + 1)
         Standard deviations of coefficients and of the level, over that of the noise.
@@ -120,9 +122,9 @@ class DomainFits:
     population_level: float
     without: list[Floats]
     weights: Floats
-    residuals: list[Floats]
-    scores: list[Floats]
-    posteriors: list[Posterior]
+    residuals: Sequence[Floats]
+    scores: Sequence[Floats]
+    posteriors: Sequence[Posterior]
     spreads: Floats
     compared: list[tuple[Comparison, ...]]
     gains: list[TransferGain]
@@ -135,19 +137,18 @@ def every_fit(
 ) -> DomainFits:
     """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
     width, count = prepared.focal.shape[1], len(prepared.names)
-    places = np.arange(count - 1)
     own = [[block.moments(m) for m in moments] for block in blocks]
-    samples = [samples_of(prepared, each, block, places, output) for each, block in zip(own, blocks)]
+    samples = [samples_of(prepared, each, block, np.arange(count - 1), output) for each, block in zip(own, blocks)]
     known = sample_sources(prepared.mapped, seed=seed, prepare=prepared.scaling.apply, most=SETTINGS.shared_sources)
     averages: Iterator[MapAverage]
     if count == 1:
         averages, known = iter([choose_maps(samples, blocks, width, seed=seed)]), np.empty(0, dtype=np.int64)
     else:
         choices = choose_every(samples, places=known, seed=seed)
-        averages = (MapAverage(each, tuple(blocks), width) for each in choices)
+        averages = (MapAverage(each, tuple(blocks), width).with_own_rows() for each in choices)
     found = [_domain_fit(average, index, known, count) for index, average in enumerate(averages)]
-    pooled = _PooledResiduals(samples, own, output)
-    compared = [_compared(each, pooled.of(each.plain, k), samples[0][k]) for k, each in enumerate(found)]
+    pooled = cache(lambda place: _pooled_left_out(samples[place], [each.output(output) for each in own[place]]))
+    compared = [_compared(each, pooled(each.plain)[k], samples[0][k]) for k, each in enumerate(found)]
     heads = np.stack([each.head for each in found])
     coef, intercept = (heads[:, :-1], heads[:, -1]) if prepared.fit_intercept else (heads, np.zeros(count))
     spreads = np.stack([each.spread for each in found])
@@ -158,31 +159,17 @@ def every_fit(
             spreads[:] = 0.0  # no intervals rather than wrong ones
         else:
             spreads[:, :-1] = np.maximum(spreads[:, :-1], scatter / np.sqrt(np.where(noise > 0, noise, 1.0))[:, None])
-    population, without = coef[0], [found[0].left_out]
-    level = float(intercept[0])
+    head, without = heads[0], [found[0].left_out]
     if count > 1:
         common = learn_population(samples)
-        population, level = _scattered(common.heads, blocks, width, intercept=prepared.fit_intercept)
-        without = common.left_out
-    gains = [
-        transfer_gain(both[0], each.task_gains, samples[0][k].total)
-        for k, (each, both) in enumerate(zip(found, compared))
-    ]
-    return DomainFits(
-        coef,
-        intercept,
-        population,
-        level,
-        without,
-        np.stack([each.weights for each in found]),
-        [each.left_out for each in found],
-        [each.scores for each in found],
-        [each.posterior for each in found],
-        spreads,
-        compared,
-        gains,
-        np.array([len(each.task_gains) for each in found]),
+        head, without = scattered(common.heads, blocks, width, intercept=prepared.fit_intercept), common.left_out
+    population, level = (head[:-1], float(head[-1])) if prepared.fit_intercept else (head, 0.0)
+    gains = [transfer_gain(both[0], each.task_gains, s.total) for each, both, s in zip(found, compared, samples[0])]
+    weights, left_out, scores, posteriors, tasks = zip(
+        *((each.weights, each.left_out, each.scores, each.posterior, len(each.task_gains)) for each in found)
     )
+    model = (coef, intercept, population, level, without, np.stack(weights))
+    return DomainFits(*model, left_out, scores, posteriors, spreads, compared, gains, np.array(tasks))
 
 
 def noise_of(scores: Sequence[Floats]) -> Floats:
@@ -190,15 +177,6 @@ def noise_of(scores: Sequence[Floats]) -> Floats:
     squares = [each[np.isfinite(each)] ** 2 for each in scores]
     common = float(np.mean(np.concatenate(squares))) if any(map(len, squares)) else 0.0
     return np.array([(part.sum() + SHARED_ROWS * common) / (len(part) + SHARED_ROWS) for part in squares])
-
-
-def _scattered(
-    heads: Sequence[Floats], blocks: Sequence[FeatureBlock], width: int, *, intercept: bool
-) -> tuple[Floats, float]:
-    """Coefficients (p,) of all features and the intercept, from those of each map, whose predictions add up."""
-    slopes = [head[:-1] if intercept else head for head in heads]
-    coef = np.sum([block.coefficients(own, width) for block, own in zip(blocks, slopes)], axis=0)
-    return coef, float(sum(head[-1] for head in heads)) if intercept else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,26 +237,13 @@ def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> 
     return found / found.sum()
 
 
-class _PooledResiduals:
-    """Left-out residuals of ridge regression on all rows pooled, for the features of any map."""
-
-    def __init__(self, samples: Sequence[Sequence[Sample]], moments: Sequence[Sequence[Any]], output: int) -> None:
-        self.samples, self.moments, self.output = samples, moments, output
-        self._found: dict[int, list[Floats]] = {}
-
-    def of(self, place: int, index: int) -> Floats:
-        """Of the rows of one domain, with the ridge that is best for all rows."""
-        if place not in self._found:
-            own, moments = self.samples[place], [each.output(self.output) for each in self.moments[place]]
-            rows = Rows(
-                np.concatenate([sample.known.X for sample in own]),
-                np.concatenate([sample.known.y for sample in own]),
-                np.concatenate([sample.known.weight for sample in own]),
-            )
-            every = Sample(own[0].moments, rows, intercept=own[0].intercept)
-            left = joint_left_out(every, weighted_system(moments, np.ones(len(moments))))
-            self._found[place] = np.split(left, np.cumsum([len(sample.known.y) for sample in own])[:-1])
-        return self._found[place][index]
+def _pooled_left_out(samples: Sequence[Sample], moments: Sequence[Moments]) -> list[Floats]:
+    """Left-out residuals (n_i,) of each domain's rows, by the ridge regression that is best for all rows pooled."""
+    known = [sample.known for sample in samples]
+    rows = Rows(*(np.concatenate([getattr(part, name) for part in known]) for name in ("X", "y", "weight")))
+    every = Sample(samples[0].moments, rows, intercept=samples[0].intercept)
+    left = joint_left_out(every, weighted_system(moments, np.ones(len(moments))))
+    return np.split(left, np.cumsum([len(part.y) for part in known])[:-1])
 
 
 def _compared(fit: _DomainFit, pooled: Floats, sample: Sample) -> tuple[Comparison, ...]:
@@ -339,7 +304,7 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
     features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
-    options = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
+    options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
     prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
     state = State.of(prepared)
     blocks: Sequence[FeatureBlock]
@@ -540,10 +505,9 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
             places = labels.among(known.domains_)
             if self.unseen == "error" and np.any(places < 0):
                 new = [name for name in labels.names if name not in set(known.domains_)]
-                raise DataError(
-                    f"{len(new)} domains were not seen in fit, such as {', '.join(new[:3])}; add their rows with "
-                    "partial_fit, or set unseen='population'"
-                )
+                count = "1 domain was" if len(new) == 1 else f"{len(new)} domains were"
+                remedy = "add their rows with partial_fit, or set unseen='population'"
+                raise DataError(f"{count} not seen in fit: {_some(new)}; {remedy}")
         return rows, places
 
     def _features(self, rows: Any, places: Integers) -> Floats:
@@ -736,8 +700,10 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         """Columns with a value for each domain: its name, rows, errors, gain, and whom it borrows from.
 
         Errors are root mean squared leave-one-out errors: of this model, of the best ridge fit to the domain's own
-        rows, and of one ridge fit to all rows pooled. ``gain`` is by what part the error is below that of its own rows
-        alone, from leave-one-out and cross-domain validation, with a 95% interval. ``own_share`` is the part of the
+        rows, and of one ridge fit to all rows pooled. ``ratio_own_rows`` and ``ratio_pooled`` are the error of this
+        model divided by the other two, with 95% intervals over the rows. ``gain`` is by what part the error is below
+        that of its own rows alone, from leave-one-out and cross-domain validation, with a 95% interval; it is the
+        better estimate where rows are few. ``own_share`` is the part of the
         prediction that its own rows provide. ``apart`` is how far the coefficients lie from those of the population,
         relative to the median over domains: domains well above 2 stand out.
         """
@@ -812,12 +778,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def _apart(self) -> Floats:
         """How far coefficients, with the intercept, lie from the population's: in typical distances over domains."""
-        scale = self._scaling.scale
-        shift = (self.coef_ - self.population_coef_) * scale
-        level = (
-            (self.coef_ - self.population_coef_) @ self._scaling.shift + self.intercept_ - self.population_intercept_
-        )
-        size = np.sqrt(np.sum(shift**2, axis=1) + level**2)
+        apart = self.coef_ - self.population_coef_
+        level = apart @ self._scaling.shift + self.intercept_ - self.population_intercept_
+        size = np.sqrt(np.sum((apart * self._scaling.scale) ** 2, axis=1) + level**2)
         typical = float(np.median(size))
         return size / typical if typical > 0 else np.zeros(len(size))
 
@@ -857,14 +820,12 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.domains_)
-        for name in ("coef_", "own_coef_"):
-            check_array(name, getattr(self, name), (count, width))
-        for name in ("intercept_", "own_intercept_"):
-            check_array(name, getattr(self, name), (count,))
         if self._spreads is not None:
             check_array("_spreads", self._spreads, (count, width + 1), least=0.0)
-        check_array("population_coef_", self.population_coef_, (width,))
-        check_array("population_intercept_", np.asarray(self.population_intercept_), ())
+        for name, shape in (("coef_", (width,)), ("intercept_", ())):
+            check_array(name, getattr(self, name), (count, *shape))
+            check_array(f"own_{name}", getattr(self, f"own_{name}"), (count, *shape))
+            check_array(f"population_{name}", np.asarray(getattr(self, f"population_{name}")), shape)
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
@@ -901,11 +862,13 @@ def summary_of(models: Sequence[MultiDomainRegressor]) -> dict[str, Any]:
     for row in weights - np.diag(np.diagonal(weights)):
         order = np.argsort(-row, kind="stable")[:MOST_NAMED]
         named.append(", ".join(f"{first.domains_[k]} {row[k]:.0%}" for k in order if row[k] >= NAMED_WEIGHT))
-    gains = np.mean(
-        [[(gain.reduction, gain.low, gain.high) for gain in model._gains] for model in models], axis=0, dtype=float
-    )
+    gains = np.mean([[(each.reduction, each.low, each.high) for each in model._gains] for model in models], axis=0)
     columns: dict[str, Any] = {"domain": list(first.domains_), "rows": first.n_rows_}
     columns |= {"error": errors[:, 2], "error_own_rows": errors[:, 0], "error_pooled": errors[:, 1]}
+    for place, name in enumerate(("own_rows", "pooled")):
+        for end in ("", "_low", "_high"):
+            ratios = [[getattr(found[place], f"ratio{end}") for found in model._compared] for model in models]
+            columns[f"ratio_{name}{end}"] = np.mean(ratios, axis=0)
     columns |= dict(zip(("gain", "gain_low", "gain_high"), gains.T))
     apart = np.mean([model._apart() for model in models], axis=0)
     return {**columns, "own_share": np.diagonal(weights), "borrows_from": named, "apart": apart}
@@ -941,13 +904,15 @@ def _row_notes(rows: Mapping[str, Rows]) -> tuple[str, ...]:
     """Domains that say little about themselves."""
     found = []
     if single := [name for name, part in rows.items() if len(part.y) == 1]:
-        shown = ", ".join(single[:3]) + (", ..." if len(single) > 3 else "")
         have = "domain has" if len(single) == 1 else "domains have"
-        found.append(f"{len(single)} {have} one row only: {shown}; their models rest on the other domains")
+        found.append(f"{len(single)} {have} one row only: {_some(single)}; their models rest on the other domains")
     if same := [name for name, part in rows.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
-        shown = ", ".join(same[:3]) + (", ..." if len(same) > 3 else "")
-        found.append(f"every target is the same in {len(same)} of the domains: {shown}")
+        found.append(f"every target is the same in {len(same)} of the domains: {_some(same)}")
     return tuple(found)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
 
 
 def frame_of(columns: Mapping[str, Any]) -> Any:

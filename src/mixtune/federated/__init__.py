@@ -12,7 +12,8 @@ from mixtune.federated._plays import Summed, remote_tasks
 from mixtune.federated._policy import Ledger, Policy, RefusedError
 from mixtune.federated._site import Site
 from mixtune.federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
+from mixtune.federated._sums import rows_about
 
 __all__ = ["MEMBERS", "Card", "Combined", "Coordinator", "FeatureSpec", "FixedMethod", "Key", "Ledger", "Limits"]
 __all__ += ["Message", "Policy", "Privacy", "RefusedError", "Site", "Study", "Summed", "key_path", "read_message"]
-__all__ += ["remote_tasks"]
+__all__ += ["remote_tasks", "rows_about"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -23,29 +23,16 @@ from mixtune._messages import quoted
 from mixtune._registry import arrays_below
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
+from mixtune.federated import _plays as plays
+from mixtune.federated import _sums as sums
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
 from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
-from mixtune.federated._plays import (
-    TERM_BITS,
-    TRIAL_BITS,
-    Summed,
-    blank_terms,
-    blocks_of,
-    play_context,
-    read_tasks,
-    read_terms,
-    read_trials,
-    remote_tasks,
-    ring_of,
-    trial_blocks,
-)
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
-from mixtune.federated._sums import BLOCKS, LocalSums, check_sums, decode, full_gram, moment_arrays, moments_from, sizes
 from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript
-from mixtune.moments import Fit, Moments, Rows, Scaling, leave_one_out, own_center, recentred
+from mixtune.moments import Fit, Moments, Origin, Rows, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
 
@@ -61,6 +48,7 @@ RANKS = 7
 MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
+_Read = TypeVar("_Read")
 #: Why a member takes no part in validation.
 IDLE = "its policy allows no sums over so few of its rows"
 #: The sharing of predictive weights is doubled at most so often.
@@ -84,6 +72,8 @@ class Combined:
         Of predictive weights at level 2.
     plan, tasks
         Of the self-tuned choice at level 1: what was drawn, and the validation tasks that members did.
+    origin : Origin
+        The point that ``moments`` are about: one near all rows at level 1, else the zero of the study.
     summed, terms
         Of the self-tuned choice at level 2: the sum of the members' moments, and sums over their models.
     total : Moments or None
@@ -103,6 +93,7 @@ class Combined:
     study: Study
     names: tuple[str, ...]
     exchanges: int
+    origin: Origin
     missing: Mapping[str, str] = field(default_factory=dict)
     late: Mapping[str, str] = field(default_factory=dict)
     moments: Mapping[str, Moments] = field(default_factory=dict)
@@ -111,7 +102,7 @@ class Combined:
     sharing: float | None = None
     plan: Plan | None = None
     tasks: Sequence[SummedTask] = ()
-    summed: Summed | None = None
+    summed: plays.Summed | None = None
     terms: SourceTerms | None = None
     total: Moments | None = None
     head: Floats | None = None
@@ -125,7 +116,8 @@ class Combined:
         told = [
             f"federated study {study.name!r}, fingerprint {study.fingerprint[:16]}: level {study.level}, from "
             f"{kinds[study.level]} ({len(self.names)} members beside {study.focal!r}); rows never left the members",
-            f"{self.exchanges} exchanges of files, at most {self.bytes_per_member:,} bytes for a member",
+            f"{self.exchanges} exchange{'s' * (self.exchanges > 1)} of files, at most {self.bytes_per_member:,} bytes "
+            "for a member",
         ]
         if study.level == 3:
             bounds = f"rows clipped to length {study.row_norm:.3g}, targets to {study.privacy.target_bound:g} scales"
@@ -177,7 +169,7 @@ class Coordinator:
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
-        self._made: Any = None
+        self._made: dict[Any, Any] = {}
 
     def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
         """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
@@ -252,7 +244,7 @@ class Coordinator:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
             says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
-            arrays = moment_arrays(self._focal.moments)
+            arrays = sums.moment_arrays(self._focal.moments)
         return self._request("keys", study.sources, says, {}, arrays)
 
     def _second(self, known: _Known) -> Message:
@@ -268,7 +260,7 @@ class Coordinator:
         exponents = {"private": private_exponent(len(roster))}
         if study.level == 2:
             sizes_found = [told[name][0]["magnitudes"] for name in roster]
-            largest = {block: max(int(each[block]) for each in sizes_found) for block in BLOCKS[:-1]}
+            largest = {block: max(int(each[block]) for each in sizes_found) for block in sums.BLOCKS[:-1]}
             exponents = {block: best_exponent(size, len(roster)) for block, size in largest.items()}
         spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
         spec |= {
@@ -311,7 +303,7 @@ class Coordinator:
     def _of_like_size(self, told: dict[str, tuple[dict[str, Any], Arrays]]) -> dict[str, tuple[dict[str, Any], Arrays]]:
         """Those whose sums are not so much larger than the others' that these would vanish in rounding."""
         found = dict(told)
-        for block in BLOCKS[:-1]:
+        for block in sums.BLOCKS[:-1]:
             sizes_found = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
             usual = float(np.median(list(sizes_found.values()))) if sizes_found else 0.0
             for name, size in sizes_found.items():
@@ -335,10 +327,10 @@ class Coordinator:
 
     def _next_play(self, known: _Known) -> Message:
         """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
-        remote, scaling = self._remote(known)
+        remote, mean = self._remote(known)
         asked = str(known.last.public["ask"])
         rows = round(remote.focal.total)
-        common = {"shift": scaling.shift, "level": scaling.target_shift}
+        common = sums.origin_arrays(mean)
         if asked == "moments":
             says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
             return self._request("ranks", self._names_of(known), says, {"rows": rows}, common)
@@ -355,7 +347,7 @@ class Coordinator:
             source = self._names_of(known).index(name)
             found = [remote.candidates(source, part) for part in parts]
             arrays = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
-            context = play_context(self.study, name, known.last.digest)
+            context = plays.play_context(self.study, name, known.last.digest)
             box = self.study.card(name).seal(pack({}, arrays, form=CONTENT_FORM), context)
             boxes[f"box.{self.study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
             names.append(name)
@@ -386,14 +378,14 @@ class Coordinator:
         says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
         return self._request("trials", spec["roster"], says, told, held)
 
-    def _summed(self, known: _Known) -> Summed:
+    def _summed(self, known: _Known) -> plays.Summed:
         """The sum of the members' moments, from the masked sums."""
         found = self._combine_masked(known)
         assert found.total is not None
         mean, count = found.total, len(found.names)
         gram, cross = mean.gram * count, np.asarray(mean.cross) * count
         total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
-        return Summed.of(self.study.prepared(self._inputs()), total)
+        return plays.Summed.of(self.study.prepared(self._inputs()), total)
 
     def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
         """The blocks of a further masked sum, if all members of the first one answered."""
@@ -405,33 +397,38 @@ class Coordinator:
         answers, transcript = self._read(known, request), later_transcript(told, spec, arrays).hex()
         if set(answers) != set(told.roster):
             return None
-        shapes = blank_terms(self.study.n_features + 1) if asked == "terms" else trial_blocks(None)
-        bits = TERM_BITS if asked == "terms" else TRIAL_BITS
-        count = len(ring_of(shapes, bits, len(answers)))
+        shapes = plays.blank_terms(self.study.n_features + 1) if asked == "terms" else plays.trial_blocks(None)
+        bits = plays.TERM_BITS if asked == "terms" else plays.TRIAL_BITS
+        count = len(plays.ring_of(shapes, bits, len(answers)))
         total = _masked_total(answers, count, transcript)
-        return blocks_of(total, shapes, bits, len(answers))
+        return plays.blocks_of(total, shapes, bits, len(answers))
 
-    def _moments_of(self, known: _Known) -> dict[str, Moments]:
-        """The members' moments, in the order of the study; those that cannot be used are left out and named."""
-        found = {}
-        for name, (_, arrays) in self._read(known, known.requests[0]).items():
-            try:
-                found[name] = moments_from(arrays, self.study.n_features, f'the sums of "{name}"')
-            except MixtuneError as error:
-                self.rejected[name] = str(error)
+    def _moments_of(self, known: _Known) -> tuple[dict[str, Moments], Origin]:
+        """The members' moments about a common point, in the order of the study, and the point.
+
+        Those that cannot be used are left out and named.
+        """
+        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
+        if key in self._made:
+            return self._made[key]
+
+        def read(name: str, _: dict[str, Any], arrays: Arrays) -> tuple[Moments, Origin]:
+            return sums.sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
+
+        found = self._each(known, known.requests[0], read)
         if not found:
-            raise DataError(f"no member gave usable sums: {self._missing(())}", code="few-answers")
-        return {name: found[name] for name in self.study.sources if name in found}
+            raise DataError(f"no member gave usable sums: {_listed(self._missing(()))}", code="few-answers")
+        self._made = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}
+        return self._made[key]
 
     def _names_of(self, known: _Known) -> list[str]:
-        return list(self._moments_of(known))
+        return list(self._moments_of(known)[0])
 
-    def _remote(self, known: _Known) -> tuple[RemoteTasks, Scaling]:
-        key = tuple(answer.digest for answer in known.answers if answer.step == 1)
-        if self._made is None or self._made[0] != key:
-            focal = self.study.prepared(self._inputs())
-            self._made = key, remote_tasks(self.study, focal, self._moments_of(known))
-        return self._made[1]
+    def _remote(self, known: _Known) -> tuple[RemoteTasks, Origin]:
+        about = self._moments_of(known)
+        if "remote" not in self._made:
+            self._made["remote"] = plays.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
+        return self._made["remote"]
 
     def _plan(self, known: _Known) -> Plan:
         """What is drawn, from the ranks of the members that take a validation task."""
@@ -442,7 +439,7 @@ class Coordinator:
         for name, (spec, _) in told.items():
             if spec.get("plays") is True and name in names:
                 rank = spec.get("rank")
-                if _is_rank(rank, self._moments_of(known)[name].count):
+                if _is_rank(rank, self._moments_of(known)[0][name].count):
                     ranks[names.index(name)] = rank
                 else:
                     self.rejected[name] = "what orders its rows is not what was asked for"
@@ -456,28 +453,20 @@ class Coordinator:
         return found
 
     def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
-        request = _asked(known, "parts")
-        found = {}
-        for name, (_, arrays) in self._read(known, request).items():
-            what, tasks = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
-            try:
-                parts = [arrays_below(arrays, task) for task in tasks]
-                found[name] = [moments_from(part, self.study.n_features, what) for part in parts]
-            except MixtuneError as error:
-                self.rejected[name] = str(error)
-        return found
+        def read(name: str, _: dict[str, Any], arrays: Arrays) -> list[Moments]:
+            what, parts = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
+            return [sums.moments_from(arrays_below(arrays, part), self.study.n_features, what) for part in parts]
+
+        return self._each(known, _asked(known, "parts"), read)
 
     def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
         """The validation tasks that came back, in the order of the plan."""
-        request = _asked(known, "plays")
-        if request is None:
-            return []
-        remote, names, found = self._remote(known)[0], self._names_of(known), dict[str, list[SummedTask]]()
-        for name, (spec, arrays) in self._read(known, request).items():
-            try:
-                found[name] = read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
-            except MixtuneError as error:
-                self.rejected[name] = str(error)
+        remote, names, request = self._remote(known)[0], self._names_of(known), _asked(known, "plays")
+
+        def read(name: str, spec: dict[str, Any], arrays: Arrays) -> list[SummedTask]:
+            return plays.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
+
+        found = {} if request is None else self._each(known, request, read)
         return [found[names[source]].pop(0) for source, _ in plan.tasks if found.get(names[source])]
 
     # --- combining ----------------------------------------------------------------------------------------------
@@ -510,12 +499,12 @@ class Coordinator:
         return found
 
     def _combine_moments(self, known: _Known) -> Combined:
-        moments = self._moments_of(known)
+        moments, origin = self._moments_of(known)
         parts: dict[str, Any] = {"moments": moments}
         if self.study.method == "tuned":
             plan = self._plan(known)
             parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
-        return self._combined(known, tuple(moments), **parts)
+        return self._combined(known, tuple(moments), origin, **parts)
 
     def _combine_masked(self, known: _Known) -> Combined:
         study = self.study
@@ -523,21 +512,21 @@ class Coordinator:
         spec, arrays = self._own(second)
         told = Telling.read(study, spec, arrays)
         answers = self._read(known, second)
-        count = sum(sizes(study.n_features, study.level).values())
+        count = sum(sums.sizes(study.n_features, study.level).values())
         alive = [name for name in told.roster if name in answers]
         total = _masked_total(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
             total = total + self._recovered(known, told, dropped, alive, count)
-        blocks = decode(total, told.exponents, study.n_features, len(alive), study.level)
+        blocks = sums.decode(total, told.exponents, study.n_features, len(alive), study.level)
         if study.level == 3:
             moments = private_moments(study, blocks["private"], len(told.roster))
             return self._combined(known, tuple(alive), moments={MEMBERS: moments})
         shared = sum(told.weights[name] for name in alive)
-        gram = full_gram(blocks["gram"], study.n_features + 1) / shared
+        gram = sums.full_gram(blocks["gram"], study.n_features + 1) / shared
         cross, square = blocks["cross"] / shared, float(blocks["square"][0]) / shared
         remedy = "masks do not tell whose are wrong: start again, with fewer members or at level 1"
-        check_sums(gram, cross, square, "the sums over all members", remedy)
+        sums.check_sums(gram, cross, square, "the sums over all members", remedy)
         rows = max(round(float(gram[-1, -1])), 1)
         kept = {name: told.weights[name] for name in alive}
         everyone = told.focal_weight + shared
@@ -554,8 +543,8 @@ class Coordinator:
         summed = self._summed(known)
         if terms is None:
             return replace(found, summed=summed)
-        made = read_terms(terms, self.study.n_features + 1, len(found.names))
-        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else read_trials(trials))
+        made = plays.read_terms(terms, self.study.n_features + 1, len(found.names))
+        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else plays.read_trials(trials))
 
     def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
         """What masks left in the sum, negated: of members that dropped out, and of the others those of their own."""
@@ -599,8 +588,8 @@ class Coordinator:
         return self.inputs
 
     @cached_property
-    def _focal(self) -> LocalSums:
-        return LocalSums.of(self.study.prepared(self._inputs()), self.study.fixed.ridge)
+    def _focal(self) -> sums.LocalSums:
+        return sums.LocalSums.of(self.study.prepared(self._inputs()), self.study.fixed.ridge)
 
     def _weigh(self, roster: Sequence[str], told: Mapping[str, Any]) -> tuple[dict[str, float], float | None]:
         """Weights of the focal member and the roster by the rule of the study, and what sharing they are from.
@@ -693,6 +682,18 @@ class Coordinator:
                 found[answer.sender] = (spec, arrays)
         return found
 
+    def _each(
+        self, known: _Known, request: Message, read: Callable[[str, dict[str, Any], Arrays], _Read]
+    ) -> dict[str, _Read]:
+        """What the answers to one request say, by member; those that cannot be used are left out and named."""
+        found = {}
+        for name, answer in self._read(known, request).items():
+            try:
+                found[name] = read(name, *answer)
+            except MixtuneError as error:
+                self.rejected[name] = str(error)
+        return found
+
     def _dropped(self, known: _Known) -> list[str]:
         spec, _ = self._own(known.last)
         answered = self._read(known, known.last)
@@ -721,7 +722,7 @@ class Coordinator:
             found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
         return found
 
-    def _combined(self, known: _Known, names: tuple[str, ...], **parts: Any) -> Combined:
+    def _combined(self, known: _Known, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
@@ -731,6 +732,7 @@ class Coordinator:
             self.study,
             names,
             known.last.step,
+            sums.zero_of(self.study.n_features) if origin is None else origin,
             self._missing(names),
             {} if self.study.method == "fixed" else self._late(known, names),
             bytes_per_member=max(traffic.values()),
@@ -806,7 +808,7 @@ def _joined(
 def _sized(magnitudes: Any) -> bool:
     """Whether these are powers of two of all blocks."""
     return isinstance(magnitudes, dict) and all(
-        type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in BLOCKS[:-1]
+        type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in sums.BLOCKS[:-1]
     )
 
 

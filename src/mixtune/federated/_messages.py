@@ -47,7 +47,7 @@ class Message:
         ``step``, ``reply_to`` (the digest of the request that an answer answers), ``says`` (plain words) and ``public``
         (what everybody may read).
     arrays : dict
-        The sealed content, its keys, and arrays that everybody may read.
+        The sealed content and its keys.
     content : bytes
         The whole file.
     """
@@ -112,12 +112,10 @@ class Message:
         """What the file says, who can read it and how large it is, in plain words."""
         header = self.header
         to = ", ".join(header["recipients"][:5]) + (", ..." if len(header["recipients"]) > 5 else "")
-        public = [name for name in self.arrays if name not in ("payload", "keys")]
         lines = [f'{self.kind} of step {self.step}, signed by "{self.sender}", of study {header["study"][:16]}']
         lines += [f"it says: {line}" for line in header["says"]]
         lines += [f"only {to} can read that; a relay sees this summary and the size"]
         seen = [f"{name} = {json.dumps(value)}" for name, value in header["public"].items()]
-        seen += [f"{name}: {' x '.join(map(str, self.arrays[name].shape))} numbers" for name in public]
         lines += [f"everybody can read: {line if len(line) < 200 else line[:200] + ' ...'}" for line in seen]
         return [*lines, f"size: {in_words(self.size)} ({self.size:,} bytes)"]
 
@@ -132,7 +130,6 @@ def write_message(
     says: Sequence[str],
     reply_to: str = "",
     public: Mapping[str, Any] | None = None,
-    public_arrays: Mapping[str, Any] | None = None,
     spec: Mapping[str, Any] | None = None,
     arrays: Mapping[str, Any] | None = None,
 ) -> Message:
@@ -144,7 +141,6 @@ def write_message(
     payload = encrypt(inner, pack(spec or {}, arrays or {}, form=CONTENT_FORM), context)
     slots = b"".join(card.seal(inner, context) for card in recipients)
     held = {
-        **{name: np.asarray(array) for name, array in (public_arrays or {}).items()},
         "payload": np.frombuffer(payload, dtype=np.uint8),
         "keys": np.frombuffer(slots, dtype=np.uint8).reshape(len(recipients), _SLOT),
     }

@@ -9,7 +9,7 @@ that of :class:`mixtune.RegretOptimalRegressorCV` on all rows in one place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,17 @@ from mixtune.federated._masks import Ring, best_exponent, from_fine_ring, to_fin
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
-from mixtune.federated._sums import check_cancelled, full_gram, moment_arrays, moments_from
-from mixtune.moments import Moments, Rows, Sample, Scaling, augmented, moved, pooled_scale
+from mixtune.federated._sums import (
+    check_cancelled,
+    full_gram,
+    moment_arrays,
+    origin_arrays,
+    origin_from,
+    rows_about,
+    sums_from,
+    zero_of,
+)
+from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
 from mixtune.selection import (
     SETTINGS,
     SIZES,
@@ -38,22 +47,24 @@ from mixtune.selection import (
 _TASK_ARRAYS = ("squares", "clipped", "left", "finite")
 
 
-def remote_tasks(study: Study, focal: Rows, moments: Mapping[str, Moments]) -> tuple[RemoteTasks, Scaling]:
-    """The choice for prepared focal rows and moments of the members, and the common mean that all are taken about."""
-    mean, spread, level = pooled_scale([augmented(focal), *moments.values()])
-    unit = np.ones_like(spread)
-    scaling = Scaling(mean, unit, level)
-    sources = [Sample(moved(each, mean, unit, level)) for each in moments.values()]
-    return RemoteTasks(Sample.of(scaling.apply(focal)), sources, seed=study.features.seed), scaling
+def remote_tasks(
+    study: Study, focal: Rows, moments: Mapping[str, Moments], origin: Origin
+) -> tuple[RemoteTasks, Origin]:
+    """The choice for prepared focal rows and moments about ``origin``, and the mean that all are taken about in it."""
+    common = common_mean(focal, list(moments.values()), origin)
+    sources = [Sample(about(each, origin, common)) for each in moments.values()]
+    return RemoteTasks(Sample.of(rows_about(focal, common)), sources, seed=study.features.seed), common
+
+
+def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Origin:
+    """The mean of prepared focal rows and of the rows behind moments about ``origin``."""
+    mean, _, level = pooled_scale([augmented(rows_about(focal, origin)), *moments])
+    return Origin(origin.features + mean, np.asarray(origin.targets + level))
 
 
 def centred(rows: Rows, arrays: Arrays) -> Rows:
-    """A member's prepared rows about the common mean."""
-    try:
-        shift, level = (np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "level"))
-        return Scaling(shift, np.ones_like(shift), level).apply(rows)
-    except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"the request lacks the common mean ({error}); ask for it again") from error
+    """A member's prepared rows about the common mean of a request."""
+    return rows_about(rows, origin_from(arrays, rows.shape[1], "the tasks of the request"))
 
 
 def drawn_rows(tasks: Sequence[Integers], count: int, rows: int) -> list[tuple[Integers, Integers]]:
@@ -129,39 +140,33 @@ class Summed:
     """What all members know of the sum of their moments: it, the common mean, and what targets are divided by."""
 
     total: Moments
-    scaling: Scaling
+    mean: Origin
     size: float
 
     @classmethod
     def of(cls, focal: Rows, total: Moments) -> Summed:
         """From prepared focal rows and the sum of the members' moments."""
-        mean, _, level = pooled_scale([augmented(focal), total])
-        scaling = Scaling(mean, np.ones_like(mean), level)
-        near = moved(total, mean, scaling.scale, level)
-        return cls(total, scaling, target_scale([Sample.of(scaling.apply(focal)), Sample(near)]))
+        whole = cls(total, common_mean(focal, [total], zero_of(focal.shape[1])), 1.0)
+        return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
 
     @classmethod
     def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
         """From a request."""
-        total = moments_from(arrays, study.n_features, "the sums over all members")
-        shift = np.asarray(arrays["shift"], dtype=np.float64)
-        scaling = Scaling(shift, np.ones_like(shift), np.asarray(arrays["level"], dtype=np.float64))
-        return cls(total, scaling, check_positive("size", spec["size"]))
+        total, mean = sums_from(arrays, study.n_features, "the sums over all members")
+        return cls(total, mean, check_positive("size", spec["size"]))
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """For a request."""
-        arrays = {**moment_arrays(self.total), "shift": self.scaling.shift, "level": self.scaling.target_shift}
-        return {"size": self.size}, arrays
+        return {"size": self.size}, {**moment_arrays(self.total), **origin_arrays(self.mean)}
 
     @property
     def near(self) -> Sample:
         """The sum about the common mean, targets divided."""
-        scaling = self.scaling
-        return Sample(moved(self.total, scaling.shift, scaling.scale, scaling.target_shift)).divided(self.size)
+        return Sample(about(self.total, zero_of(len(self.mean.features)), self.mean)).divided(self.size)
 
     def sample(self, rows: Rows) -> Sample:
         """A member's prepared rows likewise."""
-        return Sample.of(self.scaling.apply(rows)).divided(self.size)
+        return Sample.of(rows_about(rows, self.mean)).divided(self.size)
 
 
 def term_blocks(terms: SourceTerms) -> dict[str, Floats]:

@@ -6,6 +6,7 @@ single people; sums with the weight on one member are that member's; two sums ov
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import tomllib
@@ -29,7 +30,7 @@ class RefusedError(DataError):
 
     default_code = "refused"
 
-    def __init__(self, asked: str, why: str, *, code: str, **fields: Any) -> None:
+    def __init__(self, asked: str, why: str, *, code: str = "other-study", **fields: Any) -> None:
         super().__init__("refused: {asked}, but {why}", code=code, asked=asked, why=why, **fields)
 
 
@@ -166,20 +167,27 @@ class Ledger:
 
     def answered(self, *, data: str, request: str) -> bool:
         """Whether this request was answered with these rows."""
-        return any((entry.get("data"), entry.get("request")) == (data, request) for entry in self.entries)
+        return self.kept_answer(data=data, request=request) is not None
+
+    def kept_answer(self, *, data: str, request: str) -> bytes | None:
+        """The answer with noise to this request (another one would let the noise average out); empty without noise."""
+        found = (entry for entry in self.entries if (entry.get("data"), entry.get("request")) == (data, request))
+        return next((base64.b64decode(entry.get("answer", "")) for entry in found), None)
 
     def spent(self, data: str) -> float:
         """Epsilon of all releases of these rows together."""
         spent = {entry["request"]: float(entry.get("epsilon", 0.0)) for entry in self.entries if entry["data"] == data}
         return sum(spent.values())
 
-    def record(self, *, study: str, data: str, step: int, request: str, epsilon: float, run: str = "") -> None:
-        """Write down an answer, before it leaves."""
+    def record(
+        self, *, study: str, data: str, step: int, request: str, epsilon: float, run: str = "", answer: bytes = b""
+    ) -> None:
+        """Write down an answer, before it leaves; one with noise as a whole, so that it can be sent again."""
         if self.answered(data=data, request=request):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = {"time": now, "study": study, "data": data, "step": step, "request": request, "epsilon": epsilon}
-        entry["run"] = run
+        entry |= {"run": run, **({"answer": base64.b64encode(answer).decode()} if answer else {})}
         entries = [*self.entries, entry]
         if self.path is not None:
             text = "".join(json.dumps(each) + "\n" for each in entries)

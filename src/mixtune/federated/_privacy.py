@@ -20,6 +20,7 @@ from mixtune._array import Floats
 from mixtune.errors import DataError, MissingExtraError
 from mixtune.federated._masks import Ring, best_exponent, to_ring
 from mixtune.federated._study import Study
+from mixtune.federated._sums import sizes
 from mixtune.moments import Moments, Rows
 
 #: c: what stands for the constant in a row; smaller than the features, since it adds to the sensitivity.
@@ -46,15 +47,9 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float) -> float:
     return float(np.exp(brentq(excess, level - 20, level + 20, xtol=1e-12)))
 
 
-def vector_size(n_features: int) -> int:
-    """How many products a row has with itself."""
-    width = n_features + 2
-    return width * (width + 1) // 2
-
-
 def sensitivity(n_features: int, exponent: int) -> float:
     """By how much one row changes the vector, rounding to integers included."""
-    return 2.0 + CONSTANT**2 + float(np.sqrt(vector_size(n_features))) * 2.0 ** (-exponent)
+    return 2.0 + CONSTANT**2 + float(np.sqrt(sizes(n_features, 3)["private"])) * 2.0 ** (-exponent)
 
 
 def private_exponent(count: int) -> int:

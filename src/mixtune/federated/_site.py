@@ -1,7 +1,7 @@
 """A member: it checks a request, computes sums of its rows, and answers with a file. Its rows never leave.
 
 Every answer is the same again for the same request, up to the encryption around it: masks are derived from the
-member's key and the request, so that asking twice tells nothing more. An answer with noise is given only once.
+member's key and the request, so that asking twice tells nothing more. An answer with noise is kept in the ledger.
 """
 
 from __future__ import annotations
@@ -18,23 +18,10 @@ from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError
+from mixtune.federated import _plays as plays
 from mixtune.federated._keys import Key, public_of
 from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, own_mask, split_secret
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
-from mixtune.federated._plays import (
-    TERM_BITS,
-    TRIAL_BITS,
-    Summed,
-    centred,
-    check_leverages,
-    check_parts,
-    play_context,
-    read_terms,
-    ring_of,
-    task_content,
-    term_blocks,
-    trial_blocks,
-)
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
@@ -122,6 +109,8 @@ class Site:
         asked = spec["ask"]
         run = _run_of(request, spec)
         self._check_release(request, asked, run)
+        if kept := self.ledger.kept_answer(data=self.data, request=request.digest):
+            return read_message(kept, most_bytes=study.limits.message_bytes)
         if study.level < 3 and self._passed != self.policy:  # noise hides single rows, however few there are
             self.policy.check_rows(self.inputs, study.n_features, study.encoder.names)
             self._passed = self.policy
@@ -142,6 +131,7 @@ class Site:
         if answer.size > study.limits.message_bytes:
             raise DataError("the answer is larger than the study allows; raise message_bytes, or use fewer features")
         told: dict[str, Any] = {"study": study.fingerprint, "step": request.step, "epsilon": found.epsilon}
+        told["answer"] = answer.content if found.epsilon else b""
         self.ledger.record(data=self.data, request=request.digest, run=run, **told)
         return answer
 
@@ -152,33 +142,20 @@ class Site:
         if request.kind != "request":
             raise DataError("this message is an answer, not a request; pass the file that the coordinator sent")
         if request.header["study"] != study.fingerprint:
-            raise RefusedError(
-                f"an answer for a study with the fingerprint {request.header['study'][:16]}",
-                f"the study that was agreed on has {study.fingerprint[:16]}",
-                code="other-study",
-            )
+            told = f"an answer for a study with the fingerprint {request.header['study'][:16]}"
+            raise RefusedError(told, f"the study that was agreed on has {study.fingerprint[:16]}")
         if request.sender != study.focal or self.key.name == study.focal:
-            raise RefusedError(
-                f'an answer of "{self.key.name}" to "{request.sender}"',
-                f'in this study "{study.focal}" asks and all others answer',
-                code="other-study",
-            )
+            why = f'in this study "{study.focal}" asks and all others answer'
+            raise RefusedError(f'an answer of "{self.key.name}" to "{request.sender}"', why)
         request.check(study.card(study.focal))
         spec, arrays = request.open(self.key)
         allowed = ASKED.get((study.level, study.method), ())
         if spec.get("ask") not in allowed or spec.get("map_hash") != study.map_hash:
-            raise RefusedError(
-                f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}",
-                f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}",
-                code="other-study",
-            )
+            why = f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}"
+            raise RefusedError(f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}", why)
         # Under another number, what was answered before could be asked again.
         if request.step != STEPS[spec["ask"]]:
-            raise RefusedError(
-                f"{spec['ask']!r} in step {request.step}",
-                f"it belongs in step {STEPS[spec['ask']]}",
-                code="other-study",
-            )
+            raise RefusedError(f"{spec['ask']!r} in step {request.step}", f"it belongs in step {STEPS[spec['ask']]}")
         return spec, arrays
 
     def _check_release(self, request: Message, asked: str, run: str) -> None:
@@ -203,17 +180,18 @@ class Site:
     def _moments(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The moments, sealed to the coordinator."""
         p = self.study.n_features
-        says = [f"sums of squares and products of {p} features, the constant and the target, and the number of rows"]
-        return Answer(says, {}, moment_arrays(self._local().moments))
+        says = [f"sums of squares and products of {p} features, the constant and the target, about their means"]
+        says += ["these means, and the number of rows"]
+        return Answer(says, {}, self._local().content)
 
     def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
-        rows = centred(self.rows, arrays)
+        rows = plays.centred(self.rows, arrays)
         count = int(spec["rows"])
-        plays = self.study.n_features <= self.policy.features_per_row * count
+        takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
-        says += [] if plays else [f"this member takes no validation task: {count} rows are too few for its policy"]
-        return Answer(says, {"plays": plays, "rank": list(rank_of(rows))}, {})
+        says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
+        return Answer(says, {"plays": takes, "rank": list(rank_of(rows))}, {})
 
     def _orders(self, rows: Rows, arrays: Arrays) -> list[Integers]:
         """The rows of this member's tasks, as places, after the policy let them pass."""
@@ -228,9 +206,9 @@ class Site:
 
     def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
-        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        rows, count, size = plays.centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
         tasks = self._orders(rows, arrays)
-        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        plays.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         found: dict[str, Any] = {}
         for place, order in enumerate(tasks):
             part = rows.part(order[:count])
@@ -241,22 +219,22 @@ class Site:
 
     def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
-        rows, count, size = centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
+        rows, count, size = plays.centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
         tasks = self._orders(rows, arrays)
-        check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        plays.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
-        context = play_context(self.study, self.key.name, str(spec["parts"]))
+        context = plays.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
         _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
         own, found = Rows(rows.X, rows.y / size), []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            check_leverages(leverages_of(own.X[order[:count]], quadratics), self.study.n_features + 1)
+            plays.check_leverages(leverages_of(own.X[order[:count]], quadratics), self.study.n_features + 1)
             found.append(play(own, order, count, bool(spec["spare"]), heads, quadratics))
         says = [
             f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
         ]
-        return Answer(says, *task_content(found))
+        return Answer(says, *plays.task_content(found))
 
     # --- level 2 ------------------------------------------------------------------------------------------------
 
@@ -309,17 +287,14 @@ class Site:
         mine = told.check(self.key.name, self._private(told.first))
         self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=told.first):
-            raise RefusedError(
-                "masked sums that follow from another request",
-                "these rows did not answer that request before; answer the first request first",
-                code="other-study",
-            )
+            why = "these rows did not answer that request before; answer the first request first"
+            raise RefusedError("masked sums that follow from another request", why)
         count = sum(sizes(self.study.n_features, self.study.level).values())
         roster, epsilon = len(told.roster), 0.0
         says = [f"{count:,} numbers that are random without the masks of {len(mine)} other members"]
         says += [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
-            epsilon = self._spend(request)
+            epsilon = self._spend()
             vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
             says += ["a part of the noise is in them"]
         else:
@@ -335,17 +310,11 @@ class Site:
         """Refuse weights that the policy forbids, and others than equal ones where the study agreed on these."""
         self.policy.check_weights(told.weights)
         if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
-            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones", code="other-study")
+            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones")
 
-    def _spend(self, request: Message) -> float:
-        """The epsilon of this release, if the member's budget has it; an answer with noise is given only once."""
+    def _spend(self) -> float:
+        """The epsilon of this release, if the member's budget has it."""
         epsilon = self.study.privacy.epsilon
-        if self.ledger.answered(data=self.data, request=request.digest):
-            raise RefusedError(
-                "the same sums with other noise",
-                "noise averages out: send the first answer again",
-                code="second-release",
-            )
         left = self.policy.largest_epsilon - self.ledger.spent(self.data)
         if epsilon > left:
             raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
@@ -357,7 +326,7 @@ class Site:
         mine = told.check(self.key.name, self._private(told.first))
         self._check_weights(told)
         if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
-            raise RefusedError("a further sum", "these rows took no part in the sum before it", code="other-study")
+            raise RefusedError("a further sum", "these rows took no part in the sum before it")
         transcript = later_transcript(told, spec, arrays)
         masked = vector + mask_of(self.place, self._private(told.first), mine, transcript, len(vector))
         lines = [f"{len(vector):,} numbers that are random without the masks of {len(mine)} other members", says]
@@ -365,21 +334,21 @@ class Site:
 
     def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
-        summed, members = Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
-        blocks = term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        summed, members = plays.Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = plays.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
         says = "the total tells how much the members' models differ"
-        return self._masked(spec, arrays, ring_of(blocks, TERM_BITS, members), says)
+        return self._masked(spec, arrays, plays.ring_of(blocks, plays.TERM_BITS, members), says)
 
     def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
-        study, summed, members = self.study, Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
-        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in TERM_BITS}
-        terms = read_terms(blocks, study.n_features + 1, members)
+        study, summed, members = self.study, plays.Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
+        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in plays.TERM_BITS}
+        terms = plays.read_terms(blocks, study.n_features + 1, members)
         own, near = summed.sample(self.rows), summed.near
         start, rows = PooledStart.of(near), check_whole("rows", spec["rows"], least=1)
         task = summed_play(own, near.moments, start, terms, rows, study.features.seed)
         says = "the total tells how well candidates predict rows of members that were not used for them"
-        return self._masked(spec, arrays, ring_of(trial_blocks(task), TRIAL_BITS, members), says)
+        return self._masked(spec, arrays, plays.ring_of(plays.trial_blocks(task), plays.TRIAL_BITS, members), says)
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
@@ -387,9 +356,9 @@ class Site:
         dropped = list(map(str, spec["dropped"]))
         told.check(self.key.name, self._private(told.first))
         if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
-            raise RefusedError("shares of masks", "these rows took no part in that sum", code="other-study")
+            raise RefusedError("shares of masks", "these rows took no part in that sum")
         if not set(dropped) <= set(told.roster) or self.key.name in dropped:
-            raise RefusedError(f"shares of {dropped}", "these members took no part in the sum", code="other-study")
+            raise RefusedError(f"shares of {dropped}", "these members took no part in the sum")
         if len(dropped) > study.limits.drop_outs:
             why = f"the study allows {study.limits.drop_outs} members to drop out"
             raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")

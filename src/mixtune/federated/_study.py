@@ -135,6 +135,10 @@ class Limits:
         check_whole("degree", self.degree, least=4)
 
 
+#: Settings in tables of their own.
+_PARTS: dict[str, Any] = {"fixed": FixedMethod, "features": FeatureSpec, "privacy": Privacy, "limits": Limits}
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """An agreed study.
@@ -361,10 +365,11 @@ class Study:
             f"{len(self.members)} members: {quoted(self._names, 20)}",
         ]
         if self.level > 1 and self.members:
+            most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
+            others = "1 other member" if most == 1 else f"{most} other members"
             lines.append(
-                f"the coordinator can read a member's sums if {self.threshold} other members collude with it, or "
-                f"{min(self.threshold, Policy().least_sources - 1)} if it also lies about who takes part (the member's "
-                "policy sets this number: least_sources - 1)"
+                f"the coordinator can read a member's sums with the help of {others}, or of {least} if it also lies "
+                "about who takes part (the member's policy sets this number: least_sources - 1)"
             )
         return [*lines, *self.promise]
 
@@ -421,7 +426,7 @@ class Study:
             start = stop
         head = {"format": _FORMAT, "version": _VERSION, "name": self.name, "focal": self.focal, "level": self.level}
         target = {"name": self.encoder.target.name, "shift": self.target_shift, "scale": self.target_scale}
-        parts = {name: _known(asdict(getattr(self, name))) for name in ("fixed", "features", "privacy", "limits")}
+        parts = {name: _known(asdict(getattr(self, name))) for name in _PARTS}
         parts["features"]["hash"] = self.map_hash
         members = [card.to_dict() for card in self.members]
         head |= {"method": self.method, "expires": self.expires.isoformat()}
@@ -434,42 +439,22 @@ class Study:
             if values["format"] != _FORMAT or values["version"] != _VERSION:
                 raise DataError(f"this is not a study of version {_VERSION}; use the mixtune that it was made with")
             known = {"format", "version", "name", "focal", "level", "method", "expires", "target", "columns", "members"}
-            kinds: dict[str, Any] = {
-                "fixed": FixedMethod,
-                "privacy": Privacy,
-                "limits": Limits,
-                "features": FeatureSpec,
-            }
-            if odd := sorted(set(values) - known - set(kinds)):
+            if odd := sorted(set(values) - known - set(_PARTS)):
                 raise DataError(f"the study has settings that are not known: {quoted(odd)}; update mixtune")
-            columns = values["columns"]
+            columns, target = values["columns"], values["target"]
             spec = [{"median": None, "indicator": False, "dates": None, **column} for column in columns]
-            described = {"version": 1, "columns": spec, "target": {"name": values["target"]["name"], "classes": None}}
+            described = {"version": 1, "columns": spec, "target": {"name": target["name"], "classes": None}}
             described |= {"impute": False, "domain": None, "focal": None, "unused": []}
-            encoder = TableEncoder.from_dict(described)
+            given = {name: dict(values[name]) for name in _PARTS}
+            map_hash = given["features"].pop("hash", "")
+            parts = {name: kind(**given[name]) for name, kind in _PARTS.items()}
             shift, scale = (np.array([v for c in columns for v in c[side]], float) for side in ("shift", "scale"))
-            features = dict(values["features"])
-            map_hash = features.pop("hash", "")
-            parts = {name: kind(**values[name]) for name, kind in kinds.items() if name != "features"}
-            members = tuple(Card.from_dict(card) for card in values.get("members", ()))
-            target = float(values["target"]["shift"]), check_positive("scale", values["target"]["scale"])
+            parts |= {"encoder": TableEncoder.from_dict(described), "shift": shift, "scale": scale}
+            parts |= {"target_shift": float(target["shift"]), "target_scale": check_positive("scale", target["scale"])}
+            parts |= {"level": values["level"], "method": values["method"], "map_hash": map_hash}
+            parts["members"] = tuple(Card.from_dict(card) for card in values.get("members", ()))
             expires = datetime.date.fromisoformat(str(values["expires"]))
-            return cls(
-                str(values["name"]),
-                str(values["focal"]),
-                encoder=encoder,
-                shift=shift,
-                scale=scale,
-                target_shift=target[0],
-                target_scale=target[1],
-                expires=expires,
-                level=values["level"],
-                method=values["method"],
-                features=FeatureSpec(**features),
-                members=members,
-                map_hash=map_hash,
-                **parts,
-            )
+            return cls(str(values["name"]), str(values["focal"]), expires=expires, **parts)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DataError | ParameterError):
                 raise

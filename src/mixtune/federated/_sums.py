@@ -17,7 +17,7 @@ import numpy as np
 from mixtune._array import Floats
 from mixtune.errors import DataError
 from mixtune.federated._masks import Ring, from_ring, magnitude, to_ring
-from mixtune.moments import Moments, Rows, augmented, own_center, recentred
+from mixtune.moments import Moments, Origin, Rows, about, augmented, own_center, recentred
 
 #: Features and targets beyond this many standard units are taken for a mistake, or an attack.
 LARGEST_UNIT = 1e6
@@ -29,19 +29,35 @@ BLOCKS = ("gram", "cross", "square", "head", "members")
 
 @dataclass(frozen=True, eq=False)
 class LocalSums:
-    """Moments of a member's ``[U, 1]`` and its local model."""
+    """A member's sums about the mean of its rows, and its local model.
 
-    moments: Moments
+    Sums about a point far from the rows would lose the digits that a small variance needs.
+    """
+
+    near: Moments
+    mean: Origin
     head: Floats
     intercept: float
 
     @classmethod
     def of(cls, rows: Rows, ridge: float) -> LocalSums:
         """Of prepared rows."""
-        moments = augmented(rows)
-        center = own_center(moments)
-        head = recentred(moments, center).head(ridge)
-        return cls(moments.without_rows(), head, float(center.intercept(head)))
+        mean = Origin(rows.X.mean(axis=0), np.asarray(rows.y.mean()))
+        near = augmented(rows_about(rows, mean))
+        center = own_center(near)
+        head = recentred(near, center).head(ridge)
+        intercept = float(center.intercept(head) + mean.targets - mean.features @ head)
+        return cls(near.without_rows(), mean, head, intercept)
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Moments of ``[U, 1]`` about the zero of the study."""
+        return about(self.near, self.mean, zero_of(len(self.head)))
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The sums about the mean, and the mean, as arrays for a message."""
+        return {**moment_arrays(self.near), **origin_arrays(self.mean)}
 
     @cached_property
     def blocks(self) -> dict[str, Floats]:
@@ -59,6 +75,16 @@ class LocalSums:
     def score(self, focal: Moments) -> float:
         """Mean squared error of the local model on the rows behind the focal moments."""
         return focal.loss(np.append(self.head, self.intercept)) / focal.count
+
+
+def zero_of(n_features: int) -> Origin:
+    """The zero of the study."""
+    return Origin(np.zeros(n_features), np.zeros(()))
+
+
+def rows_about(rows: Rows, origin: Origin) -> Rows:
+    """Prepared rows about a point."""
+    return Rows(rows.X - origin.features, rows.y - origin.targets)
 
 
 def sizes(n_features: int, level: int = 2) -> dict[str, int]:
@@ -133,11 +159,41 @@ def moments_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Momen
             f"{what} are incomplete or of the wrong shape ({error}); leave it out", code="bad-sums"
         ) from error
     if cross.shape != (n_features + 1,):
-        raise DataError(f"{what} are over {len(cross) - 1} features, the study has {n_features}", code="bad-sums")
+        raise DataError(f"{what} are over other features than the {n_features} of the study", code="bad-sums")
     check_sums(gram, cross, square, what)
     if abs(gram[-1, -1] - count) > TOLERANCE * count:
         raise DataError(f"{what} have {gram[-1, -1]:g} rows in one place and {count} in another", code="bad-sums")
     return Moments(count, gram, cross, square)
+
+
+def sums_from(arrays: Mapping[str, Any], n_features: int, what: str) -> tuple[Moments, Origin]:
+    """Moments that a member sent, and the mean that they are about, checked."""
+    return moments_from(arrays, n_features, what), origin_from(arrays, n_features, what)
+
+
+def origin_from(arrays: Mapping[str, Any], n_features: int, what: str) -> Origin:
+    """The point that sums are about, from a message, checked."""
+    try:
+        found = Origin(*(np.asarray(arrays[name], dtype=np.float64) for name in ("shift", "level")))
+        if found.features.shape != (n_features,) or found.targets.shape != ():
+            raise ValueError("it has the wrong shape")
+        if not (np.all(np.abs(found.features) <= LARGEST_UNIT) and np.isfinite(found.targets)):
+            raise ValueError(f"it is not finite, or {LARGEST_UNIT:g} standard units and more")
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{what} are about no mean ({error}); leave it out", code="bad-sums") from error
+    return found
+
+
+def origin_arrays(origin: Origin) -> dict[str, Any]:
+    """A point as arrays for a message."""
+    return {"shift": origin.features, "level": origin.targets}
+
+
+def about_common(sums: Mapping[str, tuple[Moments, Origin]]) -> tuple[dict[str, Moments], Origin]:
+    """All members' sums about one point: the median of their means, which no single member can move far away."""
+    means = [mean for _, mean in sums.values()]
+    common = Origin(*(np.asarray(np.median(np.stack(part), axis=0)) for part in zip(*means)))
+    return {name: about(moments, mean, common) for name, (moments, mean) in sums.items()}, common
 
 
 def moment_arrays(moments: Moments) -> dict[str, Any]:

@@ -61,9 +61,9 @@ class Telling:
             raise DataError(f"the request is incomplete ({error}); ask for it again") from error
         order = [name for name in study.sources if name in weights]
         if list(roster) != order:
-            raise RefusedError("a sum over other members than the study's", "all must be members", code="other-study")
+            raise RefusedError("a sum over other members than the study's", "all must be members")
         if min(*weights.values(), focal) < 0 or abs(sum(weights.values()) + focal - 1) > 1e-9:
-            raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them", code="other-study")
+            raise RefusedError("weights that are negative or do not sum to 1", "no sum needs them")
         return cls(study, first, roster, weights, focal, exponents, public, signatures)
 
     @property

@@ -10,7 +10,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mixtune._files import write_file
@@ -222,14 +224,8 @@ def _leave(out: Path, outcome: Mapping[str, Any]) -> None:
 
 def _flower() -> Any:
     """The names of Flower's Message API in one place."""
-    from types import SimpleNamespace
-
     try:
-        from flwr.app import ConfigRecord, RecordDict
-        from flwr.app import Message as FlowerMessage
-        from flwr.clientapp import ClientApp
-        from flwr.serverapp import ServerApp
+        parts = [import_module(f"flwr.{place}") for place in ("app", "clientapp", "serverapp")]
     except ImportError as error:
         raise MissingExtraError("flwr", "flower", "Flower as a transport") from error
-    names = {"ConfigRecord": ConfigRecord, "RecordDict": RecordDict, "Message": FlowerMessage}
-    return SimpleNamespace(**names, ClientApp=ClientApp, ServerApp=ServerApp)
+    return SimpleNamespace(**vars(parts[0]), ClientApp=parts[1].ClientApp, ServerApp=parts[2].ServerApp)

@@ -182,10 +182,11 @@ class Moments:
         ]
 
     @classmethod
-    def from_shifted(cls, rows: ShiftedRows, *, single: bool) -> Moments:
-        """Moments of fewer rows than features about another origin, keeping what the rows are made from."""
+    def from_shifted(cls, rows: ShiftedRows, *, single: bool, keep: bool = False) -> Moments:
+        """Moments of fewer rows than features about another origin, keeping them or what they are made from."""
         with np.errstate(all="ignore"):
-            return _of_kept(*rows.load(), single, rows)
+            U, Y = rows.load()
+            return _of_kept(U, Y, single, (freeze(U), freeze(Y)) if keep else rows)
 
     @classmethod
     def from_blocks(
@@ -427,7 +428,7 @@ def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
         for part in slices(int(U.shape[0]), BLOCK_ENTRIES // int(U.shape[1])):
             block = as_float64(U[part, :], what="U")
             cross += block.T @ Y[part, :]
-            size += float(xp.sum(block**2))
+            size += float(xp.vdot(block, block)) if is_numpy(block) else float(xp.sum(block**2))
         square = xp.sum(Y**2, axis=0)
     if not (np.isfinite(size) and all_finite(cross) and all_finite(square)):
         raise nonfinite_error(U, Y)

@@ -68,6 +68,8 @@ class Regression:
         Where features and targets were moved to their means, which an intercept that is not penalised amounts to.
     count : float, optional
         How many rows there are, those of weight above 1 counting as so many; ``total`` by default.
+    spectra : dict, optional
+        Where the spectrum is kept for problems that differ by their targets alone.
     """
 
     system: Any
@@ -75,6 +77,7 @@ class Regression:
     total: float
     center: Center | None = None
     count: float | None = None
+    spectra: dict[bool, Spectrum] | None = None
 
     @cached_property
     def rows(self) -> Any:
@@ -163,6 +166,14 @@ class Regression:
     @cached_property
     def spectrum(self) -> Spectrum:
         """That of U'U, through the smaller of U'U and U U'; directions that no row has are left out of the latter."""
+        if self.spectra is None:
+            return self._make_spectrum()
+        key = self.center is None
+        if key not in self.spectra:
+            self.spectra[key] = self._make_spectrum()
+        return self.spectra[key]
+
+    def _make_spectrum(self) -> Spectrum:
         if not self.wide:
             return spectrum_of(np.array(self.gram))
         values, left = spectrum_of(np.array(self.kernel))
@@ -188,11 +199,24 @@ class Regression:
 
     def ridge_path(self, ridges: Floats) -> Paths:
         """Plain ridge regression at every ridge."""
+        if self.wide and self.targets.shape == (len(self.rows.y),):
+            # A prior N(0, I/ridge), through the kernel of the rows, where these are the rows to leave out.
+            nothing, scales = np.zeros(len(self.targets)), 1.0 / np.asarray(ridges)
+            duals, leverages = self.dual_path(nothing, np.array(self.kernel), 1.0, scales)
+            return self.finish(duals @ self.design, leverages)
         values, vectors = self.spectrum
         filters = 1.0 / (values[..., None, :] + np.asarray(ridges)[..., None])
         pull = turned(vectors) @ self.cross[..., None]
         heads = (filters * turned(pull)) @ turned(vectors)
         return self.finish(heads, self.unit[..., None, :] * (filters @ turned((self.rows.X @ vectors) ** 2)))
+
+    def ridge_errors(self, ridges: Floats) -> Floats:
+        """Leave-one-out errors (Q,) of plain ridge regression at every ridge; with few rows, without a spectrum."""
+        found = None
+        if not self.wide and len(self.rows.X) <= FEW_ROWS * self.width and factor_device(self.width) is None:
+            found = tridiagonal_solves(np.array(self.gram), ridges, self.cross, self.rows.X)
+        paths = self.ridge_path(ridges) if found is None else self.finish(found[0], self.unit * found[1])
+        return self.error(paths.left_out)
 
     def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
         """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
@@ -281,10 +305,14 @@ class Sample:
     moments : Moments
         Over the features and a constant 1 as the last one, every row scaled by the root of its sample weight.
     rows : Rows or callable, optional
-        The rows, without the constant; or some of them, to leave out in turn. A function makes all of them when they
-        are first asked for.
+        The rows, without the constant; or some of them, to leave out in turn. A function makes them when they are first
+        asked for.
     intercept : bool
         Whether the constant is part of the model.
+    size : int, optional
+        How many rows a function makes; by default as many as the moments count.
+    spectra : dict, optional
+        One for all samples of the same rows with other targets, which then share their spectra.
 
     Examples
     --------
@@ -294,13 +322,20 @@ class Sample:
     """
 
     def __init__(
-        self, moments: Moments, rows: Rows | Callable[[], Rows] | None = None, *, intercept: bool = True
+        self,
+        moments: Moments,
+        rows: Rows | Callable[[], Rows] | None = None,
+        *,
+        intercept: bool = True,
+        size: int | None = None,
+        spectra: dict[bool, Spectrum] | None = None,
     ) -> None:
-        self.moments, self._given, self.intercept = moments, rows, intercept
+        self.moments, self._given, self.intercept, self._size, self._spectra = moments, rows, intercept, size, spectra
 
     def __getstate__(self) -> dict[str, Any]:
         # What is made of these is made again: regressions hold their sample, and skops cannot write such circles.
-        return {name: getattr(self, name) for name in ("moments", "_given", "intercept")}
+        parts = {name: getattr(self, name) for name in ("moments", "_given", "intercept", "_size")}
+        return {**parts, "_spectra": None}
 
     @cached_property
     def rows(self) -> Rows | None:
@@ -312,7 +347,9 @@ class Sample:
         """How many rows are known."""
         if self._given is None:
             return 0
-        return self.moments.count if callable(self._given) else len(self._given.y)
+        if callable(self._given):
+            return self.moments.count if self._size is None else self._size
+        return len(self._given.y)
 
     @classmethod
     def of(cls, rows: Rows, *, intercept: bool = True) -> Sample:
@@ -341,7 +378,8 @@ class Sample:
         # Sources inform priors by their sums alone: most rows are never asked for.
         rows = None if self._given is None else partial(_about, self, center)
         system = recentred(self.moments, center).system
-        return Regression(system, rows, self.total, center if self.intercept else None, count=self._count)
+        about = center if self.intercept else None
+        return Regression(system, rows, self.total, about, self._count, self._spectra)
 
     @cached_property
     def full(self) -> Regression:
@@ -349,7 +387,7 @@ class Sample:
         if not self.intercept:
             return self.free
         rows = None if self._given is None else partial(_with_constant, self)
-        return Regression(self.moments.system, rows, self.total, count=self._count)
+        return Regression(self.moments.system, rows, self.total, None, self._count, self._spectra)
 
     @property
     def squares(self) -> Floats:
@@ -389,7 +427,9 @@ class Sample:
         rows: Any = self._given
         if rows is not None:
             rows = partial(_divided, self, size) if callable(rows) else _divided(self, size)
-        return Sample(self.moments.divided(size), rows, intercept=self.intercept)
+        return Sample(
+            self.moments.divided(size), rows, intercept=self.intercept, size=self._size, spectra=self._spectra
+        )
 
     def predict(self, head: Floats) -> Floats:
         """Predictions (n,) of the rows by coefficients (d,), that of the constant last."""

@@ -25,13 +25,11 @@ import numpy as np
 from mixtune._array import EPSILON, Array, Floats, in_threads, is_numpy, match, namespace, slices, to_device, to_numpy
 from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
-from mixtune.moments._rows import Rows, ShiftedRows
+from mixtune.moments._rows import RUN_ENTRIES, Rows, ShiftedRows
 
 #: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
 #: arrays are handed out again and again instead of being asked of the system. A device moves all of it at once.
 MOVED_ENTRIES = 16_384
-#: Numbers worked on at a time: 1 MB, which stays in the cache of a core.
-RUN_ENTRIES = 131_072
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator hands out again and again.
 BLOCK_ENTRIES = 2_097_152
 #: Columns beyond this size, or below its inverse, are measured relative to their size: squares must not overflow.
@@ -370,8 +368,8 @@ def recentred(moments: Moments, center: Center, *, keep: bool = True) -> Moments
     origin, level = (match(part, moments._cross) for part in (center.features, np.reshape(center.targets, -1)))
     if (rows := moments.rows) is not None:
         shifted = ShiftedRows(*rows, origin, level)
-        if not keep and moments.count < moments.n_features - 1:
-            return Moments.from_shifted(shifted, single=moments.single_output)
+        if moments.count < moments.n_features - 1:
+            return Moments.from_shifted(shifted, single=moments.single_output, keep=keep)
         U, Y = shifted.load()
         return Moments.from_rows(U, Y[:, 0] if moments.single_output else Y)
     gram = namespace(origin).empty((len(origin),) * 2, dtype=origin.dtype, device=origin.device)

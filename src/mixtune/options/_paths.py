@@ -24,6 +24,8 @@ from mixtune.options._settings import TimeGrid
 from mixtune.options.processes import Process
 
 ENDINGS = (".npy", ".csv", ".parquet")
+#: Normals of one run from which threads that draw them are worth starting.
+DRAWN_IN_THREADS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,8 +181,12 @@ def simulate_runs(
         Z = torch_module().empty(shape, dtype=torch_module().float64, pin_memory=True).numpy()
     else:
         Z = np.empty(shape)
-    with ThreadPoolExecutor() as threads:  # NumPy draws without holding the interpreter
-        list(threads.map(lambda rng, out: rng.standard_normal(out=out), rngs, Z))
+    if Z[0].size < DRAWN_IN_THREADS:
+        for rng, out in zip(rngs, Z):
+            rng.standard_normal(out=out)
+    else:
+        with ThreadPoolExecutor() as threads:  # NumPy draws without holding the interpreter
+            list(threads.map(lambda rng, out: rng.standard_normal(out=out), rngs, Z))
     normals = to_device(Z, there)
     xp = namespace(normals)
     by_date = xp.reshape(xp.permute_dims(normals, (2, 3, 0, 1)), (*shape[2:], -1))

@@ -36,7 +36,7 @@ from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, rounding_of
+from mixtune.moments import Moments, best_ridge, rounding_of
 from mixtune.options._martingale import (
     TOP_ASSETS,
     BaseValue,
@@ -63,9 +63,40 @@ CHUNK_PATHS, DEVICE_CHUNK_PATHS = 4096, 500_000
 #: Random units and other columns on which the coefficients of a martingale are regressed: they need less detail than
 #: the value itself, and each more adds noise.
 FEW_UNITS, FEW = 8, 16
+#: So many times as many paths as units are worth looking for the units that change sign on them.
+MANY_ROWS = 10
 
 
 # --- state maps ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredFeatures:
+    """Features ``rows @ map`` (n, p) of many NumPy paths as their two factors; see :meth:`RandomFeatures.factored`."""
+
+    rows: Floats
+    map: Floats
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), self.map.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, keep: Any) -> FactoredFeatures:
+        return replace(self, rows=self.rows[keep])
+
+    def __matmul__(self, coef: Floats) -> Floats:
+        return self.rows @ (self.map @ coef)
+
+    def moments(self, Y: Floats) -> Moments:
+        return Moments.from_rows(self.rows, Y).mapped(self.map)
+
+
+def dense(U: Array | FactoredFeatures) -> Array:
+    """Features as one array."""
+    return U.rows @ U.map if isinstance(U, FactoredFeatures) else U
 
 
 class StateMap(ABC):
@@ -83,6 +114,17 @@ class StateMap(ABC):
         """``(date, features)`` from the last date before maturity down to 1; use each before asking for the next."""
         for date in range(data.n_dates - 1, 0, -1):
             yield date, self.features(data, date)
+
+    def predicted(
+        self, data: PathData, coefs: Array, *, features: bool, positive: bool
+    ) -> Iterator[tuple[int, Array, Array]]:
+        """``(date, features, features @ coefs[date])`` in the order of :meth:`backward`.
+
+        Maps may leave the features out (None) unless they are asked for, and predict infinity where the payoff is zero
+        if only a positive one is exercised.
+        """
+        for date, U in self.backward(data):
+            yield date, U, U @ coefs[date]
 
     #: Whether assets are sorted by price before anything else.
     ranked: bool = False
@@ -201,9 +243,7 @@ class RandomState(OneDateMap):
 
     def transform(self, X: Array, date: int, *, out: Array | None = None) -> Array:
         assert self.layer is not None, "fit the state map first"
-        if self.ranked:
-            X = rank_assets(X, assets=self.n_assets)
-        X = X if self.scaling is None else self.scaling.apply(X, date)
+        X = self._scaled(X, date)
         if not self.columns:
             return self.layer.transform(X, out=out)
         units = self.layer.n_features_out
@@ -213,6 +253,10 @@ class RandomState(OneDateMap):
         self.layer.transform(X, out=out[:, :units])
         out[:, units:] = X
         return out
+
+    def _scaled(self, X: Array, date: int) -> Array:
+        X = rank_assets(X, assets=self.n_assets) if self.ranked else X
+        return X if self.scaling is None else self.scaling.apply(X, date)
 
     def few(self, U: Array) -> Array:
         assert self.layer is not None, "fit the state map first"
@@ -224,14 +268,30 @@ class RandomState(OneDateMap):
         return namespace(U).concat(parts, axis=1)
 
     def backward(self, data: PathData) -> Iterator[tuple[int, Array]]:
-        """As for all maps; the features of one date are overwritten by those of the next."""
+        """As for all maps; the features of one date are overwritten by those of the next, and many may be factored."""
         assert self.layer is not None, "fit the state map first"
         xp = namespace(data.prices)
         more = _inputs(data.take(slice(0, 1)), 0).shape[-1] if self.columns else 0
         shape = (len(data), self.layer.n_features_out + more)
         buffer = xp.empty(shape, dtype=xp.float64, device=data.prices.device)
+        many = is_numpy(data.prices) and not self.columns and len(data) >= MANY_ROWS * self.width
         for date in range(data.n_dates - 1, 0, -1):
-            yield date, self.transform(_inputs(data, date), date, out=buffer)
+            X = _inputs(data, date)
+            factors = self.layer.factored(self._scaled(X, date)) if many else None
+            yield date, self.transform(X, date, out=buffer) if factors is None else FactoredFeatures(*factors)
+
+    def predicted(
+        self, data: PathData, coefs: Array, *, features: bool, positive: bool
+    ) -> Iterator[tuple[int, Array, Array]]:
+        if features or self.columns or not is_numpy(data.prices):
+            yield from super().predicted(data, coefs, features=features, positive=positive)
+            return
+        assert self.layer is not None, "fit the state map first"
+        for date in range(data.n_dates - 1, 0, -1):
+            inside = data.payoffs[:, date] > 0 if positive else slice(None)
+            found = np.full((len(data), coefs.shape[-1]), np.inf)
+            found[inside] = self.layer.products(self._scaled(_inputs(data, date)[inside], date), coefs[date])
+            yield date, None, found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,7 +445,10 @@ class Stage:
     @cached_property
     def moments(self) -> list[Moments]:
         """Moments of every dataset with all models' values as outputs."""
-        moments = [Moments.from_rows(U, Y) for U, Y in zip(self.features, self.values)]
+        moments = [
+            U.moments(Y) if isinstance(U, FactoredFeatures) else Moments.from_rows(U, Y)
+            for U, Y in zip(self.features, self.values)
+        ]
         for m in moments:
             _ = m.gram  # formed once; every model below shares it
         return moments
@@ -448,15 +511,24 @@ class RunStage(Stage):
         return None if step is None else mean + step[..., 0]
 
     def _fit_pooled(self, ridge: float, datasets: tuple[int, ...]) -> Array:
-        """By the smaller of the two systems, rows or features."""
-        xp = namespace(*self.features)
-        U, Y = (xp.concat([arrays[i] for i in datasets], axis=1) for arrays in (self.features, self.values))
-        shift = xp.full((U.shape[0],), ridge, dtype=U.dtype, device=U.device)
-        dual = U.shape[1] < U.shape[2]
-        found = _solve(U @ U.mT, shift, Y) if dual else _solve(U.mT @ U, shift, U.mT @ Y)
-        if found is None:
-            raise ParameterError(f"ridge {ridge:g} is below the rounding error of these features; use a larger one")
-        return U.mT @ found if dual else found
+        xp, runs = namespace(*self.features), len(self.features[0])
+        if len(datasets) > 1 or any(U.shape != self.features[0].shape for U in self.features):
+            U, Y = (xp.concat([arrays[i] for i in datasets], axis=1) for arrays in (self.features, self.values))
+            return _ridge_heads(U, Y, ridge)
+        # All datasets, where they have equally many rows, side by side as if they were more runs.
+        found = _ridge_heads(xp.concat(self.features), xp.concat(self.values), ridge)
+        self._pooled |= {(ridge, (i,)): found[i * runs : (i + 1) * runs] for i in range(len(self.features))}
+        return self._pooled[ridge, datasets]
+
+
+def _ridge_heads(U: Array, Y: Array, ridge: float) -> Array:
+    """Ridge coefficients (runs, p, models), by the smaller of the two systems, rows or features."""
+    shift = namespace(U).full((U.shape[0],), ridge, dtype=U.dtype, device=U.device)
+    dual = U.shape[1] < U.shape[2]
+    found = _solve(U @ U.mT, shift, Y) if dual else _solve(U.mT @ U, shift, U.mT @ Y)
+    if found is None:
+        raise ParameterError(f"ridge {ridge:g} is below the rounding error of these features; use a larger one")
+    return U.mT @ found if dual else found
 
 
 def _solve(matrix: Array, shift: Array, rhs: Array) -> Array | None:
@@ -517,7 +589,8 @@ class MeanOfLocals(_LinearModel):
     name: str = "MLO"
 
     def fit(self, stage: Stage, model: int) -> Array:
-        return namespace(stage.features[0]).mean(stage.local(self.ridge)[..., model], axis=-2)
+        local = stage.local(self.ridge)
+        return namespace(local).mean(local[..., model], axis=-2)
 
 
 @dataclass(frozen=True)
@@ -547,11 +620,30 @@ class TunedLocal(ContinuationModel):
     def fit(self, stage: Stage, model: int) -> Array:
         U, y = stage.features[self.dataset], stage.values[self.dataset][:, model]
         few = slice(0, self.choice_rows)
-        choice = loo_ridge(to_numpy(U[few]), to_numpy(y[few]), self.ridges)
+        choice = loo_ridge(to_numpy(dense(U[few])), to_numpy(y[few]), self.ridges)
         if len(U) <= self.choice_rows:
-            return match(choice.coef, U)
+            return match(choice.coef, y)
         # The ridge itself carries over: it answers to noise and signal, not to the number of rows.
         return stage.moments[self.dataset].output(model).head(choice.ridge)
+
+    def fit_runs(self, stage: RunStage, model: int) -> Array:
+        U, y = stage.features[self.dataset], stage.values[self.dataset][..., model]
+        if not is_torch_array(U) or U.shape[1] > min(self.choice_rows, U.shape[2]):
+            return super().fit_runs(stage, model)
+        return _best_heads(U, y, np.asarray(self.ridges))
+
+
+def _best_heads(U: Array, y: Array, ridges: Floats) -> Array:
+    """Coefficients (runs, p) of :func:`loo_ridge` for several runs of fewer rows than features, by their kernels."""
+    xp = namespace(U)
+    shifts = match(ridges, U) * xp.mean(xp.sum(U**2, axis=2), axis=1)[:, None]
+    unit = xp.eye(U.shape[1], dtype=U.dtype, device=U.device)
+    inverse = xp.linalg.inv((U @ U.mT)[:, None] + shifts[..., None, None] * unit)
+    duals = (inverse @ y[:, None, :, None])[..., 0]
+    # The residual of a left-out row is its dual coefficient over the diagonal entry of the inverse.
+    errors = to_numpy(xp.mean((duals / xp.linalg.diagonal(inverse)) ** 2, axis=-1))
+    best = [best_ridge(ridges, each) for each in errors]
+    return (duals[list(range(len(best))), best][:, None, :] @ U)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -578,7 +670,7 @@ class Transfer(ContinuationModel):
         heads = stage.local(self.ridge)[:, :, model]
         if isinstance(self.weights, WassersteinWeights):
             few = slice(0, self.distance_rows)
-            rows = ((to_numpy(U[few]), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values))
+            rows = ((to_numpy(dense(U[few])), to_numpy(Y[few, model])) for U, Y in zip(stage.features, stage.values))
             clouds, counts = list(map(np.column_stack, rows)), list(map(len, stage.features))
             weights: Any = self.weights.weigh_clouds(clouds, focal=stage.focal, counts=counts)
         else:
@@ -670,12 +762,13 @@ def _fit_estimator(estimator: Any, stage: Stage, model: int, subset: Sequence[in
     Estimators standardise features and leave the intercept free. Both are undone here: the first feature that is the
     same, and not zero, in all rows of all datasets takes the intercept.
     """
-    first = stage.features[0][0]
-    same = np.all([np.all(first == U, axis=0) for U in stage.features], axis=0) & (first != 0)
+    features = [dense(U) for U in stage.features]
+    first = features[0][0]
+    same = np.all([np.all(first == U, axis=0) for U in features], axis=0) & (first != 0)
     constant = int(np.argmax(same)) if same.any() else None
     varying = np.arange(len(first)) != constant
     estimator.set_params(fit_intercept=constant is not None)
-    rows = {i: (stage.features[i][:, varying], stage.values[i][:, model]) for i in subset}
+    rows = {i: (features[i][:, varying], stage.values[i][:, model]) for i in subset}
     X, y = rows.pop(stage.focal)
     estimator.fit(X, y, sources={f"dataset {i}": pair for i, pair in rows.items()} or None)
     coef = np.zeros(len(first))
@@ -750,7 +843,9 @@ class Policy:
 
     def waiting(self, U: Array, prices: Array, date: int) -> Array:
         """The same from features (paths, p) and prices (paths, assets)."""
-        premium = U @ self.coefs[date]
+        return self._above_base(U @ self.coefs[date], prices, date)
+
+    def _above_base(self, premium: Array, prices: Array, date: int) -> Array:
         return premium if self.base is None else premium + self.base(prices, date)[..., None]
 
     def stops(self, payoff: Array, waiting: Array) -> Array:
@@ -781,9 +876,11 @@ class Policy:
         # Of the martingale, what is still to come until the stop; and the best payoff less that until its date.
         control = self._base(data, data.n_dates) if controlled else None
         best = last[..., 0] - control if controlled else None
-        for date, U in self.state.backward(data):
+        for date, U, premium in self.state.predicted(
+            data, self.coefs, features=controlled, positive=self.only_positive
+        ):
             payoff = data.payoffs[..., date, None]
-            stop = self.stops(payoff, self.waiting(U, data.prices[..., date, :], date))
+            stop = self.stops(payoff, self._above_base(premium, data.prices[..., date, :], date))
             flow = xp.where(stop, payoff, flow)
             when = xp.where(stop, xp.full((), date, dtype=xp.int16, device=flow.device), when)
             if controlled:

@@ -40,6 +40,7 @@ EXPERIMENTS = {
     "figure1": ("convergence", "FIGURE_1"),
     "figure2": ("convergence", "FIGURE_2"),
     "open-settings": ("american", "OPEN_SETTINGS"),
+    "oracle": ("oracle", "ORACLE"),
     "layers": ("convergence", "LAYERS"),
     "robustness": ("robustness", "ROBUSTNESS"),
     "near-optimality": ("near_optimality", "NEAR_OPTIMALITY"),

@@ -18,6 +18,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -52,7 +53,7 @@ Together = Callable[[Any, Sequence[int], str], list[Outcome]]
 Table = Sequence[Mapping[str, str | int | float | None]]
 
 #: Runs that share a device's time and memory: enough to keep it busy, few enough to see progress.
-RUNS_AT_ONCE = 20
+RUNS_AT_ONCE = 25
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
@@ -145,6 +146,26 @@ def lines_of(panel: str, method: str, x: Sequence[float] | Floats, values: Float
     numbers = np.stack([np.asarray(x, dtype=float), middle, lower, upper])
     names = ("x", "median", "lower", "upper")
     return [{"panel": panel, "method": method, **dict(zip(names, column.tolist()))} for column in numbers.T]
+
+
+def paired(after: Floats, before: Floats | float = 0.0) -> tuple[float, float | None]:
+    """Mean difference of two methods, run by run, and half of its 95% interval; one run has no interval.
+
+    Examples
+    --------
+    >>> paired(np.array([1.0, 1.0]), np.array([0.5, 0.5]))
+    (0.5, 0.0)
+    """
+    gain = after - before
+    half = 1.96 * float(gain.std(ddof=1)) / float(np.sqrt(len(gain))) if len(gain) > 1 else None
+    return float(gain.mean()), half
+
+
+def change(after: Floats, before: Floats) -> dict[str, float | None]:
+    """A row of a table: relative performances before and after a change, and their difference run by run."""
+    difference, half = paired(after, before)
+    ends = {"rp_before": float(before.mean()), "rp_after": float(after.mean())}
+    return {**ends, "difference": difference, "half_of_95_interval": half}
 
 
 @dataclass(frozen=True)
@@ -320,11 +341,17 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
 
 def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
     """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
-    for begin in range(0, len(seeds), RUNS_AT_ONCE):
-        now = list(seeds)[begin : begin + RUNS_AT_ONCE]
-        outcomes, seconds = _timed(together, settings, [seeds[index] for index in now], device)
-        for index, outcome in zip(now, outcomes, strict=True):
-            yield index, outcome, seconds / len(now)
+    groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
+    # Two groups at a time: one draws random numbers on the host while the other computes on the device.
+    with ThreadPoolExecutor(2) as threads:
+        begun = [threads.submit(_timed, together, settings, [seeds[run] for run in now], device) for now in groups]
+        try:
+            for now, future in zip(groups, begun):
+                outcomes, seconds = future.result()
+                for index, outcome in zip(now, outcomes, strict=True):
+                    yield index, outcome, seconds / len(now)
+        finally:
+            threads.shutdown(wait=True, cancel_futures=True)
 
 
 def _in_workers(run: Run, settings: Any, seeds: Mapping[int, int], jobs: int) -> Outcomes:

@@ -24,7 +24,7 @@ from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Check, Experiment, Findings, Results, Table
+from mixtune.paper._study import Check, Experiment, Findings, Results, Table, change, paired
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
@@ -76,11 +76,15 @@ class TableSettings:
             rule, strength = PredictiveWeights(eta), (self.ridge, self.transfer, self.stability, 1)
             models.append(learn.Transfer(rule, *strength, f"RO (eta={eta:g})"))
         for gamma in self.temperatures:
-            distances = WassersteinWeights(gamma, self.wasserstein_threshold, rescale=False, floor=False, screen=True)
             name = f"RO (W1, gamma={gamma:g})"
             # The authors' Wasserstein runs: lambda = 3, beta = 0.
-            models.append(learn.Transfer(distances, self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
+            models.append(learn.Transfer(self.distances(gamma), self.ridge, 3.0, 0.0, 1, name, self.wasserstein_rows))
         return [*models, learn.TunedLocal(0, "LO-1 (ridge tuned)")]
+
+    def distances(self, temperature: float) -> WassersteinWeights:
+        """The paper's weights from distances; one at a time, since a run has one thread."""
+        how: dict[str, Any] = {"rescale": False, "floor": False, "screen": True, "jobs": 1}
+        return WassersteinWeights(temperature, self.wasserstein_threshold, **how)
 
     def device_models(self) -> list[learn.ContinuationModel]:
         """Those of :meth:`models` that several runs learn together on a device."""
@@ -177,9 +181,8 @@ def run_beyond(settings: TableSettings, seed: int) -> Outcome:
 def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
     """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
 
-    Normals are drawn by NumPy from the streams of each run. Paths, features, regressions and evaluation are on the
-    device; leave-one-out ridges are chosen in NumPy. Methods with Wasserstein weights need exact transport plans,
-    which have no use for a device, and are left out.
+    Normals are drawn by NumPy from the streams of each run; all else is on the device. Methods with Wasserstein weights
+    need exact transport plans, which have no use for a device, and are left out.
     """
     run = draw_runs(settings, seeds, device)
     return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, settings.device_models()), run)]
@@ -272,10 +275,9 @@ def _claims(results: Results, rough: bool) -> tuple[Claim, ...]:
     for better, worse, paper in TEXT_CLAIMS[rough]:
         if {better, worse} <= set(results.methods) and results.runs > 1:
             first, second = (results.values(name, "price") for name in (better, worse))
-            ahead = (first - second) / second.mean()
-            half = 1.96 * float(ahead.std(ddof=1)) / float(np.sqrt(results.runs))
-            p_value = float(ttest_rel(first, second).pvalue) if half > 0 else 1.0
-            found.append(Claim(better, worse, paper, float(ahead.mean()), half, p_value))
+            mean, half = paired(first / second.mean(), second / second.mean())
+            p_value = float(ttest_rel(first, second).pvalue) if half else 1.0
+            found.append(Claim(better, worse, paper, mean, half or 0.0, p_value))
     return tuple(found)
 
 
@@ -353,13 +355,9 @@ def summarise_table(settings: TableSettings, results: Results) -> TableSummary:
     base = float(results.values("LO-1", "price").mean())
     lines = []
     for method in results.methods:
-        prices = results.values(method, "price")
-        rp = float(prices.mean()) / base
-        theirs = published.get(method)
-        low = high = None
-        if results.runs > 1:  # one run has no interval
-            half = 1.96 * float(prices.std(ddof=1)) / base / float(np.sqrt(results.runs))
-            low, high = rp - half, rp + half
+        mean, half = paired(results.values(method, "price"))
+        rp, theirs = mean / base, published.get(method)
+        low, high = (None, None) if half is None else (rp - half / base, rp + half / base)
         agrees = None if theirs is None or low is None or high is None else theirs.agrees(rp, low, high)
         ours = {"method": method, "block": BEYOND if method in beyond else PAPER, "rp": rp, "ci_low": low}
         paper = {f"paper_{name}": getattr(theirs, name, None) for name in ("rp", "ci_low", "ci_high")}
@@ -373,11 +371,10 @@ def _lead(results: Results, beyond: list[str], base: float) -> str:
     """How the self-tuning method compares with the best of its rivals, run by run."""
     *rivals, ours = beyond
     best = max(rivals, key=lambda name: float(results.values(name, "price").mean()))
-    ahead = (results.values(ours, "price") - results.values(best, "price")) / base
-    half = 1.96 * float(ahead.std(ddof=1)) / float(np.sqrt(results.runs))
+    ahead, half = paired(results.values(ours, "price") / base, results.values(best, "price") / base)
     return (
         "Beyond the paper: no numbers set by hand, inputs standardised, zero payoffs never exercised. "
-        f"{ours} minus the best of its rivals, {best}: {float(ahead.mean()):+.3f} +- {half:.3f} (95%, run by run)."
+        f"{ours} minus the best of its rivals, {best}: {ahead:+.3f} +- {half:.3f} (95%, run by run)."
     )
 
 
@@ -407,10 +404,7 @@ class OpenSettings:
     sharing: float = 100.0
 
     def models(self) -> list[learn.ContinuationModel]:
-        ridge, t = self.table.ridge, self.table
-        distances = WassersteinWeights(
-            self.temperature, t.wasserstein_threshold, rescale=False, floor=False, screen=True
-        )
+        ridge, t, distances = self.table.ridge, self.table, self.table.distances(self.temperature)
         return [
             learn.Local(0, ridge, LOCAL),
             learn.Joint(ridge, tuple(range(7)), JOINT),
@@ -438,12 +432,8 @@ def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
     ]
     pairs.append(("lambda, beta = 2, 1 instead of 3, 0", f"{OTHER}, leaky_relu", f"{DISTANCES}, leaky_relu"))
     pairs.append(("distances instead of predictions", f"{DISTANCES}, leaky_relu", f"{SHARED}, leaky_relu"))
-    rows: list[dict[str, Any]] = []
-    for change, new, old in pairs:
-        after, before = (results.values(name, "price") / base for name in (new, old))
-        half = 1.96 * float((after - before).std(ddof=1)) / float(np.sqrt(results.runs)) if results.runs > 1 else None
-        row = {"change": change, "rp_before": float(before.mean()), "rp_after": float(after.mean())}
-        rows.append({**row, "difference": float((after - before).mean()), "half_of_95_interval": half})
+    prices = {name: results.values(name, "price") / base for name in results.methods}
+    rows = [{"change": label, **change(prices[new], prices[old])} for label, new, old in pairs]
     sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
     return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
 

@@ -314,10 +314,12 @@ def shrinkage_chart(name: str, title: str, facts: _Facts, columns: Mapping[str, 
             drawing.line(x(low[line]), y, x(high[line]), y, "whisker main")
         beyond = "" if at == own[line] else ", beyond the chart"
         drawing.dot(x(at), y, 3.5, "dot own", f"{facts.names[place]}, own rows alone: {number(own[line])}{beyond}")
-        tip = f"{facts.names[place]}: {number(estimate[line])} ({number(low[line])} to {number(high[line])})"
+        known = f" ({number(low[line])} to {number(high[line])})" if high[line] > low[line] else ""
+        tip = f"{facts.names[place]}: {number(estimate[line])}{known}"
         drawing.dot(x(estimate[line]), y, 4.0, "dot main", tip)
     some = f"The {len(kept)} domains with the most rows. " if len(kept) < facts.count else ""
-    caption = f"{some}Violet: own rows alone. Green: mixtune, with 95% intervals. Dashed: the population."
+    intervals = ", with 95% intervals" if np.any(np.asarray(high) > np.asarray(low)) else ""
+    caption = f"{some}Violet: own rows alone. Green: mixtune{intervals}. Dashed: the population."
     return drawing.figure(title, caption)
 
 

@@ -429,14 +429,13 @@ def _fitted(model: Any) -> Any:
 
 
 def _source_rows(sources: Sources, inner: Any) -> dict[str, int]:
-    """How many rows the fit saw of each source: of those that are streamed, a sample."""
+    """How many rows the fit saw of each source."""
     from sklearn.utils.validation import _num_samples
 
     rows = {name: _num_samples(source.X) for name, source in sources.items()}
     columns = getattr(inner, "feature_names_in_", None)
     for stream in sources.streams:
-        samples = stream.samples(None if columns is None else tuple(columns))
-        rows.update((name, len(X)) for name, (X, _) in samples.items())
+        rows |= stream.rows_used(None if columns is None else tuple(columns))
     return rows
 
 

@@ -311,5 +311,5 @@ FIGURES: Mapping[str, Callable[[Any], Figure]] = {
     "figure1": _figure_1,
     "figure2": _figure_2,
     "layers": _figure_2,
-    **dict.fromkeys(("robustness", "near-optimality", "bound", "early-stopping", "game"), _findings),
+    **dict.fromkeys(("oracle", "robustness", "near-optimality", "bound", "early-stopping", "game"), _findings),
 }

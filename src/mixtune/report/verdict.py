@@ -210,32 +210,31 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
         rows = counted((facts.focal.rows, "focal row"))
         unknown = f"With fewer than {ENOUGH_ROWS} focal rows, which datasets helped is not judged: it would be chance."
         return f"{rows} cannot tell which datasets helped", unknown
+    if not facts.removable:
+        datasets = counted((len(facts.sources), "other dataset"))
+        have = "has" if len(facts.sources) == 1 else "have"
+        weight = f"the {datasets} {have} {percent(facts.transferred)} of the weight"
+        return weight, "What leaving out a dataset would do is not known for this model."
     effects, known = [effect_of(d) for d in facts.sources], len(with_known_effect(facts))
     found, hurt, count = effects.count("helped"), effects.count("hurt"), len(facts.sources)
-    if facts.removable:
-        unsure = effects.count("cannot tell")
-        others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
-        others["for {:,} the focal rows cannot tell"] = unsure
-        others["for {:,} of little weight this was not computed"] = count - known
-        rest = " and ".join(text.format(n) for text, n in others.items() if n)
-        meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
-        meaning += "more than chance (95% interval), when it alone is left out"
-        meaning += f"; {rest}." if rest else "."
-        if not found and count > 1:
-            meaning += f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are "
-            meaning += "alike replace one another."
-    else:
-        equal = facts.transferred / count * (1 - 1e-9)
-        found = sum(bool(d.weight and d.weight > equal) for d in facts.sources)
-        meaning = "A dataset counts as having helped if it weighs more than an equal share of the weight of all "
-        meaning += "sources (what leaving it out would do is not known for this model)."
+    unsure = effects.count("cannot tell")
+    others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
+    others["for {:,} the focal rows cannot tell"] = unsure
+    others["for {:,} of little weight this was not computed"] = count - known
+    rest = " and ".join(text.format(n) for text, n in others.items() if n)
+    meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
+    meaning += "more than chance (95% interval), when it alone is left out"
+    meaning += f"; {rest}." if rest else "."
+    if not found and count > 1:
+        meaning += f" Together they provide {percent(facts.transferred)} of the prediction: datasets that are "
+        meaning += "alike replace one another."
     which = f"{known:,} datasets" if known == count else f"the {known:,} datasets looked at"
     if count == 1:
         return f"the one other dataset {'helped' if found else 'did not clearly help'}", meaning
     if found == 0:
-        if facts.removable and effects.count("cannot tell"):
+        if effects.count("cannot tell"):
             return f"the focal rows cannot tell which of {which} helped on its own", meaning
-        return f"none of {which} {'helped' if hurt or not facts.removable else 'matters'} on its own", meaning
+        return f"none of {which} {'helped' if hurt else 'matters'} on its own", meaning
     if found == known:
         return "both datasets helped" if which == "2 datasets" else f"all {which.removeprefix('the ')} helped", meaning
     names = [each.name for each, effect in zip(facts.sources, effects) if effect == "helped"]

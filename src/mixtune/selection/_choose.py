@@ -123,6 +123,10 @@ class Pool:
         raise IndexError("there are fewer candidates")  # pragma: no cover - candidates are counted from these families
 
 
+#: What a choice holds for the average, and for the best of the focal-only candidates.
+_OF_OWN_ROWS = ("head", "shares", "left_out", "judged_left_out")
+
+
 @dataclass(frozen=True, eq=False)
 class Choice(Validated):
     """What was chosen, and why.
@@ -142,12 +146,12 @@ class Choice(Validated):
         Part of the fitted degrees of freedom that comes from the task's rows.
     left_out, spreads : arrays (n,)
         Residual of each row by the average without it; 1 + leverage/(1 - leverage) for the largest share.
+    top : int
+        The candidate with the largest share, before any weight was moved to the focal-only one.
     judged_left_out : array
         The same residuals, of the rows that candidates were judged on.
-    focal_left_out : array (n,)
-        The same residuals for the best of the focal-only candidates.
-    prior : Prior
-        Behind the largest share.
+    focal_head, focal_shares, focal_left_out, focal_judged_left_out : arrays
+        The same for the best of the focal-only candidates.
     tasks : list of ValidationTask
         With two candidates: the average, and the focal-only fit.
     """
@@ -163,8 +167,11 @@ class Choice(Validated):
     left_out: Floats
     judged_left_out: Floats
     spreads: Floats
+    top: int
     focal_left_out: Floats
-    prior: Prior
+    focal_judged_left_out: Floats
+    focal_head: Floats
+    focal_shares: Floats
     tasks: Sequence[Task]
     size: float
     task: Sample
@@ -176,6 +183,11 @@ class Choice(Validated):
     def error(self) -> float:
         """Leave-one-out mean squared error of the average, over the rows that candidates were judged on."""
         return float(self.task.free.error(self.judged_left_out))
+
+    @property
+    def prior(self) -> Prior:
+        """The prior of the candidate that ``spreads`` are of."""
+        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top)
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -192,6 +204,12 @@ class Choice(Validated):
     def __getstate__(self) -> dict[str, Any]:
         # What is only remembered is made again where it is needed, and skops could not write its keys.
         return {name: value for name, value in vars(self).items() if name != "_memos"}
+
+    def towards_own_rows(self, part: float) -> Choice:
+        """The choice with ``part`` of its weight moved to the best of the focal-only candidates."""
+        both = {name: (getattr(self, name), getattr(self, f"focal_{name}")) for name in _OF_OWN_ROWS}
+        moved = {name: (1 - part) * ours + part * own for name, (ours, own) in both.items()}
+        return replace(self, tasks=[task.averaged(np.array([1 - part, part])) for task in self.tasks], **moved)
 
     def without(self, index: int | None) -> tuple[Floats, Floats]:
         """Head, and residuals of left-out rows, with one source (or none) left out and the shares kept.
@@ -389,8 +407,11 @@ def choice_of(
         left_out=rows[0] * size,
         judged_left_out=mix(shares, left_out) * size,
         spreads=1.0 + rows[2] / np.maximum(1.0 - rows[2], 1e-9),
+        top=top,
         focal_left_out=rows[1] * size,
-        prior=pool.prior(focal, allowed, top, None if partly else memos),
+        focal_judged_left_out=mix(focal_shares, left_out) * size,
+        focal_head=focal_shares @ heads * size,
+        focal_shares=focal_shares,
         tasks=[task.averaged(shares) for task in tasks],
         size=size,
         task=judged,
@@ -566,7 +587,7 @@ def by_content(rows: Rows) -> Integers:
     Features come first, which several outputs share. They are rounded, since the same row at another place may differ
     by rounding.
     """
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     # Rows with equal norms and targets are told apart by a direction along which any two rows differ.
     along = rows.X @ np.sin(2.0 + np.arange(rows.X.shape[1]))
     return np.lexsort((rows.weight, along, rows.targets.sum(axis=1), np.round(cubes, 9), np.round(norms, 9)))
@@ -579,16 +600,10 @@ def content_order(sources: Sequence[Rows]) -> Integers:
 
 def rank_of(rows: Rows) -> tuple[float, ...]:
     """What sources are ordered by; sums over rows in another order differ by rounding."""
-    norms, cubes = _symmetric(rows.X)
+    norms, cubes = rows.sizes
     y = rows.targets.sum(axis=1)
     sums = (rows.total, *(float(rows.weight @ part) for part in (norms, cubes, y**2, y, norms * y)))
     return len(y), *(round(value, 6) for value in sums)
-
-
-def _symmetric(X: Floats) -> tuple[Floats, Floats]:
-    """Sums of squares and of absolute cubes of each row: any order and sign of the columns gives the same."""
-    squares = X * X
-    return np.sum(squares, axis=1), np.einsum("ij,ij->i", squares, np.abs(X))
 
 
 def _all_rows(pool: Pool, focal: Sample, allowed: Floats, mixes: Floats, top: int, memos: Sequence[Memo]) -> Floats:

@@ -3,6 +3,9 @@
 All maps see the same rows in the same validation tasks, so that their residuals can be compared row by row. The weights
 minimise the squared error of the averaged prediction over validation tasks and left-out focal rows together, with a
 small pull towards equal weights. Without validation tasks, left-out rows alone decide.
+
+Where focal rows are many, the fit to them alone is averaged with the result in the same way. It is known well then, and
+where the focal domain is unlike the sources, an average that leaves it out does worse than it.
 """
 
 from __future__ import annotations
@@ -62,6 +65,16 @@ class FeatureBlock:
         return found
 
 
+def scattered(heads: Sequence[Floats], blocks: Sequence[FeatureBlock], width: int, *, intercept: bool) -> Floats:
+    """Coefficients of all features, and of the constant last, from those of each map, whose predictions add up."""
+    found = np.zeros(width + intercept)
+    for block, head in zip(blocks, heads):
+        found[:width] += block.coefficients(head[:-1] if intercept else head, width)
+        if intercept:
+            found[-1] += head[-1]
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class MapAverage(Validated):
     """Choices of several maps, averaged.
@@ -73,15 +86,20 @@ class MapAverage(Validated):
         Features of each map; maps may share some.
     width : int
         The number of all features.
+    known_weights : array (M,), optional
+        Weights of the maps, where they are known.
     """
 
     choices: Sequence[Choice]
     blocks: Sequence[FeatureBlock]
     width: int
+    known_weights: Floats | None = None
 
     @cached_property
     def map_weights(self) -> Floats:
         """Weights (M,) of the maps."""
+        if self.known_weights is not None:
+            return self.known_weights
         if len(self.choices) == 1:
             return np.ones(1)
         focal = np.stack([choice.judged_left_out / choice.size for choice in self.choices])
@@ -97,6 +115,26 @@ class MapAverage(Validated):
         few = max(SETTINGS.maps_rows / self.choices[0].task.total, 1.0)
         pull = SETTINGS.maps_pull[0] if self._map_tasks else SETTINGS.maps_pull[1] * few
         return stacked_weights(tasks, equal, pull, says=np.array(says))
+
+    def with_own_rows(self) -> MapAverage:
+        """The average of this one and of the fit to the focal rows alone, where these rows are many."""
+        plain = self.choices[self.plain]
+        rows, own = plain.task, plain.focal_judged_left_out
+        least = max(SETTINGS.own_fit_rows, SETTINGS.own_fit_rows_per_column * rows.columns)
+        if rows.total < least or not plain.allowed.any():
+            return self
+        focal = np.stack([self.mixed([choice.judged_left_out for choice in self.choices]), own]) / self.size
+        if not np.all(np.isfinite(focal)):
+            return self
+        says = [task.total**0.5 for task in self.tasks]
+        says.append(rows.total / SETTINGS.own_fit_focal_rows * sum(says) if says else 1.0)
+        tasks = [*self.tasks, ValidationTask(-1, focal, rows.known.weight, focal, 1)]
+        part = float(stacked_weights(tasks, np.full(2, 0.5), SETTINGS.maps_pull[0], says=np.array(says))[1])
+        weights = (1 - part) * self.map_weights
+        weights[self.plain] += part
+        choices = list(self.choices)
+        choices[self.plain] = plain.towards_own_rows(part / float(weights[self.plain]))
+        return replace(self, choices=choices, known_weights=weights)
 
     @cached_property
     def _map_tasks(self) -> list[ValidationTask]:
@@ -146,14 +184,8 @@ class MapAverage(Validated):
         return self._scattered([choice.head for choice in self.choices])
 
     def _scattered(self, heads: Sequence[Floats]) -> Floats:
-        intercept = self.choices[0].task.intercept
-        found = np.zeros(self.width + intercept)
-        for weight, block, head in zip(self.map_weights, self.blocks, heads):
-            slopes = head[:-1] if intercept else head
-            found[: self.width] += weight * block.coefficients(slopes, self.width)
-            if intercept:
-                found[-1] += weight * head[-1]
-        return found
+        weighted = [weight * head for weight, head in zip(self.map_weights, heads)]
+        return scattered(weighted, self.blocks, self.width, intercept=self.choices[0].task.intercept)
 
     @property
     def labels(self) -> list[Label]:
@@ -201,7 +233,8 @@ class MapAverage(Validated):
 
     def mixed(self, parts: Sequence[Floats]) -> Floats:
         """The weighted average over maps; maps of weight 0 are left out."""
-        return np.sum([weight * part for weight, part in zip(self.map_weights, parts) if weight > 0], axis=0)
+        # The built-in sum takes a fifth of the time of NumPy's for two short arrays, of which there are thousands.
+        return sum((weight * part for weight, part in zip(self.map_weights, parts) if weight > 0), np.zeros(()))
 
     @property
     def top(self) -> int:
@@ -286,4 +319,4 @@ def choose_maps(
         choose(own[0], own[1:], plan=plan.first(SETTINGS.map_tasks) if place else plan, every=not place)
         for place, own in enumerate(samples)
     ]
-    return MapAverage(choices, tuple(blocks), width)
+    return MapAverage(choices, tuple(blocks), width).with_own_rows()

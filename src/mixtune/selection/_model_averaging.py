@@ -54,11 +54,12 @@ class ValidationTask:
     def products(self) -> Floats:
         """Mean products (C, C) of the candidates' residuals, relative to the error of the best of them."""
         good = np.sort(self.errors)[: max(3, len(self.residuals) // 4)]
-        weight = self.weight / self.weight.sum() / max(float(np.median(good)), self.negligible)
+        middle = 0.5 * float(good[(len(good) - 1) // 2] + good[len(good) // 2])
+        weight = self.weight / self.weight.sum() / max(middle, self.negligible)
         # Two outliers must not decide: residuals count up to five times their typical size.
         limit = 5.0 * 1.4826 * float(np.min(_medians(np.abs(self.residuals), self.weight)))
         # Where a candidate is exact (targets that do not vary), the limit is 0 and the task says nothing.
-        kept = np.clip(self.residuals, -limit, limit)
+        kept = np.minimum(np.maximum(self.residuals, -limit), limit)
         return (kept * weight) @ kept.T
 
     def inside(self, shares: Floats) -> float:
@@ -264,8 +265,12 @@ def _two_weights(cross: Floats, prior: Floats, pull: float, steps: int) -> Float
 
 def _medians(values: Floats, weight: Floats) -> Floats:
     """Medians (C,) of rows of values, where a value of weight 2 counts as two."""
-    if np.ptp(weight) == 0:
-        return np.median(values, axis=1)
+    if weight.min() == weight.max():
+        # As np.median, in a third of the time for short rows, of which there are thousands.
+        half = values.shape[1] // 2
+        low = half - (values.shape[1] % 2 == 0)
+        ordered = np.partition(values, (low, half), axis=1)
+        return 0.5 * (ordered[:, low] + ordered[:, half])
     options: Any = {"axis": 1, "weights": np.broadcast_to(weight, values.shape), "method": "inverted_cdf"}
     # Between two values, the mean of both, as for values without weights.
     return 0.5 * (np.quantile(values, 0.5, **options) - np.quantile(-values, 0.5, **options))

@@ -60,39 +60,18 @@ def learn_population(samples: Sequence[Sequence[Sample]]) -> Population:
     folds = np.empty(count, dtype=np.int64)
     order = content_order([sample.known for sample in samples[0]])
     folds[order] = np.arange(count) % min(count, SETTINGS.population_folds)
-    fits = [each for own in samples for each in _map_fits(own, folds)]
-    left_out = [
-        np.stack([own[k].known.y - own[k].predict(head) for own, head in zip(_repeated(samples), _at(fits, folds[k]))])
-        for k in range(count)
-    ]
+    ways, ridges = (_pooled, _within)[: 1 + samples[0][0].intercept], SETTINGS.population_ridges
+    fits = [np.stack([way(own, folds, ridge) for way in ways for ridge in ridges]) for own in samples]
+    heads = [[(own, head) for own, each in zip(samples, fits) for head in each[:, fold]] for fold in folds]
+    left_out = [np.stack([own[k].known.y - own[k].predict(head) for own, head in heads[k]]) for k in range(count)]
     tasks = [
         ValidationTask(k, part, samples[0][k].known.weight, part, 0, SETTINGS.negligible_error)
         for k, part in enumerate(left_out)
     ]
-    shares = stacked_weights(tasks, np.full(len(fits), 1.0 / len(fits)), SETTINGS.prior_pull)
-    kinds = len(fits) // len(samples)
-    heads = [
-        np.sum([share * fit[-1] for share, fit in zip(shares[start : start + kinds], fits[start:])], axis=0)
-        for start in range(0, len(fits), kinds)
-    ]
-    return Population(heads, [shares @ part for part in left_out])
-
-
-def _repeated(samples: Sequence[Sequence[Sample]]) -> list[Sequence[Sample]]:
-    kinds = (1 + samples[0][0].intercept) * len(SETTINGS.population_ridges)
-    return [own for own in samples for _ in range(kinds)]
-
-
-def _at(fits: Sequence[Floats], fold: int) -> list[Floats]:
-    return [fit[fold] for fit in fits]
-
-
-def _map_fits(samples: Sequence[Sample], folds: Integers) -> list[Floats]:
-    """Coefficients (folds + 1, d) of each candidate of one map: without each fold, and of all domains last."""
-    found = [_pooled(samples, folds, ridge) for ridge in SETTINGS.population_ridges]
-    if samples[0].intercept:
-        found += [_within(samples, folds, ridge) for ridge in SETTINGS.population_ridges]
-    return found
+    candidates = len(left_out[0])
+    shares = stacked_weights(tasks, np.full(candidates, 1.0 / candidates), SETTINGS.prior_pull)
+    found = [share @ each[:, -1] for share, each in zip(np.split(shares, len(samples)), fits)]
+    return Population(found, [shares @ part for part in left_out])
 
 
 def _sums(parts: Sequence[Floats], folds: Integers) -> Floats:
@@ -103,6 +82,7 @@ def _sums(parts: Sequence[Floats], folds: Integers) -> Floats:
 
 
 def _pooled(samples: Sequence[Sample], folds: Integers, ridge: float) -> Floats:
+    """Coefficients (folds + 1, d) of a fit to all rows: without each fold of domains, and of all domains last."""
     grams, crosses = (_sums([getattr(s.full, name) for s in samples], folds) for name in ("gram", "cross"))
     return _solved(grams, crosses, ridge, samples[0].intercept)
 

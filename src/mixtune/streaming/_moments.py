@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,7 +68,8 @@ class Budget:
         if self.limit < needed:
             raise ParameterError(
                 f"memory_limit of {in_words(self.limit)} is too little for {self.n_features} features; "
-                f"at least {in_words(needed)} are needed"
+                f"at least {in_words(needed)} are needed",
+                code="sums-too-large",
             )
 
     @property
@@ -91,7 +93,8 @@ class Budget:
         if held > self.limit // 2:
             raise DataError(
                 f"the moments of {domains} domains with {self.n_features} features take {in_words(held)}, more "
-                f"than half of memory_limit; pass memory_limit of at least {in_words(2 * held)}, or fewer features"
+                f"than half of memory_limit; pass memory_limit of at least {in_words(2 * held)}, or fewer features",
+                code="sums-too-large",
             )
 
 
@@ -101,7 +104,8 @@ class StreamFeatures:
 
     Sums of squares lose what is small beside the mean. Where means are to be taken out afterwards, rows are first
     moved to an ``origin`` near them, and a constant is kept as the last feature to tell how far off the origin was.
-    With a ``device`` (None for NumPy, or what PyTorch calls it) features and targets are tensors there.
+    With a ``device`` (None for NumPy, or what PyTorch calls it) features and targets are tensors there. A map with
+    ``of_domain(name)`` has another map for each domain. With ``log``, targets are logarithms.
 
     Examples
     --------
@@ -117,6 +121,7 @@ class StreamFeatures:
     dtype: str
     origin: Origin | None = None
     device: str | None = None
+    log: bool = False
 
     @classmethod
     def of(
@@ -166,16 +171,21 @@ class StreamFeatures:
         dtype = getattr(xp, self.dtype)
         if self.origin is None:
             return xp.astype(U, dtype, copy=False)
-        shifted = xp.ones((len(X), self.n_features), dtype=dtype, device=U.device)
-        shifted[:, :-1] = U
+        shifted = xp.empty((len(X), self.n_features), dtype=dtype, device=U.device)
+        shifted[:, -1] = 1.0
         # In float32 only where that is the same point; converting to float64 and back takes longer than the products.
         point, rounded = self.origin.features, self.origin.features.astype(self.dtype)
-        shifted[:, :-1] -= to_device(rounded if np.array_equal(rounded, point) else point, self.device)
+        point = to_device(rounded if np.array_equal(rounded, point) else point, self.device)
+        xp.subtract(xp.astype(U, dtype, copy=False), point, out=shifted[:, :-1])
         return shifted
 
     def targets(self, y: Array) -> Array:
         """The targets of a block, in float64."""
         values = np.asarray(y, dtype=np.float64)
+        if self.log:
+            if np.any(values <= 0):
+                raise DataError("targets on the log scale must be positive in every row", code="not-positive")
+            values = np.log(values)
         return to_device(values if self.origin is None else values - self.origin.targets, self.device)
 
     def digest(self) -> str:
@@ -199,16 +209,18 @@ class StreamFeatures:
                     f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it; register "
                     "it with register_feature_map, or leave folder out"
                 ) from error
-        return digest([key, array_digest({} if self.origin is None else self.origin._asdict())])
+        return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *([True] * self.log)])
 
     def moments(self, name: str, first: int, X: Array, y: Array) -> tuple[str, Moments]:
         """Moments of rows of one domain, of which ``first`` rows came before."""
+        own = getattr(self.feature_map, "of_domain", None)
+        make = self if own is None else replace(self, feature_map=own(name))
         try:
-            return name, Moments.from_rows(self(X), self.targets(y), precision=self.dtype)
+            return name, Moments.from_rows(make(X), self.targets(y), precision=self.dtype)
         except DataError as error:
             # The error counts rows from the beginning of this block.
             where = f" (the rows after its first {first:,})" if first else ""
-            raise DataError(f'domain "{name}"{where}: {error}') from error
+            raise DataError(f'domain "{name}"{where}: {error}', code=error.code) from error
 
 
 def map_digest(feature_map: Any) -> str | None:
@@ -405,28 +417,68 @@ def stream_moments(
     >>> moments["a"].head(ridge=0.0)
     array([2.])
     """
-    there = torch_device(device)
-    stream = open_stream(source, **reading)
-    features = StreamFeatures.of(stream, feature_map, dtype, origin, there)
-    sizes = as_bytes(memory_limit), stream.n_inputs, stream.n_outputs, features.n_features
-    if cluster is not None:
-        if there:
-            raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
-        job = MomentJob(features, Budget(*sizes))
-        settings = None if cluster.folder is None else [reading, stream.columns, dtype, features.digest()]
-        return job.finish(cluster.run(job, stream, progress, settings))
-    threads = cpu_count() if threads is None else check_whole("threads", threads, least=1)
-    budget = Budget(*sizes, lanes=1 if there else min(threads, _MOST_LANES))
-    # Where every chunk is one domain, too many of them are refused before reading.
-    counts: Counter[str] = Counter()
-    for chunk in stream.chunks:
-        if chunk.name is not None and getattr(chunk, "labels", None) is None:
-            counts[chunk.name] += chunk.rows or 0
-    p = budget.n_features
-    budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
-    job = MomentJob(features, budget)
-    with threadpool_limits(limits=max(1, threads // budget.lanes)):
-        return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
+    options: dict[str, Any] = {"feature_map": feature_map, "memory_limit": memory_limit, "dtype": dtype}
+    found = MomentPass(source, reading, origin=origin, device=device, threads=threads, cluster=cluster, **options)
+    return found.job.finish(found.run(found.job, progress))
+
+
+@dataclass(frozen=True, eq=False)
+class MomentPass:
+    """A pass over a source: its moments, and whatever else a job makes of the same blocks.
+
+    The parameters are those of :func:`stream_moments`; with ``log``, targets are logarithms of those in the source.
+    """
+
+    source: Any
+    reading: dict[str, Any]
+    _: KW_ONLY
+    feature_map: FeatureMap | None
+    memory_limit: int | str
+    dtype: str
+    origin: Origin | None
+    device: str
+    cluster: Cluster | None
+    threads: int | None = None
+    log: bool = False
+
+    @cached_property
+    def stream(self) -> Stream:
+        """The source, looked at."""
+        return open_stream(self.source, **self.reading)
+
+    @cached_property
+    def job(self) -> MomentJob:
+        """What is done with the blocks."""
+        there = torch_device(self.device)
+        if there and self.cluster is not None:
+            raise ParameterError(f"device={self.device!r} does not go with Dask, whose workers use NumPy; leave it out")
+        stream = self.stream
+        features = StreamFeatures.of(stream, self.feature_map, self.dtype, self.origin, there)
+        lanes = 1 if there or self.cluster is not None else min(self._threads, _MOST_LANES)
+        sizes = stream.n_inputs, stream.n_outputs, features.n_features
+        return MomentJob(replace(features, log=self.log), Budget(as_bytes(self.memory_limit), *sizes, lanes))
+
+    @property
+    def _threads(self) -> int:
+        return cpu_count() if self.threads is None else check_whole("threads", self.threads, least=1)
+
+    def run(self, job: Any, progress: Progress | None) -> Any:
+        """What a job with the blocks of these moments finds; only the moments themselves are kept in a folder."""
+        features, budget = self.job.features, self.job.budget
+        if self.cluster is not None:
+            settings = None
+            if self.cluster.folder is not None and job is self.job:
+                settings = [self.reading, self.stream.columns, self.dtype, features.digest()]
+            return self.cluster.run(job, self.stream, progress, settings)
+        # Where every chunk is one domain, too many of them are refused before reading.
+        counts: Counter[str] = Counter()
+        for chunk in self.stream.chunks:
+            if chunk.name is not None and getattr(chunk, "labels", None) is None:
+                counts[chunk.name] += chunk.rows or 0
+        p = budget.n_features
+        budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
+        with threadpool_limits(limits=max(1, self._threads // budget.lanes)):
+            return job.fold(reported(self.stream.blocks(job.reading_rows), progress, self.stream.rows))
 
 
 def gather_moments(

@@ -9,7 +9,7 @@ parts merge into a sample of the whole, in any order, and each row has the same 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -23,7 +23,7 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, map_digest, merged, stream_moments
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, map_digest, merged
 from mixtune.streaming._stream import Block, Progress, open_stream, reported
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
@@ -69,16 +69,37 @@ class SampleJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Sample]:
         """The sample of all blocks; ``place`` tells their draws from those of other parts of the same source."""
         found: dict[str, Sample] = {}
-        for index, block in enumerate(blocks):
-            rng = np.random.default_rng([self.seed, *place, index])
-            drawn = {name: self._cut(name, Sample(rng.random(len(X)), X, y)) for name, X, y in block.by_domain()}
-            found = self.merge([found, drawn])
-            self._check_size(found)
+        for _ in self.watched(blocks, found, place):
+            pass
         return found
+
+    def watched(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
+        """The same blocks; the sample of those that went by is in ``found``. It does not depend on their sizes."""
+        rng = np.random.default_rng([self.seed, *place])
+        for block in blocks:
+            draws = rng.random(len(block.X))
+            # Most rows of a long stream draw more than what is held already.
+            near = np.flatnonzero(draws < np.array([self._limit(found, name) for name in block.names])[block.codes])
+            order = near[np.argsort(block.codes[near], kind="stable")]
+            codes, starts = np.unique(block.codes[order], return_index=True)
+            for code, own in zip(codes.tolist(), np.split(order, starts[1:])):
+                name, new = block.names[code], Sample(draws[own], block.X[own], block.y[own])
+                found[name] = self.joined(name, found[name], new) if name in found else self._cut(name, new)
+            self._check_size(found)
+            yield block
 
     def merge(self, parts: Sequence[Mapping[str, Sample]]) -> dict[str, Sample]:
         """The sample of several parts, from the samples of each."""
-        return merged(parts, lambda name, *pair: self._cut(name, Sample(*map(np.concatenate, zip(*pair, strict=True)))))
+        return merged(parts, self.joined)
+
+    def joined(self, name: str, *samples: Sample) -> Sample:
+        """The sample of a domain from those of its parts."""
+        return self._cut(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
+
+    def _limit(self, found: Mapping[str, Sample], name: str) -> float:
+        """The draw that a further row of the domain must stay below."""
+        full = name not in self.whole and name in found and len(found[name].draws) == self.rows
+        return float(found[name].draws[-1]) if full else np.inf
 
     def finish(self, found: Mapping[str, Sample]) -> Samples:
         """The rows alone; refuse a domain that is wanted whole and has no rows at all."""
@@ -107,6 +128,32 @@ class SampleJob:
             option = "--memory-limit; raise it, or lower --sample-rows"
             size = f"samples of {len(found)} domains take {in_words(held)}"
             raise DataError("{size}, more than half of {limit}", size=size, limit=Wording(limit, option))
+
+
+@dataclass(frozen=True, eq=False)
+class SampledSumJob:
+    """Moments and samples of every domain, from the same blocks."""
+
+    sums: MomentJob
+    samples: SampleJob
+
+    @property
+    def reading_rows(self) -> int:
+        return min(self.sums.reading_rows, self.samples.reading_rows)
+
+    def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
+        """Both, of all blocks."""
+        drawn: dict[str, Sample] = {}
+        return self.sums.fold(self.samples.watched(blocks, drawn, place), place), drawn
+
+    def merge(self, parts: Sequence[Any]) -> Any:
+        """Both, of several parts."""
+        sums, samples = zip(*parts, strict=True)
+        return self.sums.merge(sums), self.samples.merge(samples)
+
+    def finish(self, found: Any) -> tuple[dict[str, Moments], Samples]:
+        """The moments, and the rows of the samples."""
+        return self.sums.finish(found[0]), self.samples.finish(found[1])
 
 
 def stream_samples(
@@ -209,9 +256,9 @@ class _Pass(NamedTuple):
 class StreamedSources:
     """Sources that are read block by block, for ``fit(X, y, sources=...)``.
 
-    Estimators with fixed parameters (:class:`RegretOptimalRegressor` and the baselines) learn from all rows, through
-    sums computed in one pass. Estimators that need single rows (the CV estimators, classifiers, and weights from
-    distances) use ``sample_rows`` rows of each source, drawn at random. Sums are kept with this object, so that grid
+    Regressors learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
+    of each source, drawn at random in the same pass: cross-domain validation of :class:`RegretOptimalRegressorCV`, maps
+    that it makes from the rows, classifiers, and weights from distances. Sums are kept with this object, so that grid
     search and cross-validation read the data once; create a new object if arrays have changed.
 
     Parameters
@@ -231,6 +278,7 @@ class StreamedSources:
         Domains that are not used, such as the focal one if its rows are in the same file.
     memory_limit : int or str
         Memory for blocks and sums, such as "1 GB", in addition to that of Python itself; on a cluster, for each worker.
+        Samples may take half as much again.
     dtype : {"float64", "float32"}
         Precision of the features; sums are in float64 in any case.
     sample_rows : int
@@ -244,7 +292,8 @@ class StreamedSources:
     workers : int, optional
         Processes of that local cluster.
     folder : path, optional
-        With Dask, where sums of finished blocks are kept, so that an interrupted pass can be continued.
+        With Dask, where sums of finished blocks are kept, so that an interrupted pass can be continued. Samples of rows
+        are not kept; they take a pass of their own then.
     device : str, optional
         Where features and sums of the blocks are computed: "cpu" for NumPy, or "cuda" for PyTorch on a CUDA device, as
         for :func:`mixtune.streaming.stream_moments`. By default that of the estimator; the workers of a cluster compute
@@ -309,7 +358,14 @@ class StreamedSources:
         torch_device(self.device or "cpu")
 
     def moments(
-        self, feature_map: Any, origin: Origin, columns: Sequence[str] | None = None, *, device: str = "cpu"
+        self,
+        feature_map: Any,
+        origin: Origin,
+        columns: Sequence[str] | None = None,
+        *,
+        device: str = "cpu",
+        sampled: bool = False,
+        log: bool = False,
     ) -> dict[str, Moments]:
         """Sums over ``[features - origin, 1]`` and ``targets - origin`` of every domain, in one pass.
 
@@ -324,16 +380,32 @@ class StreamedSources:
             Names of the focal rows' columns, where these have any.
         device
             Where to compute, if ``device`` of these sources is None.
+        sampled
+            Whether to draw the :meth:`samples` in the same pass, if there are none yet.
+        log
+            Whether the targets are logarithms of those in the data.
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._key(feature_map, reading, origin.features.size, origin.targets.size)
+        key = self._key(feature_map, reading, origin.features.size, origin.targets.size, int(log))
         if self._moments is None or key is None or self._moments.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, **reading}
+            drawn = self._key(None, reading)
+            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "log": log}
+            options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
-            found = self._pass(stream_moments, "Sums of the sources", memory_limit=self.memory_limit, **options)
+            with self._shown("Sums of the sources") as how:
+                opened = MomentPass(self.data, reading, cluster=how["cluster"], **options)
+                # Rows are not written to the folder of the sums.
+                if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
+                    width = opened.stream.n_inputs + opened.stream.n_outputs
+                    samples = SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit)
+                    job = SampledSumJob(opened.job, samples)
+                    found, rows = job.finish(opened.run(job, how["progress"]))
+                    self._samples = _Pass(drawn, rows)
+                else:
+                    found = opened.job.finish(opened.run(opened.job, how["progress"]))
             self._moments = _Pass(key, found, near)
         there = self._moments.origin
         assert there is not None
@@ -360,11 +432,29 @@ class StreamedSources:
         key, before = self._key(None, reading), self._samples
         # Domains that came whole in an earlier pass do no harm where they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
-            options = {"rows": self.sample_rows, "seed": self.seed, "whole": tuple(whole), "most_whole": MOST_FOCAL}
-            limit = None if self.engine == "dask" else self.memory_limit
-            found = self._pass(stream_samples, "Rows of the sources", memory_limit=limit, **options, **reading)
+            options: dict[str, Any] = {
+                "rows": self.sample_rows,
+                "seed": self.seed,
+                "whole": tuple(whole),
+                "most_whole": MOST_FOCAL,
+            }
+            with self._shown("Rows of the sources") as how:
+                found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
             before = self._samples = _Pass(key, found, whole=frozenset(whole))
         return self._left(before.found, kept=whole)
+
+    def rows_used(self, columns: Sequence[str] | None = None) -> dict[str, int]:
+        """How many rows of each domain a fit has seen: all of them if it took their sums, else those of the samples.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> StreamedSources((np.ones((9, 1)), np.ones(9)), domain=["a", "b", "b"] * 3, sample_rows=2).rows_used()
+        {'a': 2, 'b': 2}
+        """
+        if self._moments is not None:
+            return {name: sums.count for name, sums in self._left(self._moments.found).items()}
+        return {name: len(y) for name, (_, y) in self.samples(columns).items()}
 
     def without(self, *names: str) -> StreamedSources:
         """The same sources without some of them; what was read already is kept.
@@ -385,11 +475,26 @@ class StreamedSources:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
-    def _pass(self, read: Callable[..., Any], words: str, **options: Any) -> Any:
-        """What one pass over the data gives, here or on a cluster, with a bar if one is wanted."""
+    @property
+    def _sample_limit(self) -> int | None:
+        return None if self.engine == "dask" else int(self.memory_limit)
+
+    @contextmanager
+    def _shown(self, words: str) -> Iterator[dict[str, Any]]:
+        """Where to compute a pass, and what to report it to: nothing, a callable, or a bar if one is wanted."""
         cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
-        with _shown(self.progress, words) as progress:
-            return read(self.data, progress=progress, cluster=cluster, **options)
+        if callable(self.progress) or not self.progress:
+            yield {"cluster": cluster, "progress": self.progress or None}
+            return
+        from rich.console import Console
+        from rich.progress import Progress
+
+        console = Console(stderr=True)
+        hidden = not (console.is_terminal or console.is_jupyter)
+        with Progress(console=console, transient=True, disable=hidden) as shown:
+            task = shown.add_task(words, total=None)
+            report = lambda done, total: shown.update(task, completed=done, total=total)  # noqa: E731
+            yield {"cluster": cluster, "progress": report}
 
     def _reading(self, columns: Sequence[str] | None) -> dict[str, Any]:
         """How to read; the input columns are those of the focal rows, in their order, if the sources have names."""
@@ -424,19 +529,3 @@ class StreamedSources:
 def _has_collection(data: Any) -> bool:
     pairs = list(data.values()) if isinstance(data, Mapping) else [data]
     return any(is_collection(part) for pair in pairs for part in (pair if isinstance(pair, tuple) else (pair,)))
-
-
-@contextmanager
-def _shown(progress: bool | Progress, words: str) -> Iterator[Progress | None]:
-    """What to report progress to: nothing, a callable, or a bar in terminals and notebooks."""
-    if callable(progress) or not progress:
-        yield progress if callable(progress) else None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    hidden = not (console.is_terminal or console.is_jupyter)
-    with Progress(console=console, transient=True, disable=hidden) as shown:
-        task = shown.add_task(words, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)

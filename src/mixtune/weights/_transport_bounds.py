@@ -76,6 +76,9 @@ def principal_axes(X: Floats, Y: Floats) -> Floats:
 def axes_bound(X: Floats, Y: Floats) -> float:
     """Lower bound on the Wasserstein-1 distance from the distances along given and along principal axes.
 
+    Principal axes of more columns than rows cost more than the exact solution would: these samples have only the given
+    ones.
+
     Examples
     --------
     >>> import numpy as np
@@ -84,7 +87,7 @@ def axes_bound(X: Floats, Y: Floats) -> float:
     2.0
     """
     best = _along_axes(X, Y)
-    if X.shape[1] > 1:
+    if 1 < X.shape[1] <= min(len(X), len(Y)):
         axes = principal_axes(X, Y)
         best = max(best, _along_axes(X @ axes, Y @ axes))
     # Rotation and sums lose a few digits; a bound must not.

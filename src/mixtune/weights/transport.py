@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -220,8 +221,11 @@ def distances_to(
         settings.choose(X, Y)
     home = home_of([focal, *others])
     workers = _default_jobs(X, rest, settings) if jobs is None else jobs
+    distance = partial(pair_distance, X, settings=settings, limit=limit, home=home)
+    if workers == 1:
+        return [distance(Y) for Y in rest]
     with ThreadPoolExecutor(max_workers=workers) as pool:  # the solver runs outside Python's lock
-        return list(pool.map(lambda Y: pair_distance(X, Y, settings, limit=limit, home=home), rest))
+        return list(pool.map(distance, rest))
 
 
 def sampling_floor(X: Any, *, seed: int = 0, **options: Any) -> TransportDistance:

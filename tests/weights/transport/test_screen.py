@@ -43,6 +43,24 @@ def test_sees_what_means_do_not():
     assert axes_bound(X @ tilt, stretched @ tilt) == pytest.approx(axes_bound(X, stretched), rel=0.05)
 
 
+def test_principal_axes_only_where_they_cost_less_than_the_solution():
+    rng = np.random.default_rng(0)
+    direction = np.full(30, 30**-0.5)
+    A, B = (np.outer(rng.standard_normal(40) + shift, direction) for shift in (0.0, 5.0))
+    few = axes_bound(A[:20], B[:20])  # more columns than rows: the given axes alone
+    assert few <= wasserstein_distance(A[:20], B[:20]).value
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mixtune.weights._transport_bounds.principal_axes", None)
+        assert axes_bound(A[:20], B[:20]) == few
+        with pytest.raises(TypeError):
+            axes_bound(A, B)
+
+
+def test_one_job_gives_the_same_distances_as_several():
+    focal, others = pairs(np.random.default_rng(0))
+    assert distances_to(focal, others, jobs=1) == distances_to(focal, others, jobs=3)
+
+
 def test_axes_are_orthonormal():
     rng = np.random.default_rng(1)
     X, Y = rng.standard_normal((40, 6)), rng.standard_normal((9, 6)) + 2
