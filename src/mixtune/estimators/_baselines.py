@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import KFold
-from threadpoolctl import threadpool_limits
 
 from mixtune._array import SMALL, Floats, Integers
 from mixtune._checks import check_nonnegative
@@ -30,7 +29,7 @@ from mixtune.estimators._fits import PooledRidge, Solved, State, is_auto, mean_o
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
 from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
-from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED
+from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, tree_threads
 
 #: Candidates of ``ridge="loo"``, for standardised features.
 RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
@@ -217,7 +216,7 @@ class DomainColumnRegressor(TakesSources, RegressorMixin, BaseEstimator):  # typ
         self.domains_, self.shift_, self.scale_ = len(parts), rows.mean(axis=0), rows.std(axis=0)
         self.scale_[self.scale_ == 0] = 1.0
         # On busy cores, threads wait for one another.
-        with threadpool_limits(1 if rows.size <= SMALL else None, user_api="openmp"):
+        with tree_threads().limit(limits=1 if rows.size <= SMALL else None):
             self.model_ = self._model().fit(self._inputs(rows, place), y, weight)
         return self
 

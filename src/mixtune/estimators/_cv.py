@@ -7,6 +7,7 @@ and candidates.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Self
@@ -476,7 +477,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
-        with one_thread_if_small(part.X for part in rows.values()):
+        # Streams may be large, even if their samples are small.
+        with nullcontext() if sampled else one_thread_if_small(part.X for part in rows.values()):
             log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
             notes: tuple[str, ...] = ()
             if tried and log:
@@ -490,11 +492,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                 if error.code != "not-positive" or not tried:
                     raise
                 notes, found = (), self._fitted(rows, sums, sources)
-            what = "the choice was learned"
-            if found.prepared.state is not None:
-                what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
-            self._keep(found, sample_note(sampled, what) + notes, rows)
-            self._sums, self._sampled = sums, sampled
+        what = "the choice was learned"
+        if found.prepared.state is not None:
+            what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
+        self._keep(found, sample_note(sampled, what) + notes, rows)
+        self._sums, self._sampled = sums, sampled
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""

@@ -10,10 +10,11 @@ were not fitted to it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from mixtune._array import Floats, Integers
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
@@ -50,7 +51,7 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     heads = _ridge_heads(aligned, folds)
     trees = []
     # On small tables more threads save no time, and where cores are busy they wait for one another.
-    with threadpool_limits(1, user_api="openmp"):
+    with tree_threads().limit(limits=1):
         for fold in range(count):
             used = np.flatnonzero(folds != fold).tolist()
             X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i].y for i in used])
@@ -66,11 +67,22 @@ def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[Tree
     rank = np.argsort(np.lexsort((rows.weight, np.round(y, 9), *np.round(inputs, 9).T)))
     folds = rank % SETTINGS.pretraining_folds
     made = []
-    with threadpool_limits(1, user_api="openmp"):
+    with tree_threads().limit(limits=1):
         for fold in range(SETTINGS.pretraining_folds):
             used = folds != fold
             made.append(boosted(inputs[used], centred[used], rows.weight[used], seed=seed, options=SETTINGS.own_trees))
     return TreeColumn(oriented, made), folds
+
+
+@cache
+def tree_threads() -> ThreadpoolController:
+    """The libraries that give boosted trees their threads.
+
+    They are looked for once: an interrupt during the search would be lost.
+    """
+    import sklearn.ensemble  # noqa: F401 - they are found only once they are loaded
+
+    return ThreadpoolController().select(user_api="openmp")
 
 
 def boosted(X: Floats, y: Floats, weight: Floats, *, seed: int, options: dict[str, float] | None = None) -> Trees:
