@@ -49,13 +49,5 @@ __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "Sum
 __all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
 __all__ += ["Population", "choose_every", "coefficient_errors", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
-__all__ += ["posterior_covariance", "scattered", "tree_threads"]
-__all__ += [
-    "sample_sources",
-    "summed_labels",
-    "summed_play",
-    "target_scale",
-    "task_of_sums",
-    "transfer_gain",
-    "tree_threads",
-]
+__all__ += ["posterior_covariance", "sample_sources", "scattered", "summed_labels", "summed_play", "target_scale"]
+__all__ += ["task_of_sums", "transfer_gain", "tree_threads"]
