@@ -441,7 +441,7 @@ def _show(document: dict[str, Any]) -> None:
     outputs.show_lines(console, "Weights", shown)
     lines = [document["verdict"]]
     lines += [f"root mean squared error on the focal rows, left out in turn: {document['loo_rmse']:.4g}"]
-    lines += [note for note in document["notes"] if document["guarded"] and note.startswith("the guard")]
+    lines += [note for note in document["notes"] if note not in document["made"]]
     if "difference" in document:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
         lines.append(f"{document['seconds']:.1f} seconds")
