@@ -80,10 +80,6 @@ class CsvFormat:
 UTF8 = CsvFormat()
 
 
-#: Commas, decimal points, UTF-8.
-UTF8 = CsvFormat()
-
-
 class CsvTable(NamedTuple):
     """A table from a CSV file, how the file was read, and notes on that."""
 

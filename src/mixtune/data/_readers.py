@@ -93,8 +93,19 @@ def file_label(path: Path) -> str:
     >>> file_label(Path("data/north.csv")), file_label(Path("data/south.csv.gz"))
     ('north', 'south')
     """
-    ending = "".join(_endings(path))
-    return "standard input" if path == STDIN else path.name[: -len(ending)] if ending else path.stem
+    ending, shown = "".join(_endings(path)), shown_path(path)
+    return shown.name[: -len(ending)] if ending else shown.stem
+
+
+def shown_path(path: Path) -> Path:
+    """How messages name a file.
+
+    Examples
+    --------
+    >>> shown_path(STDIN).name, shown_path(Path("north.csv")).name
+    ('standard input', 'north.csv')
+    """
+    return Path("standard input") if path == STDIN else path
 
 
 class FileTable(NamedTuple):
@@ -136,8 +147,9 @@ def read_file(
     """
     path = Path(path)
     given: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    with _named_errors(path):
+    with _named_errors(shown_path(path)):
         data, ending = _load(path, guess=True)
+        path = shown_path(path)
         kind = _KINDS.get(ending) or _guess_kind(data, path)
         form: CsvFormat | None = None
         if kind == "csv":

@@ -198,7 +198,8 @@ def fit_table(
     --------
     >>> rng = np.random.default_rng(0)
     >>> size, city = rng.uniform(30, 120, 60), ["Rome"] * 10 + ["Oslo"] * 50
-    >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20, "rent": 300 + 9 * size}
+    >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20}
+    >>> flats["rent"] = 300 + 9 * size + 40 * rng.standard_normal(60)
     >>> model = fit_table(flats, target="rent", domain="city", focal="Rome")
     >>> model.notes
     ('missing values were imputed: "lift" (20)',)
