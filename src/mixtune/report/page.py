@@ -157,23 +157,33 @@ def page_html(
         # Members of a federated study may not say how many rows they have.
         data += f", {counted((rows, 'row'))} in {others}" if rows else f", {others}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    # When, from what and how the page was made.
-    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
-    words = {"short_title": shorten(title, 120), "title": title, "data": data, "made": "; ".join(made)}
-    fields = words | {
-        "style": Html(folder_text("page.css")),
-        "script": Html(script),
-        "hash": script_hash(script),
-        "command": element("p", element("code", command), class_="data") if command else "",
-        "tone": verdict.tone,
-        "verdict": verdict.sentence,
-        "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
-        "cards": _cards(facts),
-        "notes": aside if remarks else "",
-        "sections": join([*sections, _settings(facts, settings)]),
-    }
+    words = {"short_title": shorten(title, 120), "title": title, "data": data}
+    fields = (
+        words
+        | made_fields(date, inputs, command)
+        | {
+            "style": Html(folder_text("page.css")),
+            "script": Html(script),
+            "hash": script_hash(script),
+            "tone": verdict.tone,
+            "verdict": verdict.sentence,
+            "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
+            "cards": _cards(facts),
+            "notes": aside if remarks else "",
+            "sections": join([*sections, _settings(facts, settings)]),
+        }
+    )
     template = Template(folder_text("page.html"))
     return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+
+
+def made_fields(date: str | None, inputs: Sequence[str], command: str | None) -> dict[str, Any]:
+    """When, from what and how a page was made."""
+    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
+    return {
+        "made": "; ".join(made),
+        "command": element("p", element("code", command), class_="data") if command else "",
+    }
 
 
 def script_hash(script: str) -> str:
@@ -346,20 +356,21 @@ def _effects(facts: Facts) -> Html:
     several = len({each.output for each in found.effects}) > 1
     effects = [each for each in found.effects if not several or each.output == found.effects[0].output]
     target, unit = _predicted(facts, effects[0].output)
-    show = (lambda v: [percent(x) for x in v]) if facts.classes is not None else column
+    # All with the same decimals, in percent for probabilities.
+    values = [value for each in effects for value in (each.effect, each.low, each.high, each.sources)]
+    texts = iter(column(values) if facts.classes is None else ["–" if x is None else percent(x) for x in values])
     reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
-    texts = show([each.effect for each in effects])
     known = any(each.sources is not None for each in effects)
     rows: list[list[str]] = []
-    for each, text in zip(effects, texts):
+    for each, (text, low, high, others) in zip(effects, zip(texts, texts, texts, texts)):
         ends = [end if isinstance(end, str) else number(end) for end in (each.start, each.end)]
         mark = "differs" if each.differs else ""
         start, end = sorted([0.5, 0.5 + each.effect / reach / 2])
-        interval = "–" if each.low is None else " to ".join(show([each.low, each.high]))
+        interval = "–" if each.low is None else f"{low} to {high}"
         cells: list[str] = [_name(each.column, below=f"{ends[0]} → {ends[1]}", mark=mark)]
         cells += [_bar(text, end, start, style=f"both {'up' if each.effect > 0 else 'down'}", mark=0.5), interval]
         cells += ["–" if each.slope is None else number(each.slope)]
-        rows.append([*cells, "–" if each.sources is None else show([each.sources])[0]])
+        rows.append([*cells, others])
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
     text = (

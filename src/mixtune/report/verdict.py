@@ -227,7 +227,7 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
     others["for {:,} the focal rows cannot tell"] = unsure
     others["for {:,} of little weight this was not computed"] = count - known
-    rest = " and ".join(text.format(n) for text, n in others.items() if n)
+    rest = ", ".join(text.format(n) for text, n in others.items() if n)
     meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
     meaning += "more than chance (95% interval), when it alone is left out"
     meaning += f"; {rest}." if rest else "."
