@@ -462,7 +462,7 @@ def test_classes(levels):
     guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
     right = int(np.sum(model.classes_[guessed] == rows["y"]))
     assert f"{right} of 40 are right" in page.texts["rows"]
-    counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
+    counts = [int(text) for k in range(levels) for text in page.cells[f"predicted <{k}>"]]
     assert sum(counts) == 40
     assert "Calibration of the probabilities" in page.texts["rows"]
     assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)

@@ -304,7 +304,7 @@ def _shrinkage(facts: _Facts) -> Html:
                 drawn.append(shrinkage_chart(f"coefficient{k}", title, facts, part))
     text = (
         "Few rows say little about a domain, so that fits to them alone scatter. The model moves them towards what "
-        "other domains suggest, the more the fewer the rows."
+        "other domains suggest, and the more so, the fewer the rows."
     )
     return section("shrinkage", "What is borrowed", text, pair(*drawn))
 

@@ -71,6 +71,7 @@ FAMILIES = {
     "pooled": "shrunk towards one model fitted to the likeliest sources together",
     "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
 }
+_LOG_ERRORS = "Errors here are those of the logarithm of the target, on which the model was fitted. "
 
 
 def report_html(
@@ -369,7 +370,7 @@ def _effects(facts: Facts) -> Html:
         interval = "–" if each.low is None else f"{low} to {high}"
         cells: list[str] = [_name(each.column, below=f"{ends[0]} → {ends[1]}", mark=mark)]
         cells += [_bar(text, end, start, style=f"both {'up' if each.effect > 0 else 'down'}", mark=0.5), interval]
-        cells += ["–" if each.slope is None else number(each.slope)]
+        cells += ["–" if each.slope is None else number(each.slope) if facts.classes is None else percent(each.slope)]
         rows.append([*cells, others])
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
@@ -442,13 +443,13 @@ def _misses(facts: Facts) -> Html:
             rows.append([_name(name), value if isinstance(value, str) else number(value), bar])
         table = _table(["column", "value", "adds"], rows, f"Contributions to row {miss.row + 1}")
         actual = miss.actual if isinstance(miss.actual, str) else number(miss.actual)
-        told = (
-            f"without the row {show(miss.left_out)}" if not classes else f"given {show(miss.left_out)} without the row"
-        )
+        told = f"predicted with probability {show(miss.left_out)}" if classes else f"predicted {show(miss.left_out)}"
         summary = element("summary", f"Row {miss.row + 1:,}: actual {actual}, {told}")
         words = f"From the average prediction, {show(miss.average)}, to that of the row, {show(miss.predicted)}:"
         parts.append(element("details", summary, element("p", words), table))
-    text = "The focal rows that are furthest off when predicted without themselves, and what each column adds to the "
+    text = (
+        "The focal rows with the largest errors, each predicted by a fit without it, and what each column adds to the "
+    )
     text += "prediction of the model (Shapley values against the focal rows). Rows are counted from 1."
     return _section("misses", "The worst misses", text, *parts)
 
@@ -487,6 +488,7 @@ def _path(facts: Facts) -> Html:
         text = "Several fits are averaged (below); these charts show the one with the largest share, "
         text += f'"{_family(family)}". '
         text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
+    text += f" {_LOG_ERRORS.rstrip()}" if facts.log_scale else ""
     return _section("path", "How the fit was chosen", text, _pair(*figures))
 
 
@@ -530,7 +532,7 @@ def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
         [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
-    heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
+    heads = ["actual class", *(f"predicted {name}" for name in classes.names)]
     return text, [_table(heads, rows, "Actual and left-out classes"), *drawn]
 
 
@@ -559,8 +561,9 @@ def _removals(facts: Facts) -> Html:
     if can_tell(facts):
         meaning = "A rise means that the dataset helped, a fall that it hurt, where the change is larger than chance "
         meaning += f"(95% interval); up to {percent(HELP_MARGIN)} either way counts as no difference."
-    text = "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-    text += f"{number(facts.error)}. {meaning}"
+    text = "Each dataset is left out alone, and the rest is solved again. "
+    text += _LOG_ERRORS if facts.log_scale else f"With all of them the left-out error is {number(facts.error)}. "
+    text += meaning
     if left := len(facts.sources) - len(known):
         text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
     rest = known[SHOWN_ROWS:]
