@@ -226,7 +226,7 @@ class Facts:
     """All that is shown of a model; the sources by weight, the largest first.
 
     ``maps`` are the feature maps of the average, largest share first, and ``carried`` is a sentence on them; both are
-    empty where there is one map only. On the ``log_scale``, the errors of candidates, maps and removals are those of the
+    empty where there is one map only. On the ``log_scale``, errors of candidates, maps and removals are those of the
     logarithm of the target.
     """
 
