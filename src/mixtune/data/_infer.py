@@ -149,10 +149,15 @@ def infer_columns(
         if fault := _two_kinds(name, parts, read.cells, _IMPUTE):
             faults[name] = fault
             continue
+        known = [cells for cells in read.cells if cells is not None]
+        if not known:
+            notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
+            continue
+        missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
         if name in (embedded or {}):
-            found = _infer_embedded(parts, name, read, *(embedded or {})[name])
+            found = _infer_embedded(name, known, missing, *(embedded or {})[name])
         else:
-            found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
+            found = _infer_column(name, known, missing, read, impute=impute, max_levels=max_levels, keep=name in keep)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -178,13 +183,9 @@ def left_out(name: str, finding: str) -> Note:
 
 
 def _infer_column(
-    parts: Sequence[Part], name: str, read: _Read, *, impute: bool, max_levels: int, keep: bool
+    name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool, max_levels: int, keep: bool
 ) -> _Found:
     """What one column becomes."""
-    known = [cells for cells in read.cells if cells is not None]
-    if not known:
-        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
-    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
     if is_texts(known[0]):
         return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
     if is_dates(known[0]):
@@ -198,16 +199,11 @@ def _infer_column(
     return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=how.decimal, unit=how.unit), notes, missing)
 
 
-def _infer_embedded(parts: Sequence[Part], name: str, read: _Read, content: str, network: str) -> _Found:
-    known = [cells for cells in read.cells if cells is not None]
-    if not known:
-        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
-    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+def _infer_embedded(name: str, known: Sequence[Any], missing: int, content: str, network: str) -> _Found:
     column = embedded_column(name, content, network, known[0].drop_null()[0].as_py())
     template = 'column "{column}" became {width} numbers by {encoder}'
-    return _Found(
-        column, [Note("embedded", template, column=name, width=column.width, encoder=column.identity)], missing
-    )
+    note = Note("embedded", template, column=name, width=column.width, encoder=column.identity)
+    return _Found(column, [note], missing)
 
 
 def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool) -> _Found:
@@ -226,12 +222,9 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written)
     template = 'column "{column}" holds dates{read}; it became {parts}'
     made = ", ".join(f"days since {origin}" if part == "days" else part for part in parts)
-    note = Note("dates", template, column=name, read=_date_words(read), parts=made)
+    words = "" if read.written is None else f" (read as {read.written.words})"
+    note = Note("dates", template, column=name, read=words, parts=made)
     return _Found(column, [note, *read.notes], missing)
-
-
-def _date_words(read: _Read) -> str:
-    return "" if read.written is None else f" (read as {read.written.words})"
 
 
 def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: int, keep: bool) -> _Found:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 
 from mixtune._messages import Note, Wording, quoted
-from mixtune.data._csv_files import UTF8, CsvFormat, detect_csv, read_csv
+from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, read_csv
 from mixtune.data._parse_column import Fault, phrase
 from mixtune.data._records import read_excel, read_json
 from mixtune.data._tables import Table, check_names, is_table
@@ -106,14 +106,6 @@ def shown_path(path: Path) -> Path:
     ('standard input', 'north.csv')
     """
     return Path("standard input") if path == STDIN else path
-
-
-class FileTable(NamedTuple):
-    """A table from a file, how the file was read where it is CSV, and notes on that."""
-
-    table: Table
-    form: CsvFormat | None
-    notes: list[Note]
 
 
 def read_file(

@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from mixtune._messages import Note, counted, quoted
-from mixtune.data._tables import Table, as_table
+from mixtune.data._tables import Table, as_table, is_nothing
 from mixtune.errors import DataError, MissingExtraError
 
 
@@ -145,15 +144,10 @@ def object_table(value: Any, where: str) -> Table:
         columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
         if not columns or len(set(map(str, columns))) < len(columns):
             raise
-        arrays = [_as_array([None if _is_nothing(each) else each for each in value[name]]) for name in columns]
+        arrays = [_as_array([None if is_nothing(each) else each for each in value[name]]) for name in columns]
         if len({len(array) for array in arrays}) > 1:
             raise
         return pa.Table.from_arrays(arrays, [str(name) for name in columns])
-
-
-def _is_nothing(value: Any) -> bool:
-    itself: object = value == value
-    return value is None or not (isinstance(itself, bool | np.bool_) and bool(itself))
 
 
 def _as_array(values: list[Any]) -> Any:

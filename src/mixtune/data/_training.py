@@ -21,12 +21,13 @@ import pyarrow.types as kinds
 from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Place, Wording, closest, counted, nearest, quoted, setting
+from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
 from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
 from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
 from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
-from mixtune.data._readers import FileTable, as_paths, file_label, read_file, shown_path
+from mixtune.data._readers import as_paths, file_label, read_file, shown_path
 from mixtune.data._records import object_table
 from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
