@@ -170,6 +170,18 @@ def counted(*numbers: tuple[int, str]) -> str:
     return ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'}" for count, noun in numbers)
 
 
+def counted_note(code: str, count: int, noun: str, words: str, **fields: Any) -> Note:
+    """A note on so many things: the words follow the count and may have the verb ``{are}``.
+
+    Examples
+    --------
+    >>> counted_note("dropped-rows", 1, "row", 'of "{file}" {are} left out', file="a.csv")
+    '1 row of "a.csv" is left out'
+    """
+    are = "is" if count == 1 else "are"
+    return Note(code, f"{{count}} {words}", count=counted((count, noun)), are=are, **fields)
+
+
 #: Names of more characters are cut off in lists.
 _LONGEST_NAME = 80
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.csv
 
-from mixtune._messages import Note, Wording, counted, setting
+from mixtune._messages import Note, Wording, counted, counted_note, setting
 from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
 from mixtune.data._tables import Table
 from mixtune.errors import DataError, ParameterError
@@ -347,10 +347,6 @@ def _repair(rows: list[list[str]], path: Path) -> tuple[list[list[str]], list[No
         "long-rows": (long, "row", 'of "{file}" {are} longer than the header and left out'),
     }
     notes = [
-        Note(
-            code, f"{{count}} {words}", count=counted((count, noun)), file=path.name, are="is" if count == 1 else "are"
-        )
-        for code, (count, noun, words) in told.items()
-        if count
+        counted_note(code, count, noun, words, file=path.name) for code, (count, noun, words) in told.items() if count
     ]
     return [header, *([*row[:width], *[""] * (width - len(row))] for row in fitting)], notes

@@ -295,9 +295,13 @@ def infer_target(
     """
     read = _read_target(parts, name, kind=kind, drop=drop)
     notes = read.notes
-    if kind == "auto" and all(cells is None or _is_binary(cells) for cells in read.cells):
-        notes = [*notes, *_binary_notes(name, read.cells)]
-        read = _read_target(parts, name, kind="classes", drop=drop) if notes else read
+    if kind == "auto" and _is_binary(read.cells):
+        template = (
+            'every target in column "{column}" is 0 or 1, so they are treated as two classes ({fix} treats them as '
+            "numbers)"
+        )
+        notes = [*notes, Note("binary-target", template, column=name, fix=setting("target_kind", "number"))]
+        read = _read_target(parts, name, kind="classes", drop=drop)
     found = read.cells
     if fault := _two_kinds(name, parts, found, _DROP):
         raise fault.error("two-kinds")
@@ -314,20 +318,13 @@ def infer_target(
     return target, values, kept, notes
 
 
-def _is_binary(cells: Cells) -> bool:
-    if is_texts(cells) or is_dates(cells):
+def _is_binary(found: Sequence[Cells]) -> bool:
+    """Whether all targets are the numbers 0 and 1, and both occur."""
+    known = [cells for cells in found if cells is not None]
+    if not known or any(is_texts(cells) or is_dates(cells) for cells in known):
         return False
-    return bool(np.all((cells == 0) | (cells == 1) | np.isnan(cells)))
-
-
-def _binary_notes(name: str, found: Sequence[Cells]) -> list[Note]:
-    known = [cells[~np.isnan(cells)] for cells in found if cells is not None]
-    if not known or len(np.unique(np.concatenate(known))) < 2:
-        return []
-    template = (
-        'every target in column "{column}" is 0 or 1, so they are treated as two classes ({fix} treats them as numbers)'
-    )
-    return [Note("binary-target", template, column=name, fix=setting("target_kind", "number"))]
+    values = np.unique(np.concatenate(known))
+    return values[~np.isnan(values)].tolist() == [0.0, 1.0]
 
 
 def _read_column(
@@ -390,22 +387,20 @@ def _read_target(parts: Sequence[Part], name: str, *, kind: str, drop: bool) -> 
 
 def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: Wording) -> Fault | None:
     """What is wrong with a column that holds numbers or dates in one table and texts in another."""
-    kind = {
-        index: "text" if is_texts(cells) else "dates" if is_dates(cells) else "numbers"
-        for index, cells in enumerate(found)
+    known = [
+        ("text" if is_texts(cells) else "dates" if is_dates(cells) else "numbers", part.where, cells)
+        for part, cells in zip(parts, found)
         if cells is not None
-    }
-    first = next(iter(kind.values()), "")
-    other = next((index for index, its in kind.items() if its != first), None)
+    ]
+    other = next((each for each in known if each[0] != known[0][0]), None)
     if other is None:
         return None
-    here = next(index for index in kind)
-    if first == "text":
-        here, other = other, here
-    where = f'column "{name}" holds {kind[here]} in {parts[here].where} and {kind[other]} in {parts[other].where}'
+    # Texts come last.
+    (kind, here, _), (its, there, cells) = sorted((known[0], other), key=lambda each: each[0] == "text")
+    where = f'column "{name}" holds {kind} in {here} and {its} in {there}'
     hint: Any = ""
-    if is_texts(found[other]):
-        value, row = first_text(found[other])
+    if is_texts(cells):
+        value, row = first_text(cells)
         where = f'{where} (the first is "{value}" in data row {row})'
         hint = phrase("if it marks a missing value, pass {fill}; ", fill=fill) if value in MARKERS else ""
     advice = "{hint}write it in the same way everywhere, or read it as text everywhere with {fix}"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mixtune._messages import Note, counted, quoted
+from mixtune._messages import Note, counted_note, quoted
 from mixtune.data._tables import Table, as_table, is_nothing
 from mixtune.errors import DataError, MissingExtraError
 
@@ -101,9 +101,8 @@ def read_excel(data: bytes, path: Path) -> tuple[Table, list[Note]]:
     most = max(sum(cell is not None for cell in row) for row in rows[:50])
     start = next(place for place, row in enumerate(rows) if 2 * sum(cell is not None for cell in row) > most)
     if start:
-        template = '{count} before the header of "{file}" {are} skipped'
-        count, are = counted((start, "line")), "is" if start == 1 else "are"
-        notes.append(Note("skipped-lines", template, count=count, file=path.name, are=are))
+        words = 'before the header of "{file}" {are} skipped'
+        notes.append(counted_note("skipped-lines", start, "line", words, file=path.name))
     header, body = rows[start], rows[start + 1 :]
     width = max(place + 1 for row in (header, *body) for place, cell in enumerate(row) if cell is not None)
     names = ["" if cell is None else str(cell) for cell in (*header, *[None] * width)][:width]

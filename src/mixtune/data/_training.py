@@ -20,7 +20,7 @@ import pyarrow.types as kinds
 
 from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
-from mixtune._messages import Note, Place, Wording, closest, counted, nearest, quoted, setting
+from mixtune._messages import Note, Place, Wording, closest, counted, counted_note, nearest, quoted, setting
 from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
@@ -321,19 +321,19 @@ def _without_totals(parts: Sequence[Part]) -> tuple[list[Part], list[Note]]:
     """The tables without totals among their last rows: a word such as "Total" that its column has nowhere else."""
     kept, notes = [], []
     for part in parts:
-        table, rows = part.table, part.table.num_rows
-        found: dict[int, str] = {}
-        for name in table.column_names if rows > _FOOTER else ():
-            for row, text in enumerate(table.column(name).slice(rows - _FOOTER).to_pylist(), rows - _FOOTER):
-                total = isinstance(text, str) and _TOTAL.fullmatch(text.strip())
-                if total and pc.sum(pc.equal(table.column(name), text)).as_py() == 1:
-                    found.setdefault(row, text.strip())
+        table, start = part.table, max(part.table.num_rows - _FOOTER, 0)
+        found = {
+            row: text.strip()
+            for row, cells in enumerate(table.slice(start).to_pylist() if start else (), start)
+            for name, text in cells.items()
+            if isinstance(text, str) and _TOTAL.fullmatch(text.strip())
+            if pc.sum(pc.equal(table.column(name), text)).as_py() == 1
+        }
         if found:
-            template = '{rows} at the end of "{file}" {look} like totals ({words}) and {are} left out'
-            look, are = ("looks", "is") if len(found) == 1 else ("look", "are")
-            told = {"rows": counted((len(found), "row")), "words": quoted(list(found.values())), "look": look}
-            notes.append(Note("totals", template, file=part.name, are=are, **told))
-            part = replace(part, table=table.filter(pa.array(~np.isin(np.arange(rows), list(found)))))
+            words = 'of totals at the end of "{file}" {are} left out ({labels})'
+            told = {"file": part.name, "labels": quoted(list(found.values()))}
+            notes.append(counted_note("totals", len(found), "row", words, **told))
+            part = replace(part, table=table.filter(pa.array([row not in found for row in range(table.num_rows)])))
         kept.append(part)
     return kept, notes
 
@@ -456,10 +456,8 @@ def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
     known = ~_blank_cells(part.table.column(domain))
     if known.all() or not known.any():
         return part, []
-    count = int((~known).sum())
-    rows, are = counted((count, "row")), "are" if count > 1 else "is"
-    template = '{rows} without a label in column "{column}" {are} left out'
-    note = Note("unlabelled-rows", template, rows=rows, column=domain, are=are)
+    words = 'without a label in column "{column}" {are} left out'
+    note = counted_note("unlabelled-rows", int((~known).sum()), "row", words, column=domain)
     return replace(part, table=part.table.filter(pa.array(known))), [note]
 
 
@@ -573,9 +571,9 @@ def _check_focal_rows(parts: Sequence[Part], labels: Sequence[str], name: str, c
 
 def _dropped_notes(parts: Sequence[Part], kept: Sequence[Booleans]) -> list[Note]:
     # Notes are kept with models, which are passed on: the folders of the training data stay private.
-    template = '{rows} of "{file}" without a target {are} left out'
+    words = 'of "{file}" without a target {are} left out'
     return [
-        Note("dropped-rows", template, rows=counted((lost, "row")), file=part.name, are="are" if lost > 1 else "is")
+        counted_note("dropped-rows", lost, "row", words, file=part.name)
         for part, rows in zip(parts, kept)
         if (lost := int((~rows).sum()))
     ]
