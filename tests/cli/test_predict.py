@@ -56,7 +56,7 @@ def test_rows_outside_the_training_range_are_marked(folder, tmp_path):
     new.write_text("colour,size\nred,1.5\nblue,99\n")
     facts = as_json("predict", folder / "model.mixtune", new)
     assert facts["columns"]["outside"] == ["", "size"]
-    assert any("1 of 2 predictions lie outside the range of the training rows" in note for note in facts["notes"])
+    assert any("inputs of 1 of 2 rows lie outside the range of the training rows" in note for note in facts["notes"])
 
 
 def test_json(folder):

@@ -64,7 +64,7 @@ def test_columns_without_any_value_are_filled_in():
     assert encoded.notes == (
         'column "size" has 1 missing value in 1 rows (the first in data row 1), none in training; '
         "filled with the median of the training rows, 1.5",
-        'column "sex" has 1 missing value in 1 rows (the first in data row 1), none in training; they count as "f"',
+        'column "sex" has 1 missing value in 1 rows (the first in data row 1), none in training; counted as "f"',
     )
 
 
@@ -72,7 +72,7 @@ def test_unseen_levels_are_zeros_with_one_note_each():
     encoded = STRICT.encode({"age": [1, 2, 3], "sex": ["x", "m", "f"], "town": ["z", "q", "a"]})
     np.testing.assert_array_equal(encoded.X, [[1, 0, 0, 0, 0], [2, 1, 0, 0, 0], [3, 0, 1, 0, 0]])
     assert len(encoded.notes) == 2
-    assert '("x"); they count as "f"' in encoded.notes[0]
+    assert '("x"); counted as "f"' in encoded.notes[0]
     assert '2 values in 3 rows (the first in data row 1) not seen in training ("q", "z")' in encoded.notes[1]
 
 

@@ -112,7 +112,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
 
 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
-    from mixtune.data import EmbeddedColumn, LevelColumn
+    from mixtune.data import DateColumn, EmbeddedColumn, LevelColumn
 
     made = table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
@@ -120,6 +120,8 @@ def _show_columns(console: Console, encoder: TableEncoder) -> None:
             kind = f"{len(column.levels)} categories: {quoted(column.levels, 3)}"
         elif isinstance(column, EmbeddedColumn):
             kind = f"{column.content}: {column.width} numbers by {column.identity}"
+        elif isinstance(column, DateColumn):
+            kind = f"dates: {', '.join(column.parts)}"
         else:
             kind = "number" if not column.indicator else f"number, {column.median:g} where missing"
         made.add_row(safe(column.name), safe(kind))

@@ -170,7 +170,7 @@ def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]
         return {}, []
     names = np.array(read.names)
     rows, which = int(out.any(axis=1).sum()), quoted(names[out.any(axis=0)].tolist())
-    template = "{rows} of {all} predictions lie outside the range of the training rows, in {columns}; see column {mark}"
+    template = "inputs of {rows} of {all} rows lie outside the range of the training rows: {columns}; see column {mark}"
     note = Note("outside-range", template, rows=rows, all=len(out), columns=which, mark='"outside"')
     return {"outside": [", ".join(names[row].tolist()) for row in out]}, [note]
 

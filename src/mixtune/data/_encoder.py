@@ -169,7 +169,7 @@ class LevelColumn:
 
     def _notes(self, texts: Any, missing: Booleans, unseen: Booleans) -> list[Note]:
         level = f'"{self.levels[0]}"' if len(self.levels) == 2 else "none of the known categories"
-        fate = f"they count as {level}"
+        fate = f"counted as {level}"
         notes = []
         if unseen.any():
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())
