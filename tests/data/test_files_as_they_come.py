@@ -176,6 +176,26 @@ def test_rows_without_a_label_and_other_spellings_of_the_focal_one(tmp_path):
     assert [note.code for note in read.notes[:2]] == ["unlabelled-rows", "focal-spelling"]
 
 
+@pytest.mark.parametrize("orient", ["records", "columns", "split", "table"])
+def test_json_as_pandas_writes_it(tmp_path, orient):
+    frame = extra("pandas").DataFrame({"site": ["a", "b", "a"], "x": [1.5, 2.0, 3.0], "y": [3, 1, 2]})
+    frame.to_json(tmp_path / "a.json", orient=orient)
+    assert read_file(tmp_path / "a.json").table.select(["site", "x", "y"]).to_pydict() == frame.to_dict("list")
+
+
+def test_names_over_two_lines(tmp_path):
+    (tmp_path / "a.csv").write_text('"living\narea","the\nsite"\n1,007\n2,7\n')
+    read = read_file(tmp_path / "a.csv", text=["the site"])
+    assert read.table.to_pydict() == {"living area": [1, 2], "the site": ["007", "7"]}
+
+
+def test_labels_of_merged_cells():
+    table = {"site": ["Rome", None, "", "Oslo", None], "x": [1, 2, 3, 5, 4], "y": [4, 3, 1, 2, 9]}
+    read = read_training(table, target="y", domain="site", focal="Rome")
+    assert [(domain.name, domain.n_rows) for domain in read.domains] == [("Rome", 3), ("Oslo", 2)]
+    assert "merged-labels" in {note.code for note in read.notes}
+
+
 def test_labels_that_differ_in_capital_letters_are_told():
     table = {"site": ["Rome", "Oslo", "ROME", "Rome "], "x": [1, 2, 3, 5], "y": [4, 3, 1, 2]}
     read = read_training(table, target="y", domain="site", focal="Rome")

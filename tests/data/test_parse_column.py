@@ -209,6 +209,7 @@ def test_the_file_decides_what_the_column_leaves_open():
         (["Sept. 5, 2020", "March 7, 2021", "?"], "month day, year", "2020-09-05"),
         (["Jan 2020", "Feb 2020"], "month year", "2020-01-01"),
         (["1/2/20 2:05 PM", "1/3/20 2:05 AM"], "month/day/year hour:minute AM/PM", "2020-01-02T14:05"),
+        (["Fri, 05 Feb 2021", "Monday, 8 March 2021"], "day month year", "2021-02-05"),
     ],
 )
 def test_dates_written_as_text(values, words, first):

@@ -226,7 +226,7 @@ def detect_csv(
         notes.append(_form_note(path, found, mark))
     if _is_regular(rows) and found != _SPACES:
         try:
-            names = [name for name in rows[0] if name.strip() in text]
+            names = [name for name in rows[0] if plain_name(name) in text]
             return FileTable(_parse(data, form, found, names), form, notes)
         except pa.ArrowInvalid as error:
             if "Expected" not in str(error):
@@ -236,11 +236,22 @@ def detect_csv(
         raise pa.ArrowInvalid("Empty CSV file")
     rewritten, repairs = _repair(cells, path)
     plain = CsvFormat(decimal=".") if mark == "." else CsvFormat(separator=";", decimal=",")
-    names = [name for name in rewritten[0] if name.strip() in text]
+    names = [name for name in rewritten[0] if plain_name(name) in text]
     lines_out = io.StringIO()
     csv.writer(lines_out, delimiter=plain.separator or ",").writerows(rewritten)
     buffer = pa.py_buffer(lines_out.getvalue().encode())
     return FileTable(_parse(buffer, plain, plain.separator or ",", names), form, notes + repairs)
+
+
+def plain_name(name: str) -> str:
+    """The name of a column in one line, without space around it.
+
+    Examples
+    --------
+    >>> plain_name(" living\\narea ")
+    'living area'
+    """
+    return " ".join(name.split())
 
 
 def _form_note(path: Path, separator: str, decimal: str) -> Note:

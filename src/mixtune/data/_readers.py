@@ -22,7 +22,7 @@ import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 
 from mixtune._messages import Note, Wording, quoted
-from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, read_csv
+from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, plain_name, read_csv
 from mixtune.data._parse_column import Fault, phrase
 from mixtune.data._records import read_excel, read_json
 from mixtune.data._tables import Table, check_names, is_table
@@ -267,11 +267,11 @@ def _read_arrow(data: Any) -> Table:
 
 
 def _distinct_names(table: Table, path: Path) -> tuple[Table, list[Note]]:
-    """Column names without space around them, each once; those that were there twice get a number."""
+    """Column names in one line and without space around them, each once; those that were there twice get a number."""
     names: list[str] = []
     repeated: dict[str, None] = {}
     before: Counter[str] = Counter()
-    for place, name in enumerate(map(str.strip, table.column_names)):
+    for place, name in enumerate(map(plain_name, table.column_names)):
         again = before[name]
         before[name] += 1
         if name and again:

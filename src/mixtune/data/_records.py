@@ -51,8 +51,13 @@ def read_json(data: bytes, path: Path) -> Table:
     except ValueError as error:
         raise DataError(f'"{path}" cannot be read as JSON: {error}') from error
     if isinstance(found, Mapping):
-        # Either columns by name, or the only row.
-        columns = {str(name): values for name, values in found.items()}
+        names, rows = found.get("columns"), found.get("data")
+        if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
+            if any(len(row) != len(names) for row in rows):
+                raise DataError(f'"{path}" holds rows of other lengths than its columns; write one object per row')
+            return records_table(list(map(str, names)), rows)
+        # Either columns by name, perhaps with numbered rows as pandas writes them, or the only row.
+        columns = {str(name): _without_numbers(values) for name, values in found.items()}
         if columns and all(isinstance(values, list) and not _are_rows(values) for values in columns.values()):
             if len({len(values) for values in columns.values()}) > 1:
                 raise DataError(f'"{path}" holds columns of different lengths; write one object per row')
@@ -62,13 +67,19 @@ def read_json(data: bytes, path: Path) -> Table:
         found = lists[0] if len(lists) == 1 else [found]
     if not _are_rows(found):
         raise DataError(f'"{path}" does not hold rows; write one object per line, such as {{"x": 1, "y": 2}}')
-    rows = [_flat(row) for row in found]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return records_table(names, [[row.get(name) for name in names] for row in rows])
+    flat = [_flat(row) for row in found]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    return records_table(names, [[row.get(name) for name in names] for row in flat])
 
 
 def _are_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
+
+
+def _without_numbers(values: Any) -> Any:
+    """The values of numbered rows."""
+    numbered = isinstance(values, Mapping) and bool(values) and all(str(row).isdigit() for row in values)
+    return list(values.values()) if numbered else values
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -452,10 +452,17 @@ def _blank_cells(column: Any) -> Booleans:
 
 
 def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
-    """The rows that have a label."""
-    known = ~_blank_cells(part.table.column(domain))
+    """The rows that have a label; blanks below labels that occur once, as in merged cells, have the label too."""
+    column = part.table.column(domain).combine_chunks()
+    known = ~_blank_cells(column)
     if known.all() or not known.any():
         return part, []
+    labels = column.filter(pa.array(known))
+    if known[0] and 2 <= len(labels) < len(known) / 2 and len(pc.unique(labels)) == len(labels):
+        filled = pc.fill_null_forward(pc.if_else(pa.array(known), column, None))
+        table = part.table.set_column(part.table.column_names.index(domain), domain, filled)
+        template = 'blank cells in column "{column}" are read as the label above them'
+        return replace(part, table=table), [Note("merged-labels", template, column=domain)]
     words = 'without a label in column "{column}" {are} left out'
     note = counted_note("unlabelled-rows", int((~known).sum()), "row", words, column=domain)
     return replace(part, table=part.table.filter(pa.array(known))), [note]

@@ -51,6 +51,7 @@ _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)"
 )
+_WEEKDAY = r"(?i)^(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*[.,]*\s+"
 _LOOKS = {"%d": rf"(?P<day>{_DAY})", "%m": _DAY, "%Y": r"\d{4}", "%y": r"\d{2}", "%b": _MONTH}
 _LOOKS |= {"%H": _DAY, "%I": _DAY, "%M": r"\d{2}", "%S": r"\d{2}", "%p": "[AP]M"}
 #: The first that reads the most rows is taken: with slashes the month comes first, else the day.
@@ -250,6 +251,7 @@ def _dates(texts: Any, written: str | None) -> Any:
         for _ in range(2):  # a fraction and a zone
             plain = pc.replace_substring_regex(plain, _REST, r"\1\2")
     elif "%b" in form:
+        plain = pc.replace_substring_regex(plain, _WEEKDAY, "")
         plain = pc.replace_substring_regex(plain, r"(?i)\bsept\b", "sep")
         plain = pc.replace_substring_regex(plain, r"([a-zA-Z])\.", r"\1")
     fits = pc.match_substring_regex(plain, _look(form))
