@@ -36,6 +36,8 @@ def folder(tmp_path_factory):
 def test_fit_shows_every_domain(folder):
     done = run("fit", folder / "data.csv", *ALL, columns="120")
     assert done.code == 0
+    assert done.out.startswith("Learning together clearly helps ")
+    assert "Over all rows, the left-out error is " in done.out
     assert all(site in done.out for site in ("007", "borrows from", "pass --out models.mixtune"))
     document = as_json("fit", folder / "data.csv", *ALL, "--json")
     assert [each["domain"] for each in document["domains"]] == ["007", "a", "b", "c"]
@@ -46,6 +48,8 @@ def test_page_of_every_domain(folder):
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert all(f'id="domain-{k}"' in page for k in range(4))
     assert "Who borrows from whom" in page
+    assert "from data.csv" in page
+    assert "mixtune fit data.csv --target y --domain site --all" in page
     assert page.count("<script") == 1  # sorts tables
 
 

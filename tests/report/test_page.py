@@ -243,6 +243,8 @@ def test_what_to_do_next(gain, words, model, rows):
         hurt = replace(facts.sources[0], change=-0.1, change_low=-0.2, change_high=-0.05)
         found = give_verdict(replace(facts, sources=(hurt, *facts.sources[1:])))
         assert found.advice == f'Use this model for new rows. Try mixtune without "{hurt.name}", which hurt.'
+        # Without the only source it is a fit to the focal rows alone.
+        assert give_verdict(replace(facts, compared=(), sources=(hurt,))).advice == "Use this model for new rows."
         helped = replace(hurt, change=0.1, change_low=0.05, change_high=0.2)
         found = give_verdict(replace(facts, sources=(helped, *facts.sources[1:])))
         assert f'helped ("{hurt.name}")' in found.sentence

@@ -323,8 +323,9 @@ def _is_binary(found: Sequence[Cells]) -> bool:
     known = [cells for cells in found if cells is not None]
     if not known or any(is_texts(cells) or is_dates(cells) for cells in known):
         return False
-    values = np.unique(np.concatenate(known))
-    return values[~np.isnan(values)].tolist() == [0.0, 1.0]
+    values = np.concatenate(known)
+    zeros, ones = values == 0, values == 1
+    return bool(np.all(zeros | ones | np.isnan(values)) and zeros.any() and ones.any())
 
 
 def _read_column(
