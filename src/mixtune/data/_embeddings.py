@@ -96,10 +96,9 @@ def embeddings_of(encoder: Any, cells: Any) -> Floats:
     """One row for each cell; equal cells are computed once, and whatever was computed before is read from disk."""
     from mixtune.data.real import cache_folder, encode_cached
 
-    unique = pc.unique(cells)
-    items = encoder.items(sorted(unique.to_pylist()))
-    made = encode_cached(encoder, items, cache_folder(None))
-    places = pc.index_in(cells, value_set=pa.array(sorted(unique.to_pylist()), pa.large_string()))
+    unique = sorted(pc.unique(cells).to_pylist())
+    made = encode_cached(encoder, encoder.items(unique), cache_folder(None))
+    places = pc.index_in(cells, value_set=pa.array(unique, pa.large_string()))
     return made[places.to_numpy(zero_copy_only=False)].astype(np.float64)
 
 

@@ -111,9 +111,7 @@ class NumberColumn:
         if self.indicator:
             block[:, 1] = missing
             return []
-        values = f"{count_flags(missing, 'missing value')}, none in training"
-        fate = f"filled with the median of the training rows, {self.median:g}"
-        return [_column_note("first-missing-values", self.name, values, fate)]
+        return _first_missing(self.name, missing, f"filled with the median of the training rows, {self.median:g}")
 
 
 @dataclass(frozen=True)
@@ -175,10 +173,7 @@ class LevelColumn:
             levels = sorted(pc.unique(texts.filter(pa.array(unseen))).to_pylist())
             values = f"{count_flags(unseen, 'value')} not seen in training ({quoted(levels)})"
             notes.append(_column_note("unseen-levels", self.name, values, fate))
-        if missing.any():
-            values = f"{count_flags(missing, 'missing value')}, none in training"
-            notes.append(_column_note("first-missing-values", self.name, values, fate))
-        return notes
+        return notes + _first_missing(self.name, missing, fate)
 
 
 @dataclass(frozen=True)
@@ -243,10 +238,8 @@ class DateColumn:
             block[:, place] = values[part]
         if self.indicator:
             block[:, -1] = missing
-        if self.indicator or not missing.any():
             return []
-        found = f"{count_flags(missing, 'missing value')}, none in training"
-        return [_column_note("first-missing-values", self.name, found, "filled with the median date")]
+        return _first_missing(self.name, missing, "filled with the median date")
 
 
 def date_parts(days: Any, origin: str) -> dict[str, Floats]:
@@ -301,6 +294,14 @@ def first_text(texts: Any) -> tuple[str, int]:
     odd = pc.and_(valid, pc.invert(pc.fill_null(pc.match_substring_regex(texts, r"^[+-]?[\d.]+$"), True)))
     row = pc.index(odd if pc.any(odd).as_py() else valid, True).as_py()
     return texts[row].as_py(), row + 1
+
+
+def _first_missing(column: str, missing: Booleans, fate: str) -> list[Note]:
+    """Say what becomes of missing values of a column that had none in training."""
+    if not missing.any():
+        return []
+    values = f"{count_flags(missing, 'missing value')}, none in training"
+    return [_column_note("first-missing-values", column, values, fate)]
 
 
 def _column_note(code: str, column: str, values: str, fate: str) -> Note:

@@ -158,12 +158,11 @@ def read_training(
     inputs, index = problems.attempt(_common_inputs, parts, roles, columns, focal) or ((), [])
     rows = problems.attempt(_label_parts, parts, labels, roles, focal, every) or _Labelled(parts, labels, "", None, [])
     parts, labels, name, codes, told = rows
-    kind: Any = {"kind": target_kind, "drop": drop_missing_target}
-    held = all(target in part.table.column_names for part in parts)
-    found = problems.attempt(infer_target, parts, target, **kind) if held else None
-    kept = [np.ones(part.table.num_rows, dtype=bool) for part in parts] if found is None else found[2]
+    found = None
+    if all(target in part.table.column_names for part in parts):
+        found = problems.attempt(infer_target, parts, target, kind=target_kind, drop=drop_missing_target)
     if found is not None:
-        spec, values, _, about = found
+        spec, values, kept, about = found
         notes += [*index, *told, *_dropped_notes(parts, kept), *about]
         notes += level_notes(target, spec.classes or (), setting("drop_missing_target"))
         parts = [part.keep(rows, y) for part, rows, y in zip(parts, kept, values)]
