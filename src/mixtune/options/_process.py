@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, to_device, torch_module
+from mixtune._array import Array, Floats, freeze, is_numpy, match, to_device, torch_module
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
@@ -232,7 +232,7 @@ class Process(ABC):
         rng
             Generator of the normals.
         **options
-            ``antithetic``, ``sobol`` and ``chunk_paths`` as for :meth:`sample_with_hidden`.
+            ``antithetic``, ``sobol`` and ``chunk_paths`` as for :meth:`sample_with_noise`.
 
         Returns
         -------
@@ -248,6 +248,27 @@ class Process(ABC):
         return self.sample_with_hidden(n_paths, grid, rng, **options)[0]
 
     def sample_with_hidden(
+        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **options: Any
+    ) -> tuple[Array, Array]:
+        """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
+
+        Parameters
+        ----------
+        n_paths, grid, rng
+            As for :meth:`sample`.
+        **options
+            ``antithetic``, ``sobol``, ``chunk_paths`` and ``device`` as for :meth:`sample_with_noise`.
+
+        Returns
+        -------
+        prices : ndarray of shape (n_paths, n_dates + 1, n_assets)
+        hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
+            ``State.hidden`` at every date; without columns where a model hides nothing.
+        """
+        prices, hidden, _ = self.sample_with_noise(n_paths, grid, rng, keep=False, **options)
+        return prices, hidden
+
+    def sample_with_noise(
         self,
         n_paths: int,
         grid: TimeGrid,
@@ -257,8 +278,9 @@ class Process(ABC):
         sobol: bool = False,
         chunk_paths: int | None = None,
         device: str | None = None,
-    ) -> tuple[Array, Array]:
-        """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
+        keep: bool = True,
+    ) -> tuple[Array, Array, Array]:
+        """Simulate as :meth:`sample_with_hidden` does, and keep :meth:`noise` of every interval as well.
 
         Parameters
         ----------
@@ -273,26 +295,14 @@ class Process(ABC):
         device
             "cuda", or "cpu" for PyTorch without one: the same normals are moved there first, and the paths are
             tensors on it.
-
-        Returns
-        -------
-        prices : ndarray of shape (n_paths, n_dates + 1, n_assets)
-        hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
-            ``State.hidden`` at every date; without columns where a model hides nothing.
-        """
-        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "chunk_paths": chunk_paths, "device": device}
-        return self._sample(n_paths, grid, rng, **how)[:2]
-
-    def sample_with_noise(
-        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **how: Any
-    ) -> tuple[Array, Array, Array]:
-        """Simulate as :meth:`sample_with_hidden` does, and keep :meth:`noise` of every interval as well.
+        keep
+            Whether to keep the noise.
 
         Returns
         -------
         prices, hidden
             As for :meth:`sample_with_hidden`.
-        noise : ndarray of shape (n_paths, n_dates, kinds, n_assets)
+        noise : ndarray of shape (n_paths, n_dates, kinds, n_assets), or None
 
         Examples
         --------
@@ -301,8 +311,32 @@ class Process(ABC):
         >>> BlackScholes(spot=100, volatility=0.2).sample_with_noise(5, grid, rng)[2].shape
         (5, 3, 1, 1)
         """
-        prices, hidden, noise = self._sample(n_paths, grid, rng, keep_noise=True, **how)
-        assert noise is not None
+        self = self.for_grid(grid)
+        shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
+        there = device if self.follows_arrays else None
+        xp = np if there is None else torch_module()
+        sizes = (self.n_assets, self.start(1).hidden.shape[1])
+        prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
+        noise = None
+        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
+        for rows, block in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
+            normals = to_device(block, there)
+            for date, state in enumerate(self.states(grid, normals)):
+                prices[rows, date], hidden[rows, date] = state.prices, state.hidden
+            if keep:
+                by_path = xp.moveaxis(self.noise(normals), -1, 0)
+                if noise is None:
+                    noise = xp.empty((n_paths, *by_path.shape[1:]), dtype=by_path.dtype, device=by_path.device)
+                noise[rows] = by_path
+        if there != device:
+            prices, hidden = to_device(prices, device), to_device(hidden, device)
+            noise = None if noise is None else to_device(noise, device)
+        # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
+        if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
+            raise ParameterError(
+                "the simulated paths overflow; check that rates, volatilities and variances are per year and "
+                "not in percent, or use more substeps"
+            )
         return prices, hidden, noise
 
     def noise(self, normals: Array) -> Array:
@@ -322,45 +356,6 @@ class Process(ABC):
         assets = self.n_assets if count % self.n_assets == 0 else 1
         return normals.reshape(intervals, count // assets, assets, paths)
 
-    def _sample(
-        self,
-        n_paths: int,
-        grid: TimeGrid,
-        rng: np.random.Generator,
-        *,
-        antithetic: bool = False,
-        sobol: bool = False,
-        chunk_paths: int | None = None,
-        device: str | None = None,
-        keep_noise: bool = False,
-    ) -> tuple[Array, Array, Array | None]:
-        """Prices, hidden state and, where asked for, noise."""
-        self = self.for_grid(grid)
-        shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
-        there = device if self.follows_arrays else None
-        xp = np if there is None else torch_module()
-        sizes = (self.n_assets, self.start(1).hidden.shape[1])
-        prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
-        kept: list[tuple[slice, Array]] = []
-        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
-        for rows, block in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
-            normals = to_device(block, there)
-            for date, state in enumerate(self.states(grid, normals)):
-                prices[rows, date], hidden[rows, date] = state.prices, state.hidden
-            if keep_noise:
-                kept.append((rows, self.noise(normals)))
-        noise = _by_path(kept, n_paths) if kept else None
-        if there != device:
-            prices, hidden = to_device(prices, device), to_device(hidden, device)
-            noise = None if noise is None else to_device(noise, device)
-        # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
-        if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
-            raise ParameterError(
-                "the simulated paths overflow; check that rates, volatilities and variances are per year and "
-                "not in percent, or use more substeps"
-            )
-        return prices, hidden, noise
-
     def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
         """Yield the states of one block of paths at time 0 and all dates; normals as (intervals, normals, paths)."""
         state = self.start(normals.shape[2]).like(normals)
@@ -368,16 +363,6 @@ class Process(ABC):
         for interval, Z in enumerate(normals):
             state = self._move(state, **grid.interval(interval), normals=Z.T)
             yield state
-
-
-def _by_path(blocks: list[tuple[slice, Array]], n_paths: int) -> Array:
-    """Noise of all blocks, paths first: (paths, intervals, kinds, assets)."""
-    first = blocks[0][1]
-    xp = namespace(first)
-    noise = xp.empty((n_paths, *first.shape[:-1]), dtype=first.dtype, device=first.device)
-    for rows, block in blocks:
-        noise[rows] = xp.moveaxis(block, -1, 0)
-    return noise
 
 
 def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -math.inf, strict: bool = False) -> Floats:
