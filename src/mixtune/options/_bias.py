@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from mixtune._array import Floats
-from mixtune.options._fourier import black_call, vanilla
-from mixtune.options._heston import LAW, Heston, VarianceProcess
+from mixtune.options._european import black_call, forward_price, of_kind, vanilla
+from mixtune.options._heston import LAW, VarianceProcess
 from mixtune.options._payoffs import Call, Put
-from mixtune.options._process import Process, mean_over, normal_blocks, per_asset
-from mixtune.options._rough import RoughHeston
+from mixtune.options._process import normal_blocks, per_asset
 from mixtune.options._settings import TimeGrid
+from mixtune.options.processes import Heston, Process, RoughHeston
 
 #: Standard errors that a difference must have beyond its tolerance before it is taken for a bias.
 SURE = 4.0
@@ -132,11 +132,9 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
     level = np.maximum(process.mean_variance(grid.maturity), 1e-12)
     found = []
     for asset in sorted(_different_assets(process), key=lambda one: -noise[one] / level[one])[:MOST_ASSETS]:
-        option, strike, sign = _probe(process, payoff, asset)
-        one = process.only(asset)
-        exact = float(vanilla(one, np.array([strike]), sign, grid)[0])
-        if exact > 1e-6 * float(np.asarray(one.spot)[0]):
-            estimate = _conditional_price(one, strike, sign, grid, seed)
+        option, strike, sign, exact = _probe(process, payoff, grid, asset)
+        if exact:
+            estimate = _conditional_price(process.only(asset), strike, sign, grid, seed)
             found.append(Bias(option, exact, *estimate, tolerance=tolerance))
     return _worst(found)
 
@@ -159,13 +157,17 @@ def _different_assets(process: VarianceProcess) -> list[int]:
     return sorted(np.unique(rows, axis=1, return_index=True)[1].tolist())
 
 
-def _probe(process: Process, payoff: Any, asset: int) -> tuple[str, float, int]:
-    """The European option that shows the bias: the payoff itself, or a put with its strike (the spot if none)."""
+def _probe(process: VarianceProcess, payoff: Any, grid: TimeGrid, asset: int) -> tuple[str, float, int, float]:
+    """The European option that shows the bias: its name, its strike, whether it is a call, and its exact price.
+
+    It is the payoff itself, or a put with its strike (the spot if none); a price of next to nothing is 0.
+    """
     spot = float(np.asarray(process.spot)[asset])
-    own = isinstance(payoff, Call | Put)
-    strike, sign = float(getattr(payoff, "strike", spot)), payoff.sign if own else -1
+    strike, sign = float(getattr(payoff, "strike", spot)), payoff.sign if isinstance(payoff, Call | Put) else -1
     where = "" if process.n_assets == 1 else f", asset {asset}"
-    return f"{'call' if sign > 0 else 'put'}, strike {strike:g}{where}", strike, sign
+    name = f"{'call' if sign > 0 else 'put'}, strike {strike:g}{where}"
+    exact = float(vanilla(process.only(asset), np.array([strike]), sign, grid)[0])
+    return name, strike, sign, exact if exact > 1e-6 * spot else 0.0
 
 
 def _conditional_price(
@@ -174,9 +176,7 @@ def _conditional_price(
     """The simulated price of a European option on one asset, and its standard error."""
     assert process.substeps is not None
     steps, width = grid.n_dates * process.substeps, 1 if process.scheme == "qe" else 2
-    growth = -float(mean_over(process.dividend, 0.0, grid.maturity)[0]) * grid.maturity - math.log(grid.discount[-1])
-    forward = float(np.asarray(process.spot)[0]) * math.exp(growth)
-    samples = []
+    forward, samples = forward_price(process, grid), []
     for scrambling in range(SCRAMBLINGS):
         rng = np.random.default_rng([seed, scrambling, POINTS])
         # Every step counts as an interval of the Sobol points: the first coordinates drive whole paths.
@@ -186,9 +186,7 @@ def _conditional_price(
         ]
         mean, spread, control = (np.concatenate(parts) for parts in zip(*laws))
         expected = forward * np.exp(mean)
-        flows = black_call(expected, strike, np.sqrt(spread))
-        if sign < 0:
-            flows = flows - expected + strike
+        flows = of_kind(sign, black_call(expected, strike, np.sqrt(spread)), expected, strike)
         samples.append(np.stack([grid.discount[-1] * flows, expected - forward, control]))
     values = np.stack(samples)  # (scramblings, what, points)
     flat = values.transpose(1, 0, 2).reshape(3, -1)
@@ -225,26 +223,13 @@ def observed_bias(
     if not isinstance(process, Heston | RoughHeston) or process.cash_dividends:
         return None
     found = []
-    for asset in range(process.n_assets):
-        sample = _european_flows(process, payoff, grid, terminal[:, asset], asset)
-        if sample is not None:
-            option, exact, flows = sample
-            found.append(Bias(option, exact, *estimate(flows), tolerance=tolerance))
+    for asset, prices in enumerate(terminal.T):
+        option, strike, sign, exact = _probe(process, payoff, grid, asset)
+        flows = grid.discount[-1] * np.maximum(sign * (prices - strike), 0.0)
+        if not exact or not np.any(flows != flows[0]):
+            continue  # a price of nothing, or known for sure, has no relative error
+        if process.scheme != "paper":  # whose prices do not have the exact mean
+            control = grid.discount[-1] * (prices - forward_price(process.only(asset), grid))
+            flows = flows - (flows - flows.mean()) @ control / (control @ control) * control
+        found.append(Bias(option, exact, *estimate(flows), tolerance=tolerance))
     return _worst(found)
-
-
-def _european_flows(
-    process: Heston | RoughHeston, payoff: Any, grid: TimeGrid, prices: Floats, asset: int
-) -> tuple[str, float, Floats] | None:
-    """A European option on one asset: its name, its exact price, and its cash flows on simulated terminal prices."""
-    spot = float(np.asarray(process.spot)[asset])
-    name, strike, sign = _probe(process, payoff, asset)
-    exact = float(vanilla(process, np.array([strike]), sign, grid, asset=asset)[0])
-    flows = grid.discount[-1] * np.maximum(sign * (prices - strike), 0.0)
-    if exact < 1e-6 * spot or not np.any(flows != flows[0]):
-        return None  # a price of nothing, or known for sure, has no relative error
-    if process.scheme != "paper":  # whose prices do not have the exact mean
-        mean = spot * math.exp(-float(mean_over(process.dividend, 0.0, grid.maturity)[asset]) * grid.maturity)
-        control = grid.discount[-1] * prices - mean
-        flows = flows - (flows - flows.mean()) @ control / (control @ control) * control
-    return name, exact, flows

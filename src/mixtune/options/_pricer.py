@@ -55,20 +55,10 @@ from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
 from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
+from mixtune.options._european import BaseValue, european_value, known_european, mean_growth, never_exercised
 from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune.options._heston import VarianceProcess
-from mixtune.options._martingale import (
-    BaseValue,
-    european_value,
-    exchangeable,
-    known_european,
-    mean_growth,
-    moves,
-    never_exercised,
-    relative_gains,
-    symmetric,
-    without_noise,
-)
+from mixtune.options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers

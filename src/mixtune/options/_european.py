@@ -1,4 +1,4 @@
-r"""European prices without simulation: a closed form for Black-Scholes, Fourier integrals for Heston and rough Heston.
+r"""European values without simulation: a closed form for Black-Scholes, Fourier integrals for Heston and rough Heston.
 
 With the characteristic function of the log-price relative to the forward F,
 
@@ -20,25 +20,30 @@ quadratic equation that is solved exactly. Two step numbers are extrapolated; pr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
-from mixtune._array import Floats
+from mixtune._array import Array, Floats, match, to_numpy
 from mixtune.errors import ParameterError
 from mixtune.options._heston import LAW, VarianceProcess
-from mixtune.options._payoffs import Call, Payoff, Put
-from mixtune.options._process import Process, mean_over, per_asset
-from mixtune.options._rough import RoughHeston
+from mixtune.options._payoffs import PAYOFFS, Call, GeometricBasketPut, Payoff, PayoffFunction, Put
+from mixtune.options._process import mean_over, per_asset
 from mixtune.options._settings import TimeGrid
-from mixtune.options.processes import BlackScholes
+from mixtune.options.processes import BlackScholes, Heston, Process, RoughHeston
 
 #: Steps of the rough Riccati equation; a second solution with half of them is used for the extrapolation.
 RICCATI_STEPS = 256
 #: Nodes of the Fourier integral, equally spaced in t where u = exp(pi/2 sinh t) / (volatility sqrt(maturity)).
 #: Prices and variances that move nearly together make it decay slowly; the rough equation is costly for every node.
 NODES, ROUGH_NODES, RANGE = 1001, 201, (-4.2, 2.8)
+#: Models whose discounted prices, with dividends, are martingales.
+MARTINGALES = (BlackScholes, Heston, RoughHeston)
+#: Discounted European values (paths,) from prices (paths, assets) and a date.
+BaseValue = Callable[[Array, int], Array]
 
 
 def european(process: Process, payoff: Payoff, grid: TimeGrid) -> float:
@@ -69,23 +74,30 @@ def european(process: Process, payoff: Payoff, grid: TimeGrid) -> float:
     return float(vanilla(process, np.array([payoff.strike]), payoff.sign, grid)[0])
 
 
-def vanilla(process: Process, strikes: Floats, sign: int, grid: TimeGrid, *, asset: int = 0) -> Floats:
-    """Prices of European calls (sign 1) or puts (sign -1) on one asset of a process, one per strike."""
+def vanilla(process: Process, strikes: Floats, sign: int, grid: TimeGrid) -> Floats:
+    """Prices of European calls (sign 1) or puts (sign -1) on the asset of a process, one per strike."""
     if not isinstance(process, BlackScholes | VarianceProcess):
         raise ParameterError(f"{type(process).__name__} has no European prices without simulation")
     if process.cash_dividends:
         raise ParameterError("there is no European price without simulation where cash dividends are paid")
-    strikes, maturity = np.asarray(strikes, dtype=np.float64), grid.maturity
-    growth = -float(mean_over(process.dividend, 0.0, maturity)[asset]) * maturity - math.log(grid.discount[-1])
-    forward = float(np.asarray(process.spot)[asset]) * math.exp(growth)
+    strikes, forward = np.asarray(strikes, dtype=np.float64), forward_price(process, grid)
     if isinstance(process, BlackScholes):
-        volatility = process.total_volatility(0.0, maturity)[asset]
-        calls = black_call(forward, strikes, float(volatility))
+        calls = black_call(forward, strikes, float(process.total_volatility(0.0, grid.maturity)[0]))
     else:
-        calls = _fourier_call(process, forward, strikes, maturity, asset)
-    if sign < 0:
-        calls = calls - forward + strikes
-    return grid.discount[-1] * np.maximum(calls, np.maximum(sign * (forward - strikes), 0.0))
+        calls = _fourier_call(process, forward, strikes, grid.maturity)
+    return grid.discount[-1] * of_kind(sign, calls, forward, strikes)
+
+
+def forward_price(process: BlackScholes | VarianceProcess, grid: TimeGrid) -> float:
+    """The mean price of the asset of a process at maturity."""
+    dividends = float(mean_over(process.dividend, 0.0, grid.maturity)[0]) * grid.maturity
+    return float(np.asarray(process.spot)[0]) * math.exp(-dividends - math.log(grid.discount[-1]))
+
+
+def of_kind(sign: int, calls: Floats, forward: Any, strikes: Any) -> Floats:
+    """Calls as they are (sign 1), or as puts by their parity (sign -1); never below the value without deviation."""
+    found = calls if sign > 0 else calls - forward + strikes
+    return np.maximum(found, np.maximum(sign * (forward - strikes), 0.0))
 
 
 def black_call(forward: Any, strikes: Any, deviation: Any) -> Floats:
@@ -97,9 +109,9 @@ def black_call(forward: Any, strikes: Any, deviation: Any) -> Floats:
     return forward * ndtr(d1) - strikes * ndtr(d1 - deviation)
 
 
-def _fourier_call(process: VarianceProcess, forward: float, strikes: Floats, maturity: float, asset: int) -> Floats:
-    deviation = math.sqrt(float(process.mean_variance(maturity)[asset]) * maturity)
-    law = [float(per_asset(name, getattr(process, name), process.n_assets)[asset]) for name in LAW]
+def _fourier_call(process: VarianceProcess, forward: float, strikes: Floats, maturity: float) -> Floats:
+    deviation = math.sqrt(float(process.mean_variance(maturity)[0]) * maturity)
+    law = [float(per_asset(name, getattr(process, name), 1)[0]) for name in LAW]
     if deviation == 0 or law[3] == 0:
         return black_call(forward, strikes, deviation)
     t, step = np.linspace(*RANGE, ROUGH_NODES if isinstance(process, RoughHeston) else NODES, retstep=True)
@@ -163,3 +175,103 @@ def _product_weights(times: Floats, lengths: Floats, alpha: float) -> Floats:
     mass = powers[:-1] - powers[1:]
     right = (lag[:-1] * mass - (higher[:-1] - higher[1:])) / lengths
     return (np.append(mass - right, 0.0) + np.append(0.0, right)) / math.gamma(alpha)
+
+
+# --- at every date ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class EuropeanValue:
+    """The value of an option without early exercise at every date, discounted to time 0: lognormal underlying.
+
+    Attributes
+    ----------
+    payoff : Put, Call or GeometricBasketPut
+    variance : array (dates + 1,)
+        Of the logarithm of the underlying from each date to maturity.
+    growth : array (dates + 1,)
+        Factor from the underlying at each date to its mean at maturity.
+    discount : float
+        Of maturity.
+    """
+
+    payoff: Any
+    variance: Floats
+    growth: Floats
+    discount: float
+
+    def __call__(self, prices: Array, date: int) -> Array:
+        """Values (paths,) at prices (paths, assets)."""
+        forward = to_numpy(self.payoff.underlying(prices)) * self.growth[date]
+        calls = black_call(forward, self.payoff.strike, math.sqrt(self.variance[date]))
+        return match(self.discount * of_kind(self.payoff.sign, calls, forward, self.payoff.strike), prices)
+
+
+def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> EuropeanValue | None:
+    """The closed form, where there is one.
+
+    Examples
+    --------
+    >>> market, grid = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=4, rate=0.05)
+    >>> european_value(market, Put(100), grid)(np.array([[100.0]]), 0).round(4)
+    array([5.5735])
+    """
+    if type(process) is not BlackScholes or process.cash_dividends:
+        return None
+    if type(payoff) not in (Put, Call, GeometricBasketPut):
+        return None
+    variance, drift = np.zeros((2, grid.n_dates + 1))
+    for date, time in enumerate(grid.times[:-1].tolist()):
+        # The logarithm of the geometric mean is the mean of the logarithms; of one asset it is its own.
+        covariance = process.covariance(time, grid.maturity)
+        variance[date] = covariance.mean()
+        dividends = mean_over(process.dividend, time, grid.maturity) * (grid.maturity - time)
+        drift[date] = 0.5 * variance[date] - float(np.mean(dividends + 0.5 * np.diag(covariance)))
+    rates = grid.discount / grid.discount[-1]
+    return EuropeanValue(payoff, variance, rates * np.exp(drift), float(grid.discount[-1]))
+
+
+def known_european(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> float | None:
+    """The price without early exercise where it is known today, and no closed form is known at later dates."""
+    if not isinstance(process, VarianceProcess) or process.n_assets > 1 or mean_growth(process, grid) is None:
+        return None
+    return european(process, payoff, grid) if isinstance(payoff, Put | Call) else None
+
+
+def mean_growth(process: Process, grid: TimeGrid) -> Floats | None:
+    """Factors (dates, assets) from prices at each date to their means at the next; None where they are not exact.
+
+    Examples
+    --------
+    >>> market, grid = BlackScholes(spot=100, volatility=0.2, dividend=0.02), TimeGrid(maturity=1, dates=2, rate=0.05)
+    >>> mean_growth(market, grid).round(4).tolist()
+    [[1.0151], [1.0151]]
+    """
+    if type(process) not in MARTINGALES or process.cash_dividends:
+        return None
+    assert isinstance(process, BlackScholes | VarianceProcess)
+    if getattr(process, "scheme", None) == "paper":
+        return None
+    ends = zip(grid.times[:-1].tolist(), grid.times[1:].tolist())
+    dividends = np.stack([mean_over(process.dividend, *interval) for interval in ends])
+    return np.exp((grid.rates[:, None] - dividends) * grid.steps[:, None])
+
+
+def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> bool:
+    """Whether holding to maturity is certain to be the best (Merton 1973).
+
+    Payoffs are convex: the mean of what a later date pays is at least the payoff of the mean prices. For calls without
+    dividends at rates that are not negative, and for puts at rates that are not positive, that is at least the payoff
+    now. Cash dividends make waiting with a put even better.
+
+    Examples
+    --------
+    >>> market, year = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=5, rate=0.02)
+    >>> never_exercised(market, Call(100), year), never_exercised(market, Put(100), year)
+    (True, False)
+    """
+    known = type(process) in MARTINGALES and getattr(process, "scheme", None) != "paper"
+    if not known or type(payoff) not in PAYOFFS.values() or (process.cash_dividends and payoff.sign > 0):  # type: ignore[attr-defined]
+        return False
+    dividends, sign = np.asarray(process.dividend), payoff.sign  # type: ignore[attr-defined]
+    return bool(np.all(sign * dividends <= 0) and np.all(sign * grid.rates >= 0))
