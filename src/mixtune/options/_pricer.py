@@ -40,7 +40,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, Booleans, Floats, Integers, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
@@ -467,12 +467,12 @@ def price(
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("choose steps"):
-            tolerance, seed = settings.bias_tolerance, settings.seed
-            process, steps = with_chosen_steps(process, payoff, grid, tolerance=tolerance, seed=seed)
+            how: dict[str, Any] = {"tolerance": settings.bias_tolerance, "seed": settings.seed}
+            process, steps = with_chosen_steps(process, payoff, grid, **how)
         run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
             paths = run.paths(settings.device)
-        return run.result(*paths, stage=stage, seconds=seconds)
+        return replace(run.result(*paths, stage=stage), seconds=seconds)
 
 
 def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
@@ -520,36 +520,37 @@ class PricingRun:
 
     def paths(self, device: str | None) -> tuple[PathData, PathData]:
         """Training and evaluation paths."""
-        how: dict[str, Any] = {"device": device}
         count = self.settings.training_paths
         if self.waits_for_sure and count is not None:
             count = min(count, HELD_PATHS)  # nothing to learn
-        training = self.draw(self.process, self.streams[0], paths=count, **how)
-        return training, self.evaluation_paths(self.process, **how)
+        training = self.draw(self.process, self.streams[0], paths=count, device=device)
+        return training, self.evaluation_paths(self.process, device=device)
 
     def result(
-        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any], seconds: dict[str, float]
+        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any] = nullcontext
     ) -> PriceResult:
         """Learn, evaluate and bound on these paths; ``stage`` announces and times what begins."""
-        settings = self.settings
         with stage("train"):
             policy = self.train(training)
             held = self.held(training, policy)
         with stage("evaluate"):
-            earned = policy.evaluate(evaluation)
-            control = self.held_control(held, evaluation)
+            earned = policy.evaluate(evaluation).fetched()
+            # What the same paths are worth if held, less its known price: the mean is zero.
+            control = None if held is None else held.evaluate(evaluation).fetched().controlled - self.european
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
+            held = None if held is None else held.fetched()
+        stop_now = self.stops_now(policy, held, earned, evaluation)
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
-        outcome = self.outcome(policy, held, evaluation, earned, control)
-        if settings.upper:
+        if self.settings.upper:
             with stage("upper bound"):
-                found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
-        if settings.greeks:
+                found["upper"] = self.upper_bound(policy, training, earned, held)
+        if self.settings.greeks:
             with stage("greeks"):
-                waiting = None if held is None else held.fetched()
-                found["greeks"] = self.greeks(policy, waiting, outcome.stop_now, (training, evaluation))
-        found |= {"policy": policy, "seconds": seconds, "settings": self.record(policy), "times": self.grid.times}
-        priced = outcome.result(**found)
+                found["greeks"] = self.greeks(policy, held, stop_now, (training, evaluation))
+        found |= {"policy": policy, "settings": self.record(policy), "times": self.grid.times}
+        samples = earned.controlled if control is None else without_noise(earned.controlled, control)
+        how: dict[str, Any] = {"european": self.known_price(self.process, self.grid), "drawn": self.settings.drawn}
+        priced = _priced(evaluation, earned, samples, stop_now=stop_now, **how, **found)
         return replace(priced, bias=self.bias(evaluation, priced))
 
     @property
@@ -589,14 +590,6 @@ class PricingRun:
         if self.european is None:
             return None
         return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
-
-    def held_control(self, held: learn.Policy | None, evaluation: PathData) -> Floats | None:
-        """What evaluation paths earn if held to maturity, less its martingale and its price: the mean is zero."""
-        if held is None:
-            return None
-        earned = held.evaluate(evaluation)
-        assert earned.control is not None
-        return to_numpy(earned.flows)[:, 0] - to_numpy(earned.control) - self.european
 
     def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
         """European values of the option in a market, where they are known and wanted."""
@@ -639,25 +632,16 @@ class PricingRun:
             state = learn.state_map(settings, variables=variables, ranked=self.ranked).fitted([training])
         return learn.train([training], [model], state=state, **rule)
 
-    def outcome(
-        self,
-        policy: learn.Policy,
-        held: learn.Policy | None,
-        evaluation: PathData,
-        earned: learn.Evaluation,
-        held_control: Floats | None,
-    ) -> _Outcome:
-        """What the policy earns on evaluation paths, and whether to exercise at once."""
-        flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
-        control = None if earned.control is None else to_numpy(earned.control)
+    def stops_now(
+        self, policy: learn.Policy, held: learn.Policy | None, earned: learn.Evaluation, evaluation: PathData
+    ) -> bool:
+        """Whether to exercise at once."""
         assert policy.value is not None
         # The paper takes the larger of both, which is biased; decided on training paths, it is not.
-        waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
+        waiting = float(earned.flows[:, 0].mean()) if self.settings.paper else float(policy.value[0])
         if self.european is not None and held is not None and held.value is not None:
             waiting += self.european - float(held.value[0])  # what the training paths are off by
-        stop_now = float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
-        european = self.known_price(self.process, self.grid)
-        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held_control)
+        return float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
 
     def upper_bound(
         self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None
@@ -668,7 +652,7 @@ class PricingRun:
             return UpperBound(max(now, self.european), 0.0, 0, 0, "the European price")
         if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
             assert earned.best is not None  # there is a control: check_parts
-            found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
+            found = Estimate.of(earned.best, drawn=settings.drawn)
             return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
         how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
@@ -747,8 +731,7 @@ class PricingRun:
 
         def controlled(policy: learn.Policy) -> Floats:
             growth = None if policy.growth is None else mean_growth(there.process, there.grid)
-            found = replace(policy, growth=growth).evaluate(evaluation)
-            flows = found.flows[:, 0] if found.control is None else found.flows[:, 0] - found.control
+            flows = replace(policy, growth=growth).evaluate(evaluation).controlled
             if policy.base is None or known is None:
                 return discount * flows
             # European values begin with those of this market; until the first date the other one is right.
@@ -779,43 +762,40 @@ class PricingRun:
         return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
 
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """Cash flows of a policy on evaluation paths, the control that is taken off them, and whether to stop today."""
+def _priced(
+    paths: PathData,
+    earned: learn.Evaluation,
+    samples: Floats,
+    *,
+    stop_now: bool,
+    european: float | None = None,
+    drawn: str = "independent",
+    **found: Any,
+) -> PriceResult:
+    """The price of following a policy on paths, or of exercising at once, with what else was found.
 
-    evaluation: PathData
-    flows: Floats
-    dates: Array
-    stop_now: bool
-    control: Floats | None = None
-    european: float | None = None
-    drawn: str = "independent"
-    held: Floats | None = None
-
-    def result(self, **found: Any) -> PriceResult:
-        """The result, with what else was found."""
-        paths, flows, dates = self.evaluation, self.flows, self.dates
-        if self.stop_now:
-            flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
-        controlled = flows if self.control is None or self.stop_now else flows - self.control
-        if self.held is not None and not self.stop_now:
-            controlled = without_noise(controlled, self.held)
-        estimate, held = Estimate.of(controlled, drawn=self.drawn), paths.payoffs[:, -1]
-        if self.european is None:
-            european, premium = (Estimate.of(samples, drawn=self.drawn) for samples in (held, flows - held))
-        else:
-            european = Estimate(self.european, 0.0)
-            premium = Estimate(estimate.value - self.european, estimate.standard_error)
-        return PriceResult(
-            price=float(flows[0]) if self.stop_now else estimate.value,
-            standard_error=0.0 if self.stop_now else estimate.standard_error,
-            european=european,
-            premium=premium,
-            flows=flows,
-            stopping_dates=dates,
-            exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
-            **found,
-        )
+    ``samples`` are the cash flows of the paths less whatever has mean zero.
+    """
+    flows, dates = earned.flows[:, 0], earned.dates[:, 0]
+    estimate, held = Estimate.of(samples, drawn=drawn), paths.payoffs[:, -1]
+    if stop_now:
+        flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
+        estimate = Estimate(float(flows[0]), 0.0)
+    if european is None:
+        without, premium = (Estimate.of(each, drawn=drawn) for each in (held, flows - held))
+    else:
+        without = Estimate(european, 0.0)
+        premium = Estimate(estimate.value - european, estimate.standard_error)
+    return PriceResult(
+        price=estimate.value,
+        standard_error=estimate.standard_error,
+        european=without,
+        premium=premium,
+        flows=flows,
+        stopping_dates=dates,
+        exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
+        **found,
+    )
 
 
 def price_observed(
@@ -891,32 +871,30 @@ def price_observed(
     _check_markets(here, others)
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
-    level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    set_by_hand = any(value is not None for value in (sharing, transfer, stability, ridge))
-    given = {"transfer": transfer, "stability": stability, "ridge": ridge}
-    strength = STRENGTH | {name: value for name, value in given.items() if value is not None}
+    given = {"sharing": sharing, "transfer": transfer, "stability": stability, "ridge": ridge}
+    by_hand = {name: value for name, value in given.items() if others and value is not None}
+    strength: dict[str, Any] = {"sharing": float(here.payoffs[:, -1].var()), **STRENGTH, **by_hand}
     model: learn.ContinuationModel = learn.TunedLocal(0, "local")
-    if others and set_by_hand:
-        regret = (strength["ridge"], strength["transfer"], strength["stability"], 1)
-        model = learn.Transfer(PredictiveWeights(level), *regret, "transfer")
+    if by_hand:
+        regret = {name: strength[name] for name in STRENGTH}
+        model = learn.Transfer(PredictiveWeights(strength["sharing"]), **regret, horizon=1, name="transfer")
     elif others:
         model = learn.TunedTransfer("self-tuning transfer")
     market = _Observed(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        flows, dates, held = market.cross_fitted(folds)
+        earned, held = market.cross_fitted(folds)
         every = np.arange(len(here))
         policy, (waiting, hold) = market.policy(every), market.judged(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
     settings |= {"width": getattr(policy.state, "width", None)}
     settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
-    if others and set_by_hand:
-        settings |= {"sharing": level, **strength}
-    region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
-    outcome = _Outcome(here, flows, dates, bool(np.all(dates == 0)))
-    found = {"policy": policy, "region": region, "seconds": seconds, "settings": settings}
-    return outcome.result(**found, times=grids.get(focal, grid).times)
+    settings |= strength if by_hand else {}
+    found: dict[str, Any] = {"policy": policy, "seconds": seconds, "settings": settings}
+    found["times"] = grids.get(focal, grid).times
+    found["region"] = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
+    return _priced(here, earned, earned.controlled, stop_now=bool(np.all(earned.dates == 0)), **found)
 
 
 def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
@@ -982,10 +960,10 @@ class _Observed:
         state = learn.RandomState(width=width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
-    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:
-        """Cash flows and dates of all focal paths, and in how many folds the option is held."""
+    def cross_fitted(self, folds: int) -> tuple[learn.Evaluation, int]:
+        """What all focal paths earn, and in how many folds the option is held."""
         here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
-        flows, dates = np.array(here.payoffs[:, -1]), np.full(len(here), here.n_dates)
+        flows, dates = np.array(here.payoffs[:, -1:]), np.full((len(here), 1), here.n_dates)
         now, holding = float(here.payoffs[0, 0]), 0
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
@@ -994,11 +972,10 @@ class _Observed:
             if hold:
                 holding += 1
             else:
-                found = self.policy(rows).cash_flows(here.take(held_out))
-                flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+                flows[held_out], dates[held_out] = self.policy(rows).cash_flows(here.take(held_out))
             if now > waiting:
                 flows[held_out], dates[held_out] = now, 0
-        return flows, dates, holding
+        return learn.Evaluation(flows, dates), holding
 
     def judged(self, rows: Integers) -> tuple[float, bool]:
         """What waiting today is worth, and whether it means to hold, from paths that policies did not see.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -147,7 +146,7 @@ def price_grid(
             for row, option in enumerate(payoffs):
                 run = PricingRun(process, option, dates, settings, steps_bias(process, option, dates, **how))
                 paths = (_cut(data, dates, option) for data in (training, evaluation))
-                rows[row].append(run.result(*paths, stage=_quiet, seconds={}))
+                rows[row].append(run.result(*paths))
                 if progress is not None:
                     progress(column * len(payoffs) + row + 1, len(payoffs) * len(ends))
     return PriceGrid(wanted, grid.times[ends], tuple(map(tuple, rows)))
@@ -169,12 +168,6 @@ def _cut(data: PathData, grid: TimeGrid, payoff: PayoffFunction) -> PathData:
     hidden = None if data.hidden is None else data.hidden[:, :points]
     built = PathData.build(data.name, data.prices[:, :points], grid=grid, payoff=payoff, hidden=hidden)
     return replace(built, noise=None if data.noise is None else data.noise[:, : grid.n_dates])
-
-
-@contextmanager
-def _quiet(stage: str) -> Iterator[None]:
-    """A stage that nobody hears of."""
-    yield
 
 
 @dataclass(frozen=True, eq=False)

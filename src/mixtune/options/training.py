@@ -804,8 +804,18 @@ class Evaluation:
 
     flows: Array
     dates: Array
-    control: Array | None
-    best: Array | None
+    control: Array | None = None
+    best: Array | None = None
+
+    @property
+    def controlled(self) -> Array:
+        """Cash flows (paths,) of the first model less its martingale, where there is one."""
+        return self.flows[:, 0] if self.control is None else self.flows[:, 0] - self.control
+
+    def fetched(self) -> Evaluation:
+        """The same in NumPy."""
+        parts = {item.name: getattr(self, item.name) for item in fields(self)}
+        return Evaluation(**{name: None if part is None else to_numpy(part) for name, part in parts.items()})
 
 
 @dataclass(frozen=True, eq=False)
