@@ -236,6 +236,25 @@ class Results:
         """One array per run, shape (runs, ...)."""
         return self._stacked(self._curves(method, quantity), method, quantity)
 
+    def median(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(np.median(self.values(method, quantity)))
+
+    def largest(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(self.values(method, quantity).max())
+
+    def findings(
+        self,
+        rows: Table,
+        sentences: Sequence[str],
+        checks: Mapping[str, Check] | None = None,
+        panels: Mapping[str, Panel] | None = None,
+        lines: Table = (),
+    ) -> Findings:
+        """A summary of this study."""
+        return Findings(self.experiment, self.seed, self.runs, rows, sentences, checks or {}, panels or {}, lines)
+
     def _stacked(self, found: Sequence[Any], method: str, quantity: str) -> Floats:
         if len(found) != self.runs:
             raise DataError(f"{self.experiment} has {quantity!r} of {method!r} in {len(found)} of {self.runs} runs")

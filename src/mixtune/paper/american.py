@@ -437,7 +437,7 @@ def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
     prices = {name: results.values(name, "price") / base for name in results.methods}
     rows = [{"change": label, **change(prices[new], prices[old])} for label, new, old in pairs]
     sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
+    return results.findings(rows, sentences)
 
 
 OPEN_SETTINGS = Experiment("open-settings", OpenSettings(), _run_variants, _summarise_variants, runs=20)

@@ -222,8 +222,8 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
         *lines_of("gain", "T-Gain", temperatures, results.curves("temperature", "t_gain")),
         *lines_of("gain", "printed limit", temperatures, np.zeros((1, len(temperatures)))),
     ]
-    rates = {name: float(np.median(results.values("rates", name))) for name in ("distance", "gap")}
-    constant = float(results.values("chain", "constant").max())
+    rates = {name: results.median("rates", name) for name in ("distance", "gap")}
+    constant = results.largest("chain", "constant")
     sentences = [
         f"Coverage of the bound with C = 1: {covered['bound']:.0%} (promised: {1 - settings.delta:.0%}); it is "
         f"{np.median(chain['bound'] / chain['gap']):.0f} times the gap. C = {constant:.2f} would do for these samples.",
@@ -232,16 +232,12 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
         "Entropy is never negative: it loosens the bound, and keeps the weights from collapsing onto one dataset.",
     ]
     found = _checks(settings, results, covered["bound"], rates)
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, found, panels, lines)
+    return results.findings(rows, sentences, found, panels, lines)
 
 
 def _checks(settings: BoundSettings, results: Results, coverage: float, rates: dict[str, float]) -> dict[str, Check]:
-    share = float(results.values("weights", "share_of_least").max())
-    limits = {
-        name: float(results.values("weights", name).max())
-        for name in ("error_of_equal_limit", "error_of_threshold_limit", "error_of_sharp_limit")
-    }
-    printed = float(results.values("weights", "sharp_limit_as_printed").max())
+    share, printed = (results.largest("weights", name) for name in ("share_of_least", "sharp_limit_as_printed"))
+    limits = max(results.largest("weights", f"error_of_{kind}_limit") for kind in ("equal", "threshold", "sharp"))
     often = {name: float(results.values("confidence", name).mean()) for name in ("printed", "smallest")}
     good = coverage >= 1 - settings.delta and all(rate <= -1 / DIMENSION + 0.03 for rate in rates.values())
     return {
@@ -255,9 +251,8 @@ def _checks(settings: BoundSettings, results: Results, coverage: float, rates: d
         ),
         "Theorem 1, optimal weights": Check(share <= 1 + 1e-12, f"{share:.6f} of the least of 400 other weightings"),
         "Theorem 1, T-Gain": Check(
-            max(limits.values()) < 1e-6,
-            f"errors of the limits at most {max(limits.values()):.1g}; gamma to infinity gives up to {-printed:.3f}, "
-            "not 0",
+            limits < 1e-6,
+            f"errors of the limits at most {limits:.1g}; gamma to infinity gives up to {-printed:.3f}, not 0",
             as_printed=printed < 1e-6,
         ),
     }

@@ -77,6 +77,13 @@ def _schools(settings: EarlyStoppingSettings, seed: int) -> Task:
     return (X[:20], y[:20]), sources, (X[20:], y[20:])
 
 
+#: Columns of the table, and of what quantity each is the median.
+COLUMNS = {
+    "rmse_at_the_best_ridge": "least_end",
+    "with_stopping": "least_picked",
+    "rmse_at_the_least_ridge": "small_end",
+    "with_stopping_there": "small_picked",
+}
 TASKS: Mapping[str, Callable[[EarlyStoppingSettings, int], Task]] = {
     "markets": _markets,
     "networks": _networks,
@@ -133,15 +140,7 @@ def _summarise(settings: EarlyStoppingSettings, results: Results) -> Findings:
         small = results.values(name, "small_picked") / results.values(name, "small_end")
         least = results.values(name, "least_hindsight") / results.values(name, "least_end")
         gains[name] = small, least
-        rows.append(
-            {
-                "data": name,
-                "rmse_at_the_best_ridge": float(np.median(results.values(name, "least_end"))),
-                "with_stopping": float(np.median(results.values(name, "least_picked"))),
-                "rmse_at_the_least_ridge": float(np.median(results.values(name, "small_end"))),
-                "with_stopping_there": float(np.median(results.values(name, "small_picked"))),
-            }
-        )
+        rows.append({"data": name} | {column: results.median(name, quantity) for column, quantity in COLUMNS.items()})
     told = {name: tuple(float(np.median(ratios)) for ratios in pair) for name, pair in gains.items()}
     sentences = [
         f'At an effective ridge of {settings.ridges[0]:g}, far too small, stop="best" has '
@@ -160,8 +159,7 @@ def _summarise(settings: EarlyStoppingSettings, results: Results) -> Findings:
             for name, (small, least) in told.items()
         ),
     )
-    found = {"Appendix C, early stopping": check}
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, found, panels, lines)
+    return results.findings(rows, sentences, {"Appendix C, early stopping": check}, panels, lines)
 
 
 EARLY_STOPPING = Experiment("early-stopping", EarlyStoppingSettings(), _run, _summarise, runs=20)
