@@ -146,12 +146,16 @@ class VarianceProcess(Process):
         return 3 if self.scheme == "inverse-gaussian" else 2
 
     @property
-    def normals_per_piece(self) -> int:
+    def _chosen_substeps(self) -> int:
         if self.substeps is None:
             raise ParameterError(
                 "the number of substeps depends on the dates; call for_grid(grid) first, or pass substeps"
             )
-        return self._normals_per_step * self.n_assets * self.substeps
+        return self.substeps
+
+    @property
+    def normals_per_piece(self) -> int:
+        return self._normals_per_step * self.n_assets * self._chosen_substeps
 
     def start(self, n_paths: int) -> VarianceState:
         prices = constant_columns(self.spot, n_paths)
@@ -180,11 +184,10 @@ class VarianceProcess(Process):
         self, state: IntegratedState, begin: float, end: float, rate: float, normals: Floats
     ) -> IntegratedState:
         """Steps of "inverse-gaussian": prices follow from the noise and the integrated variance of each."""
-        assert self.substeps is not None
-        dt, rho = (end - begin) / self.substeps, np.asarray(self.rho)
+        steps, rho = self._chosen_substeps, np.asarray(self.rho)
+        dt = (end - begin) / steps
         total = (rate - mean_over(self.dividend, begin, end)) * (end - begin)
-        drawn = normals.T.reshape(self.substeps, 3, self.n_assets, -1)
-        for step, (normal, choice, other) in enumerate(drawn):
+        for step, (normal, choice, other) in enumerate(normals.T.reshape(steps, 3, self.n_assets, -1)):
             noise, integral, state = self._draw(state, begin + step * dt, dt, normal.T, choice.T)
             change = rho * noise
             change -= 0.5 * integral
@@ -211,13 +214,12 @@ class VarianceProcess(Process):
         control : ndarray of shape (paths,)
             With mean 0 in this scheme: the spread, or the integrated variance, less its mean.
         """
-        assert self.substeps is not None
-        rho, state = float(self.rho), self.start(normals.shape[2])
+        steps, rho, state = self._chosen_substeps, float(self.rho), self.start(normals.shape[2])
         assert isinstance(state, IntegratedState)
         mean, total = np.zeros((2, *state.prices.shape))
         for begin, interval, Z in zip(grid.times.tolist(), grid.steps.tolist(), normals):
-            dt = interval / self.substeps
-            for step, (normal, choice) in enumerate(Z.reshape(self.substeps, 2, -1, 1)):
+            dt = interval / steps
+            for step, (normal, choice) in enumerate(Z.reshape(steps, 2, -1, 1)):
                 noise, integral, state = self._draw(state, begin + step * dt, dt, normal, choice)
                 mean += rho * noise - 0.5 * rho**2 * integral
                 total += integral
@@ -365,8 +367,7 @@ class Heston(VarianceProcess):
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)
-        assert self.substeps is not None
-        dt = (end - begin) / self.substeps
+        dt = (end - begin) / self._chosen_substeps
         if isinstance(state, IntegratedState):
             return self._integrated(state, begin, end, rate, normals)
         variance, d = state.variance, self.n_assets
@@ -437,12 +438,11 @@ class Heston(VarianceProcess):
     def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
         if self.scheme == "inverse-gaussian":
             return super().conditional_law(grid, normals)
-        assert self.substeps is not None
         variance = np.full(normals.shape[2], float(self.v0))
         mean, spread, expected = np.zeros_like(variance), np.zeros_like(variance), 0.0
         level, v_mean, share = float(self.v0), float(self.v_mean), 0.5 * (1.0 - float(self.rho) ** 2)
         for interval, Z in zip(grid.steps.tolist(), normals):
-            dt = interval / self.substeps
+            dt = interval / self._chosen_substeps
             for own in Z:
                 change, added, variance = self._quadratic_exponential(variance, dt, own)
                 mean += change + 0.5 * added

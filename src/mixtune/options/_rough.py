@@ -187,10 +187,9 @@ class RoughHeston(VarianceProcess):
             substeps = max(1, math.ceil(min(steps, MOST_STEPS) * share - 1e-9))
             chosen = replace(chosen, substeps=substeps)
         if chosen.kernel_range is None:
-            assert chosen.substeps is not None
             times = np.unique(np.concatenate([grid.times, [time for time, _ in self.cash_dividends]]))
             steps_here = np.diff(times[times <= grid.maturity])
-            shortest = float(steps_here[steps_here > SAME_TIME].min()) / chosen.substeps
+            shortest = float(steps_here[steps_here > SAME_TIME].min()) / chosen._chosen_substeps
             longest = LONGEST_SHARE * grid.maturity
             chosen = replace(chosen, kernel_range=(SHORTEST_SHARE * shortest, longest))
         return chosen
@@ -236,8 +235,7 @@ class RoughHeston(VarianceProcess):
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)
-        assert self.substeps is not None
-        dt = (end - begin) / self.substeps
+        dt = (end - begin) / self._chosen_substeps
         shortest, longest = self.kernel_range or KERNEL_RANGE
         # A small tolerance: dates are multiples of a rounded step.
         if self.scheme != "volterra" and (dt < shortest * (1 - 1e-9) or end > longest * (1 + 1e-9)):
@@ -249,7 +247,7 @@ class RoughHeston(VarianceProcess):
             after = self._integrated(state, begin, end, rate, normals)
             return replace(after, variance=np.maximum(self._expected(after, end, dt) / dt, 0.0))
         per_step = 2 * self.n_assets
-        for first in range(0, self.substeps, BLOCK_STEPS):
+        for first in range(0, self._chosen_substeps, BLOCK_STEPS):
             piece = normals[:, first * per_step : (first + BLOCK_STEPS) * per_step]
             state = self._block(state, begin + first * dt, dt, rate, piece)
         return state
