@@ -247,10 +247,7 @@ def mean_growth(process: Process, grid: TimeGrid) -> Floats | None:
     >>> mean_growth(market, grid).round(4).tolist()
     [[1.0151], [1.0151]]
     """
-    if type(process) not in MARTINGALES or process.cash_dividends:
-        return None
-    assert isinstance(process, BlackScholes | VarianceProcess)
-    if getattr(process, "scheme", None) == "paper":
+    if type(process) not in MARTINGALES or process.cash_dividends or getattr(process, "scheme", None) == "paper":
         return None
     ends = zip(grid.times[:-1].tolist(), grid.times[1:].tolist())
     dividends = np.stack([mean_over(process.dividend, *interval) for interval in ends])

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from mixtune._array import Array, Floats, is_numpy, match, namespace
+from mixtune._array import Array, Floats, match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._process import (
@@ -55,12 +55,10 @@ from mixtune.options._process import (
     Process,
     State,
     TermStructure,
-    combine,
     constant_columns,
+    correlated,
     correlation_factor,
     correlation_matrix,
-    curve_per_asset,
-    dividend_schedule,
     mean_over,
     per_asset,
 )
@@ -122,16 +120,12 @@ class VarianceProcess(Process):
     substeps: int | None = None
 
     def __post_init__(self) -> None:
-        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        n_assets = self._check_assets()
         rho = per_asset("rho", self.rho, n_assets)
         if not np.all(np.abs(rho) <= 1):
             raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
         self._store(
-            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
-            dividend=curve_per_asset("dividend", self.dividend, n_assets),
             rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho,
-            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
-            pieces=check_whole("pieces", self.pieces, least=1),
             **{name: self._parameter(name, n_assets) for name in ("v0", "v_mean", "v_speed", "v_vol")},
         )
 
@@ -376,7 +370,7 @@ class Heston(VarianceProcess):
         total = state.prices if arithmetic else drift * (end - begin)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported by the sampler
             for column in range(0, normals.shape[1], 2 * d):
-                both = self._correlated(normals[:, column : column + 2 * d])
+                both = correlated(self._factor, normals[:, column : column + 2 * d])
                 if self.scheme == "qe":
                     change, spread, variance = self._quadratic_exponential(variance, dt, both[:, :d])
                     change += np.sqrt(spread) * both[:, d:]
@@ -406,12 +400,6 @@ class Heston(VarianceProcess):
         noise, integral, deficit = draw_integrated(expected, v_vol * mean_span, dt, normal, choice)
         following = v_mean + (state.variance - v_mean) * np.exp(-x) + (v_vol * span / dt) * noise
         return noise, integral, replace(state, variance=following, deficit=deficit)
-
-    def _correlated(self, normals: Array) -> Array:
-        """Normals of all variances, and of what moves prices besides, with the correlation of the assets."""
-        if self._factor is None:
-            return normals
-        return combine(self._factor, normals.T).T if is_numpy(normals) else normals @ match(self._factor.T, normals)
 
     def _quadratic_exponential(self, variance: Floats, dt: float, own: Floats) -> tuple[Floats, Floats, Floats]:
         """Mean of the log-price's change without drift, its variance, and the next variance; as in Andersen (2008).

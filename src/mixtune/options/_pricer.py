@@ -159,25 +159,14 @@ def upper_bound(
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
     policies = (policy,) if held is None else (policy, held)
     dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
-
-    def expected(state: State, date: int) -> Floats:
-        """``E[V_t(X_t) | X_{t-1}]`` of each policy for every outer state, by antithetic pairs, in chunks of them."""
-        means = []
-        step = max(1, CHUNK_STATES // (2 * pairs))
-        for begin in range(0, outer_paths, step):
-            part = state.take(np.arange(begin, min(begin + step, outer_paths)))
-            half = rng.standard_normal((part.n_paths, pairs, process.normals_per_interval))
-            normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
-            repeated = part.repeat(2 * pairs)
-            after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
-            means.append(dual.expected(part, repeated, after, normals, date))
-        return np.concatenate(means, axis=1)
-
+    # Inner simulations start from so many outer states at a time.
+    step = max(1, CHUNK_STATES // (2 * pairs))
+    chunks = [np.arange(begin, min(begin + step, outer_paths)) for begin in range(0, outer_paths, step)]
     state = process.start(outer_paths)
     martingales, best = np.zeros((2, len(policies), outer_paths))
     best[0] = 0.0 if policy.hold else dual.discounted(state, 0)
     for date in range(1, grid.n_dates + 1):
-        before = expected(state, date)
+        before = np.concatenate([dual.expected(state.take(rows), date, pairs, rng) for rows in chunks], axis=1)
         normals = rng.standard_normal((outer_paths, process.normals_per_interval))
         state = process.advance(state, normals=normals, **grid.interval(date - 1))
         martingales += dual.values(state, date) - before
@@ -207,12 +196,16 @@ class _Dual:
         waiting = [policy.waiting(U, state.prices, date)[:, 0] for policy in self.policies]
         return np.stack([w if policy.hold else np.maximum(now, w) for w, policy in zip(waiting, self.policies)])
 
-    def expected(self, part: State, repeated: State, after: State, normals: Floats, date: int) -> Floats:
-        """Mean values at ``date`` from every state of ``part``, of whose repetitions ``after`` has come.
+    def expected(self, part: State, date: int, pairs: int, rng: np.random.Generator) -> Floats:
+        """``E[V_t(X_t) | X_{t-1}]`` at ``date`` of each policy from every state before, by antithetic pairs.
 
         European values and fitted moves, whose means are known, are taken off first.
         """
         first, shape = self.policies[0], (part.n_paths, -1)
+        half = rng.standard_normal((part.n_paths, pairs, self.process.normals_per_interval))
+        normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
+        repeated = part.repeat(2 * pairs)
+        after = self.process.advance(repeated, normals=normals, **self.grid.interval(date - 1))
         left = self.values(after, date) - self._known(after, date)
         if first.martingale is not None:
             U = np.ones((part.n_paths, 1))

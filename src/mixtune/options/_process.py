@@ -111,6 +111,8 @@ class Process(ABC):
 
     n_assets: int
     spot: ArrayLike
+    #: Continuous dividend yields, of models that have them.
+    dividend: Any = 0.0
     #: Whether steps are taken in the array library of the normals; otherwise in NumPy only.
     follows_arrays: bool = False
     #: Times and amounts per asset, in the order of time; see :func:`dividend_schedule`.
@@ -174,6 +176,17 @@ class Process(ABC):
         """Replace settings of the frozen model by their checked values."""
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    def _check_assets(self) -> int:
+        """Check what all models of traded assets have: how many there are, their prices and dividends."""
+        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        self._store(
+            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
+            dividend=curve_per_asset("dividend", self.dividend, n_assets),
+            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
+            pieces=check_whole("pieces", self.pieces, least=1),
+        )
+        return n_assets
 
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
@@ -509,6 +522,13 @@ def correlation_factor(matrix: Floats) -> Floats:
     except np.linalg.LinAlgError:  # singular: some asset is a combination of others
         eigenvalues, vectors = np.linalg.eigh(matrix)
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)), dtype=np.float64)
+
+
+def correlated(factor: Floats | None, normals: Array) -> Array:
+    """Independent normals (paths, k) with the correlation of a factor; None leaves them independent."""
+    if factor is None:
+        return normals
+    return combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
 
 
 def constant_columns(values: ArrayLike, n_paths: int) -> Floats:

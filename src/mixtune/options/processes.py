@@ -32,10 +32,10 @@ from mixtune.options._process import (
     TermStructure,
     combine,
     constant_columns,
+    correlated,
     correlation_factor,
     correlation_matrix,
     curve_per_asset,
-    dividend_schedule,
     mean_over,
     per_asset,
 )
@@ -91,14 +91,10 @@ class BlackScholes(Process):
     follows_arrays = True
 
     def __post_init__(self) -> None:
-        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        n_assets = self._check_assets()
         matrix = correlation_matrix(self.correlation, n_assets)
         self._store(
-            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
             volatility=curve_per_asset("volatility", self.volatility, n_assets, least=0),
-            dividend=curve_per_asset("dividend", self.dividend, n_assets),
-            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
-            pieces=check_whole("pieces", self.pieces, least=1),
             _matrix=matrix,
             _factor=None if matrix is None else correlation_factor(matrix),
         )
@@ -109,8 +105,7 @@ class BlackScholes(Process):
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
         dividend, dt = mean_over(self.dividend, begin, end), end - begin
         volatility, factor = self._volatility_over(begin, end)
-        if factor is not None:
-            normals = combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
+        normals = correlated(factor, normals)
         moves = normals * match(volatility * math.sqrt(dt), normals)
         moves += match((rate - dividend - 0.5 * volatility**2) * dt, normals)
         with np.errstate(over="ignore"):
