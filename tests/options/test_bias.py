@@ -8,8 +8,8 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.options import BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TermStructure, TimeGrid, price
-from mixtune.options import _bias as bias_module
-from mixtune.options._bias import Bias, observed_bias, steps_bias, with_chosen_steps
+from mixtune.options import _european as bias_module
+from mixtune.options._european import Bias, observed_bias, steps_bias, with_chosen_steps
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.
 MARKETS = {

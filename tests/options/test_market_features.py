@@ -19,8 +19,7 @@ from mixtune.options import (
     price,
     price_grid,
 )
-from mixtune.options._bias import steps_for_all
-from mixtune.options._european import european_value
+from mixtune.options._european import european_value, steps_for_all
 from mixtune.options._martingale import exchangeable
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.05)

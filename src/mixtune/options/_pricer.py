@@ -54,8 +54,16 @@ from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
-from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
-from mixtune.options._european import BaseValue, european_value, known_european, mean_growth, never_exercised
+from mixtune.options._european import (
+    BaseValue,
+    Bias,
+    european_value,
+    known_european,
+    mean_growth,
+    never_exercised,
+    observed_bias,
+    with_chosen_steps,
+)
 from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
 from mixtune.options._heston import VarianceProcess
 from mixtune.options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from mixtune._array import Floats
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._bias import steps_bias, steps_for_all
+from mixtune.options._european import steps_bias, steps_for_all
 from mixtune.options._paths import PathData
 from mixtune.options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction
 from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolved
