@@ -36,13 +36,12 @@ from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, best_ridge, rounding_of
+from mixtune.moments import Moments, best_ridge, loo_ridge, rounding_of
 from mixtune.options._european import BaseValue
 from mixtune.options._martingale import TOP_ASSETS, fit_moves, in_order, increments, moves, relative_gains
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
-from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
 
 # Paths, state maps, continuation models, backward induction.

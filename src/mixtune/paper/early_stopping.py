@@ -23,6 +23,7 @@ from mixtune._array import Floats
 from mixtune.data import load_exam
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
+from mixtune.paper.american import TABLE1_SETTINGS, draw_run, layer
 from mixtune.paper.convergence import NetworkData
 
 __all__ = ["EARLY_STOPPING", "EarlyStoppingSettings"]
@@ -47,8 +48,6 @@ class EarlyStoppingSettings:
 
 
 def _markets(settings: EarlyStoppingSettings, seed: int) -> Task:
-    from mixtune.paper.american import TABLE1_SETTINGS, draw_run, layer
-
     paper = replace(TABLE1_SETTINGS, more_paths=(), width=settings.width)
     paper = replace(paper, training_paths=settings.training_rows, evaluation_paths=settings.test_rows)
     run = draw_run(paper, seed)
