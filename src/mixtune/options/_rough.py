@@ -270,9 +270,10 @@ class RoughHeston(VarianceProcess):
     ) -> tuple[Floats, Floats, DeficitState]:
         weights, expected = self._weights(dt), self._expected(state, now, dt) + state.deficit
         noise, integral, deficit = draw_integrated(expected, weights.own, dt, normal, choice)
-        factors = weights.decay * state.factors
-        factors += weights.taken * noise[..., None]
-        return noise, integral, replace(state, factors=factors, deficit=deficit)
+        # Transposed, as the arrays lie in memory.
+        factors = weights.decay[:, None, None] * state.factors.T
+        factors += weights.taken[:, None, None] * noise.T
+        return noise, integral, replace(state, factors=factors.T, deficit=deficit)
 
     def _weights(self, dt: float) -> IntegratedWeights:
         lags = self.kernel_range or KERNEL_RANGE
