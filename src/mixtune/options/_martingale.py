@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, Floats, is_numpy, match, namespace, to_numpy
+from mixtune._array import Array, Floats, add_to_diagonal, is_numpy, match, namespace, to_numpy
 from mixtune.options._payoffs import PayoffFunction
 from mixtune.options.processes import Process, TermStructure
 
@@ -180,7 +180,6 @@ def fit_moves(U: Array, phi: Array, values: Array, gains: int = 0) -> Array:
 
 def _least_squares(U: Array, targets: Array) -> Array:
     """Coefficients of features U, with a small ridge."""
-    xp, width = namespace(U), U.shape[1]
-    gram = U.T @ U
-    ridge = RIDGE * float(xp.linalg.trace(gram)) / width
-    return xp.linalg.solve(gram + ridge * xp.eye(width, dtype=gram.dtype, device=gram.device), U.T @ targets)
+    xp, gram = namespace(U), U.T @ U
+    ridge = RIDGE * float(xp.linalg.trace(gram)) / U.shape[1]
+    return xp.linalg.solve(add_to_diagonal(gram, ridge), U.T @ targets)

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, Booleans, Floats, Integers
+from mixtune._array import Array, Booleans, Floats, Integers, slices
 from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
@@ -167,9 +167,8 @@ def upper_bound(
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
     policies = (policy,) if held is None else (policy, held)
     dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
-    # Inner simulations start from so many outer states at a time.
-    step = max(1, CHUNK_STATES // (2 * pairs))
-    chunks = [np.arange(begin, min(begin + step, outer_paths)) for begin in range(0, outer_paths, step)]
+    # The outer states from which inner simulations start at a time.
+    chunks = [np.arange(part.start, part.stop) for part in slices(outer_paths, CHUNK_STATES // (2 * pairs))]
     state = process.start(outer_paths)
     martingales, best = np.zeros((2, len(policies), outer_paths))
     best[0] = 0.0 if policy.hold else dual.discounted(state, 0)

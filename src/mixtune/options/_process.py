@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, to_device, torch_module
+from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
 from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
@@ -599,12 +599,11 @@ def normal_blocks(
 
     draw = _sobol_normals(n_intervals, per_interval, rng) if sobol else pseudorandom
     count = n_paths // 2 if antithetic else n_paths
-    for begin in range(0, count, step):
-        end = min(begin + step, count)
-        block = draw(end - begin)
-        yield slice(begin, end), block
+    for rows in slices(count, step):
+        block = draw(rows.stop - rows.start)
+        yield rows, block
         if antithetic:
-            yield slice(count + begin, count + end), -block
+            yield slice(count + rows.start, count + rows.stop), -block
 
 
 def _sobol_normals(n_intervals: int, per_interval: int, rng: np.random.Generator) -> Callable[[int], Floats]:
@@ -662,10 +661,8 @@ def combine(weights: Floats, rows: Floats) -> Floats:
     >>> combine(np.array([[1.0, -1.0]]), np.array([[5.0, 7.0], [2.0, 3.0]]))
     array([[3., 4.]])
     """
-    width = max(16, ONE_THREAD // max(1, weights.size))
     combined = np.empty((weights.shape[0], rows.shape[1]))
-    for begin in range(0, rows.shape[1], width):
-        piece = slice(begin, begin + width)
+    for piece in slices(rows.shape[1], max(16, ONE_THREAD // max(1, weights.size))):
         np.matmul(weights, rows[:, piece], out=combined[:, piece])
     return combined
 
