@@ -856,17 +856,19 @@ def price_observed(
         raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
     folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
     width = width if width is None else check_whole("width", width, least=1)
-    grids = {} if grids is None else grids
-    if not isinstance(grids, Mapping):
+    own = {} if grids is None else grids
+    if not isinstance(own, Mapping):
         raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")
-    for name, one in {"grid": grid, **{f"grids[{name!r}]": one for name, one in grids.items()}}.items():
+    for name, one in {"grid": grid, **{f"grids[{name!r}]": one for name, one in own.items()}}.items():
         check_grid(name, one)
-    if unknown := [name for name in grids if name not in data]:
+    if unknown := [name for name in own if name not in data]:
         raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
-    moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
-    _check_lengths(moved, grids, focal)
-    built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
-    built = {n: _aligned(paths, grids.get(n, grid), grids.get(focal, grid)) for n, paths in built.items()}
+    if spot is not None:
+        data = {name: _from_spot(name, paths, spot) for name, paths in data.items()}
+    _check_lengths(data, own, focal)
+    dates = {name: own.get(name, grid) for name in data}
+    built = {n: PathData.build(n, paths, grid=dates[n], payoff=payoff) for n, paths in data.items()}
+    built = {n: _aligned(paths, dates[n], dates[focal]) for n, paths in built.items()}
     here, others = built.pop(focal), list(built.values())
     _check_markets(here, others)
     if len(here) < 2 * folds:
@@ -892,8 +894,7 @@ def price_observed(
     settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
     settings |= strength if by_hand else {}
     found: dict[str, Any] = {"policy": policy, "seconds": seconds, "settings": settings}
-    found["times"] = grids.get(focal, grid).times
-    found["region"] = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
+    found |= {"times": dates[focal].times, "region": exercise_region(policy, here, grid=dates[focal], payoff=payoff)}
     return _priced(here, earned, earned.controlled, stop_now=bool(np.all(earned.dates == 0)), **found)
 
 
