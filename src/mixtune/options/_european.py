@@ -102,7 +102,7 @@ def vanilla(process: Process, strikes: Floats, sign: int, grid: TimeGrid) -> Flo
         calls = black_call(forward, strikes, float(process.total_volatility(0.0, grid.maturity)[0]))
     else:
         calls = _fourier_call(process, forward, strikes, grid.maturity)
-    return grid.discount[-1] * of_kind(sign, calls, forward, strikes)
+    return grid.discount[-1] * calls_or_puts(sign, calls, forward, strikes)
 
 
 def forward_price(process: BlackScholes | VarianceProcess, grid: TimeGrid) -> float:
@@ -111,7 +111,7 @@ def forward_price(process: BlackScholes | VarianceProcess, grid: TimeGrid) -> fl
     return float(np.asarray(process.spot)[0]) * math.exp(-dividends - math.log(grid.discount[-1]))
 
 
-def of_kind(sign: int, calls: Floats, forward: Any, strikes: Any) -> Floats:
+def calls_or_puts(sign: int, calls: Floats, forward: Any, strikes: Any) -> Floats:
     """Calls as they are (sign 1), or as puts by their parity (sign -1); never below the value without deviation."""
     found = calls if sign > 0 else calls - forward + strikes
     return np.maximum(found, np.maximum(sign * (forward - strikes), 0.0))
@@ -221,7 +221,7 @@ class EuropeanValue:
         """Values (paths,) at prices (paths, assets)."""
         forward = to_numpy(self.payoff.underlying(prices)) * self.growth[date]
         calls = black_call(forward, self.payoff.strike, math.sqrt(self.variance[date]))
-        return match(self.discount * of_kind(self.payoff.sign, calls, forward, self.payoff.strike), prices)
+        return match(self.discount * calls_or_puts(self.payoff.sign, calls, forward, self.payoff.strike), prices)
 
 
 def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> EuropeanValue | None:
@@ -388,14 +388,14 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
     level = np.maximum(process.mean_variance(grid.maturity), 1e-12)
     found = []
     for asset in sorted(_different_assets(process), key=lambda one: -noise[one] / level[one])[:MOST_ASSETS]:
-        option, strike, sign, exact = _probe(process, payoff, grid, asset)
+        option, strike, sign, exact = _probe_option(process, payoff, grid, asset)
         if exact:
             estimate = _conditional_price(process.only(asset), strike, sign, grid, seed)
             found.append(Bias(option, exact, *estimate, tolerance=tolerance))
-    return _worst(found)
+    return _surest(found)
 
 
-def _worst(found: list[Bias]) -> Bias | None:
+def _surest(found: list[Bias]) -> Bias | None:
     """The one that most surely exceeds its tolerance; the largest where none does."""
 
     def rank(bias: Bias) -> tuple[float, float]:
@@ -413,7 +413,7 @@ def _different_assets(process: VarianceProcess) -> list[int]:
     return sorted(np.unique(rows, axis=1, return_index=True)[1].tolist())
 
 
-def _probe(process: VarianceProcess, payoff: Any, grid: TimeGrid, asset: int) -> tuple[str, float, int, float]:
+def _probe_option(process: VarianceProcess, payoff: Any, grid: TimeGrid, asset: int) -> tuple[str, float, int, float]:
     """The European option that shows the bias: its name, its strike, whether it is a call, and its exact price.
 
     It is the payoff itself, or a put with its strike (the spot if none); a price of next to nothing is 0.
@@ -442,7 +442,7 @@ def _conditional_price(
         ]
         mean, spread, control = (np.concatenate(parts) for parts in zip(*laws))
         expected = forward * np.exp(mean)
-        flows = of_kind(sign, black_call(expected, strike, np.sqrt(spread)), expected, strike)
+        flows = calls_or_puts(sign, black_call(expected, strike, np.sqrt(spread)), expected, strike)
         samples.append(np.stack([grid.discount[-1] * flows, expected - forward, control]))
     values = np.stack(samples)  # (scramblings, what, points)
     flat = values.transpose(1, 0, 2).reshape(3, -1)
@@ -480,7 +480,7 @@ def observed_bias(
         return None
     found = []
     for asset, prices in enumerate(terminal.T):
-        option, strike, sign, exact = _probe(process, payoff, grid, asset)
+        option, strike, sign, exact = _probe_option(process, payoff, grid, asset)
         flows = grid.discount[-1] * np.maximum(sign * (prices - strike), 0.0)
         if not exact or not np.any(flows != flows[0]):
             continue  # a price of nothing, or known for sure, has no relative error
@@ -488,4 +488,4 @@ def observed_bias(
             control = grid.discount[-1] * (prices - forward_price(process.only(asset), grid))
             flows = flows - (flows - flows.mean()) @ control / (control @ control) * control
         found.append(Bias(option, exact, *estimate(flows), tolerance=tolerance))
-    return _worst(found)
+    return _surest(found)

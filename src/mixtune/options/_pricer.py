@@ -293,7 +293,7 @@ def exercise_region(
         decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
         up = bool(raw[0] >= raw[-1])
-        found = [_critical(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
+        found = [_critical_price(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
         boundary = np.array(found)
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
@@ -313,7 +313,9 @@ def decisions(
     return policy.stops(discounted, waiting)
 
 
-def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
+def _critical_price(
+    axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]
+) -> float:
     """The price where stopping ends, by repeated division between two points of the grid; NaN where nothing stops."""
     inside = np.flatnonzero(stop & seen)
     if not inside.size:
@@ -462,7 +464,7 @@ def price(
     >>> bool(4.2 < result.price < 4.6)
     True
     """
-    settings, seconds = resolved(settings, options), dict[str, float]()
+    settings, seconds = resolve_settings(settings, options), dict[str, float]()
     check_parts(process, payoff, grid, settings)
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
@@ -475,7 +477,7 @@ def price(
         return replace(run.result(*paths, stage=stage), seconds=seconds)
 
 
-def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
+def resolve_settings(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
     """Settings with the options given beside them, and with what follows from both."""
     if not isinstance(settings, PriceSettings | None):
         raise ParameterError(f"settings must be a PriceSettings; got {type(settings).__name__}; pass fields by name")
@@ -868,7 +870,7 @@ def price_observed(
     _check_lengths(data, own, focal)
     dates = {name: own.get(name, grid) for name in data}
     built = {n: PathData.build(n, paths, grid=dates[n], payoff=payoff) for n, paths in data.items()}
-    built = {n: _aligned(paths, dates[n], dates[focal]) for n, paths in built.items()}
+    built = {n: _at_focal_dates(paths, dates[n], dates[focal]) for n, paths in built.items()}
     here, others = built.pop(focal), list(built.values())
     _check_markets(here, others)
     if len(here) < 2 * folds:
@@ -882,12 +884,12 @@ def price_observed(
         model = learn.Transfer(PredictiveWeights(strength["sharing"]), **regret, horizon=1, name="transfer")
     elif others:
         model = learn.TunedTransfer("self-tuning transfer")
-    market = _Observed(here, others, model, width, seed)
+    market = ObservedMarkets(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        earned, held = market.cross_fitted(folds)
+        earned, held = market.cross_fit(folds)
         every = np.arange(len(here))
-        policy, (waiting, hold) = market.policy(every), market.judged(every)
+        policy, (waiting, hold) = market.policy(every), market.hold_or_follow(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
     settings |= {"width": getattr(policy.state, "width", None)}
@@ -921,7 +923,7 @@ def _check_lengths(data: Mapping[str, Floats], grids: Mapping[str, TimeGrid], fo
             )
 
 
-def _aligned(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
+def _at_focal_dates(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
     """Paths at those of their dates that lie nearest to the focal ones, as shares of the time to maturity."""
     if own.n_dates == focal.n_dates:
         return data
@@ -944,7 +946,7 @@ def _check_markets(here: PathData, others: list[PathData]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Observed:
+class ObservedMarkets:
     """Observed focal paths and those of other markets, and how a policy is learned from them."""
 
     here: PathData
@@ -961,7 +963,7 @@ class _Observed:
         state = learn.RandomState(width=width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
-    def cross_fitted(self, folds: int) -> tuple[learn.Evaluation, int]:
+    def cross_fit(self, folds: int) -> tuple[learn.Evaluation, int]:
         """What all focal paths earn, and in how many folds the option is held."""
         here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
         flows, dates = np.array(here.payoffs[:, -1:]), np.full((len(here), 1), here.n_dates)
@@ -969,7 +971,7 @@ class _Observed:
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
             # All is decided without the paths held out: whether to hold, and whether to exercise today.
-            waiting, hold = self.judged(rows)
+            waiting, hold = self.hold_or_follow(rows)
             if hold:
                 holding += 1
             else:
@@ -978,7 +980,7 @@ class _Observed:
                 flows[held_out], dates[held_out] = now, 0
         return learn.Evaluation(flows, dates), holding
 
-    def judged(self, rows: Integers) -> tuple[float, bool]:
+    def hold_or_follow(self, rows: Integers) -> tuple[float, bool]:
         """What waiting today is worth, and whether it means to hold, from paths that policies did not see.
 
         The option is held where policies earn less than at maturity by more than one standard error.

@@ -18,7 +18,7 @@ from mixtune.errors import ParameterError
 from mixtune.options._european import steps_bias, steps_for_all
 from mixtune.options._paths import PathData
 from mixtune.options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction
-from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolved
+from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolve_settings
 from mixtune.options._settings import PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process
 
@@ -120,7 +120,7 @@ def price_grid(
     >>> bool(np.all(np.diff(found.prices, axis=0) > 0))
     True
     """
-    settings = resolved(settings, options)
+    settings = resolve_settings(settings, options)
     wanted = numbers("strikes", strikes)
     if wanted.ndim != 1 or not wanted.size:
         raise ParameterError(f"strikes must be a list of numbers; got {strikes!r}")
@@ -145,7 +145,7 @@ def price_grid(
         for column, dates in enumerate(cuts):
             for row, option in enumerate(payoffs):
                 run = PricingRun(process, option, dates, settings, steps_bias(process, option, dates, **how))
-                paths = (_cut(data, dates, option) for data in (training, evaluation))
+                paths = (_first_dates(data, dates, option) for data in (training, evaluation))
                 rows[row].append(run.result(*paths))
                 if progress is not None:
                     progress(column * len(payoffs) + row + 1, len(payoffs) * len(ends))
@@ -162,7 +162,7 @@ def _date(grid: TimeGrid, maturity: float) -> int:
     return near
 
 
-def _cut(data: PathData, grid: TimeGrid, payoff: PayoffFunction) -> PathData:
+def _first_dates(data: PathData, grid: TimeGrid, payoff: PayoffFunction) -> PathData:
     """The first dates of paths, with the payoffs of an option."""
     points = grid.n_dates + 1
     hidden = None if data.hidden is None else data.hidden[:, :points]
@@ -225,7 +225,7 @@ def american_limit(
     counts = [check_whole("dates", count, least=1) for count in np.atleast_1d(np.asarray(dates, dtype=object))]
     if len(counts) < 2 or any(after <= before for before, after in pairwise(counts)):
         raise ParameterError(f"dates must be two or more increasing numbers such as (10, 20); got {dates!r}")
-    settings = resolved(settings, options)
+    settings = resolve_settings(settings, options)
     streams = np.random.SeedSequence(settings.seed).generate_state(len(counts)).tolist()
     grids = [TimeGrid(maturity=maturity, dates=count, rate=rate) for count in counts]
     found = tuple(price(process, payoff, grid, replace(settings, seed=stream)) for grid, stream in zip(grids, streams))

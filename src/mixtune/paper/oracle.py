@@ -161,7 +161,7 @@ def _summarise(settings: OracleSettings, results: Results) -> Findings:
     for name in (TUNED, settings.joint):
         for panel, scale in (("lost", base), ("rmse", 1.0), ("bias", 1.0)):
             lines += lines_of(panel, name, list(dates), results.curves(name, panel) / scale)
-    return results.findings(rows, _told(settings, results, base), panels=PANELS, lines=lines)
+    return results.findings(rows, _sentences(settings, results, base), panels=PANELS, lines=lines)
 
 
 PANELS = {
@@ -172,7 +172,7 @@ PANELS = {
 }
 
 
-def _told(settings: OracleSettings, results: Results, base: float) -> list[str]:
+def _sentences(settings: OracleSettings, results: Results, base: float) -> list[str]:
     noise = float(results.values(_own(settings.most), "noise").mean()) / base
     lost = results.curves(TUNED, "lost").mean(axis=0) / base
     worst = int(np.argmax(lost)) + 1

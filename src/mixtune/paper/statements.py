@@ -453,7 +453,7 @@ def _proposition_3(case: Case) -> dict[str, float]:
     return {"gap": gap / (_two_energies(case)[1] + costs)}
 
 
-def _picked(source: Callable[[Case], dict[str, float]], *names: str) -> Callable[[Case], dict[str, float]]:
+def _part_of(source: Callable[[Case], dict[str, float]], *names: str) -> Callable[[Case], dict[str, float]]:
     return lambda case: {name: source(case)[name] for name in names}
 
 
@@ -468,18 +468,18 @@ CHECKS: Mapping[str, Callable[[Case], dict[str, float]]] = {
     "Lemma 1": _lemma_1,
     "Lemma 2": _lemma_2,
     "Lemma 3": _lemma_3,
-    "Lemma 5": _picked(_changed_rows, "p", "inverse", "s"),
-    "Lemma 6": _picked(_other_weights, "p", "inverse"),
-    "Lemma 7": _picked(_other_weights, "s"),
+    "Lemma 5": _part_of(_changed_rows, "p", "inverse", "s"),
+    "Lemma 6": _part_of(_other_weights, "p", "inverse"),
+    "Lemma 7": _part_of(_other_weights, "s"),
     "Lemma 8": lambda case: {"energies": _two_energies(case)[0]},
-    "Lemma 9": _picked(_other_weights, "cost"),
-    "Proposition 1": _picked(_changed_rows, "controls"),
-    "Proposition 2": _picked(_other_weights, "controls"),
+    "Lemma 9": _part_of(_other_weights, "cost"),
+    "Proposition 1": _part_of(_changed_rows, "controls"),
+    "Proposition 2": _part_of(_other_weights, "controls"),
     "Proposition 3": _proposition_3,
     "Proposition 4": _proposition_4,
     "Proposition 5": _proposition_5,
     "Corollary 1": lambda case: _bounds_of_inverse(case, case.problem),
-    "Corollary 2": _picked(_changed_rows, "cost"),
+    "Corollary 2": _part_of(_changed_rows, "cost"),
     "Remark 3": _remark_3,
     "Remark 4": _remark_4,
     "Remark 5": _remark_5,
@@ -493,7 +493,7 @@ def _run(settings: StatementSettings, seed: int) -> Outcome:
 
 
 def _summarise(settings: StatementSettings, results: Results) -> Findings:
-    found = {name: _judged(results, name) for name in results.methods}
+    found = {name: _check_of(results, name) for name in results.methods}
     rows = [{"statement": name, "holds": "yes" if c.holds else "NO", "largest": c.result} for name, c in found.items()]
     sentences = [
         "Largest over the runs. Errors are relative and at most 1e-8 where a statement holds; other numbers are shares "
@@ -502,7 +502,7 @@ def _summarise(settings: StatementSettings, results: Results) -> Findings:
     return results.findings(rows, sentences, found)
 
 
-def _judged(results: Results, name: str) -> Check:
+def _check_of(results: Results, name: str) -> Check:
     largest = {quantity: results.largest(name, quantity) for quantity in results.quantities(name)}
     units = {q: (TOLERANCE, "") if q.startswith("error") else (1.0, " of its bound") for q in largest}
     good = {q: value <= units[q][0] for q, value in largest.items()}
