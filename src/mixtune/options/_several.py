@@ -121,13 +121,9 @@ def price_grid(
     True
     """
     settings = resolve_settings(settings, options)
-    wanted = numbers("strikes", strikes)
-    if wanted.ndim != 1 or not wanted.size:
-        raise ParameterError(f"strikes must be a list of numbers; got {strikes!r}")
     check_grid("grid", grid)
-    last = numbers("maturities", [grid.maturity] if maturities is None else maturities)
-    if last.ndim != 1 or not last.size:
-        raise ParameterError(f"maturities must be a list of dates of the grid; got {maturities!r}")
+    wanted = _listed("strikes", strikes, "numbers")
+    last = _listed("maturities", [grid.maturity] if maturities is None else maturities, "dates of the grid")
     ends = [_date(grid, maturity) for maturity in last.tolist()]
     if not callable(payoff) or isinstance(payoff, Payoff | CustomPayoff | PathPayoff):
         raise ParameterError(f"payoff must turn a strike into a payoff, as the class Put does; got {payoff!r}")
@@ -150,6 +146,14 @@ def price_grid(
                 if progress is not None:
                     progress(column * len(payoffs) + row + 1, len(payoffs) * len(ends))
     return PriceGrid(wanted, grid.times[ends], tuple(map(tuple, rows)))
+
+
+def _listed(name: str, value: ArrayLike, what: str) -> Floats:
+    """A list of numbers as an array, with at least one of them."""
+    found = numbers(name, value)
+    if found.ndim != 1 or not found.size:
+        raise ParameterError(f"{name} must be a list of {what}; got {value!r}")
+    return found
 
 
 def _date(grid: TimeGrid, maturity: float) -> int:
