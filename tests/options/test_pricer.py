@@ -257,7 +257,7 @@ def test_standard_errors_are_honest():
         options = {"paths": 256, "control": False, **option}
         runs = [PricingRun(market, Put(40.0), grid, PriceSettings(seed=s, **options)) for s in range(80)]
         # One date leaves nothing to learn: what is paid there is the cash flow.
-        prices, errors = np.array([run.mean(run.evaluation_paths(market).payoffs[:, -1]) for run in runs]).T
+        prices, errors = np.array([run.mean(run.evaluation_paths().payoffs[:, -1]) for run in runs]).T
         assert 0.75 < np.sqrt(np.mean(errors**2)) / np.std(prices) < 1.35, option
         result = price(market, Put(40.0), grid, seed=3, **options)
         assert (result.price, result.standard_error) == pytest.approx((prices[3], errors[3]))

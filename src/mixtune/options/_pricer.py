@@ -525,8 +525,7 @@ class PricingRun:
         count = self.settings.training_paths
         if self.waits_for_sure and count is not None:
             count = min(count, HELD_PATHS)  # nothing to learn
-        training = self.draw(self.process, self.streams[0], paths=count, device=device)
-        return training, self.evaluation_paths(self.process, device=device)
+        return self.draw(self.streams[0], paths=count, device=device), self.evaluation_paths(device)
 
     def result(
         self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any] = nullcontext
@@ -597,21 +596,18 @@ class PricingRun:
         """European values of the option in a market, where they are known and wanted."""
         return european_value(market, self.payoff, grid) if self.controlled else None
 
-    def evaluation_paths(self, market: Process, grid: TimeGrid | None = None, **how: Any) -> PathData:
+    def evaluation_paths(self, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
         settings, stream = self.settings, self.streams[1]
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
-        how |= {"antithetic": settings.antithetic, "sobol": settings.sobol, "grid": grid}
-        return PathData.joined([self.draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
+        how = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
+        return PathData.joined([self.draw(s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def draw(
-        self, market: Process, stream: np.random.SeedSequence, *, grid: TimeGrid | None = None, **how: Any
-    ) -> PathData:
-        """Paths of a market; the options are those of :func:`simulate`."""
-        rng, how = np.random.default_rng(stream), {"noise": self.controlled} | how
-        hidden = self.settings.observe_hidden
-        return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
+    def draw(self, stream: np.random.SeedSequence, **how: Any) -> PathData:
+        """Paths of the market; the options are those of :func:`simulate`."""
+        how |= {"rng": np.random.default_rng(stream), "hidden": self.settings.observe_hidden}
+        return simulate(self.process, self.payoff, self.grid, noise=self.controlled, **how)
 
     def train(
         self,
