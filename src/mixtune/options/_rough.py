@@ -417,4 +417,5 @@ def integrated_weights(
     # The mean of G over the step is the kernel integrated twice.
     own = v_vol * float(mittag_leffler(np.array([dt]), hurst + 0.5, hurst + 2.5, speed)[0]) / dt
     taken = np.where(speeds > 0, -np.expm1(-speeds * dt) / np.where(speeds > 0, speeds * dt, 1.0), 1.0)
-    return IntegratedWeights(own, v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
+    arrays = (v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
+    return IntegratedWeights(own, *map(freeze, arrays))
