@@ -26,6 +26,7 @@ from mixtune._array import Floats
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
 from mixtune.regret import generalisation_bound, log_slope, t_gain
+from mixtune.regret.certificates import GeneralisationBound
 from mixtune.weights import TransportWeights, WassersteinWeights, wasserstein_distance
 
 __all__ = ["BOUND", "BoundSettings"]
@@ -104,9 +105,7 @@ def _run(settings: BoundSettings, seed: int) -> Outcome:
     to_focal = np.array([own[0], *(_distance(laws[0], rows) for rows in samples[1:])])
     # The theorem's s_i are the true distances.
     sizes = found.counts ** (-1 / DIMENSION)
-    bound = generalisation_bound(
-        replace(found, relevance=true + sizes), delta=settings.delta, loss_lipschitz=LIPSCHITZ, model_lipschitz=1.0
-    )
+    bound = _bound(replace(found, relevance=true + sizes), settings.delta)
     chain = {
         "gap": float(gap),
         "distances": float(LIPSCHITZ * w @ to_focal),
@@ -126,6 +125,11 @@ def _run(settings: BoundSettings, seed: int) -> Outcome:
     return Outcome(rows, curves)
 
 
+def _bound(weights: TransportWeights, delta: float) -> GeneralisationBound:
+    """Theorem 1 for the loss and the functions of this study."""
+    return generalisation_bound(weights, delta=delta, loss_lipschitz=LIPSCHITZ, model_lipschitz=1.0)
+
+
 def _reweighted(found: TransportWeights, temperature: float, threshold: float = math.inf) -> TransportWeights:
     """The weights (1) for other parameters, at the distances that are known."""
     scores = np.array([d.value for d in found.distances])
@@ -139,8 +143,7 @@ def _optimality(found: TransportWeights, rng: np.random.Generator) -> dict[str, 
     """The objective (9) at the weights (1), as a part of its least value over random weights; and limits of T-Gain."""
 
     def objective(weights: TransportWeights) -> float:
-        costs = {"delta": 1.0, "loss_lipschitz": 1.0, "model_lipschitz": 1.0}
-        return generalisation_bound(weights, **costs).objective
+        return _bound(weights, delta=1.0).objective
 
     others = [objective(replace(found, values=w)) for w in rng.dirichlet(np.ones(len(found)), size=200)]
     blends = [0.999 * found.values + 0.001 * w for w in rng.dirichlet(np.ones(len(found)), size=200)]
@@ -157,9 +160,8 @@ def _optimality(found: TransportWeights, rng: np.random.Generator) -> dict[str, 
 
 
 def _temperatures(settings: BoundSettings, found: TransportWeights) -> dict[str, Floats]:
-    costs = {"delta": settings.delta, "loss_lipschitz": LIPSCHITZ, "model_lipschitz": 1.0}
     weighed = [_reweighted(found, temperature) for temperature in settings.temperatures]
-    bounds = [generalisation_bound(each, **costs) for each in weighed]
+    bounds = [_bound(each, settings.delta) for each in weighed]
     gains = np.array([t_gain(each) for each in weighed])
     entropies = [b.objective - b.power for b in bounds]
     return {"power": np.array([b.power for b in bounds]), "entropy": np.array(entropies), "t_gain": gains}
