@@ -213,7 +213,7 @@ def test_damaged_messages_are_refused(consortium, tmp_path):
     request = group.coordinator().ask()
     path = request.save(tmp_path / "q.mxf")
     for cut in (0, 5, 40, len(request.content) // 2, len(request.content) - 1):
-        with pytest.raises(DataError, match=r"cut off or altered|not a mixtune-message"):
+        with pytest.raises(DataError, match=r"cut off or altered|not a mixtune message|is empty"):
             read_message(request.content[:cut])
     for place in range(9, len(request.content), 61):
         altered = bytearray(request.content)
@@ -228,7 +228,7 @@ def test_damaged_messages_are_refused(consortium, tmp_path):
     from mixtune._files import write_model
 
     write_model(model, {}, {"a": np.zeros(1)})
-    with pytest.raises(DataError, match="not a mixtune-message"):
+    with pytest.raises(DataError, match="not a mixtune message"):
         read_message(model)
 
 
