@@ -78,7 +78,7 @@ def test_different_stories_give_noise_and_are_noticed(group, second):
     total = np.sum(vectors, axis=0, dtype=np.uint64)
     spec, _ = request.open(group.keys["m0"])
     with pytest.raises(DataError, match="do not add up"):
-        decode(total, spec["exponents"], 4, 5)
+        decode(total, sizes(4), spec["exponents"], 5)
     # What is left are the masks of one member: numbers over the whole ring.
     assert np.median(np.abs(from_ring(total, 0))) > 2.0**55
     # A coordinator that follows the protocol finds that one answer is to another request.
@@ -247,7 +247,7 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
             vectors[name] = vectors[name] - mask
     for name in honest:
         assert stats.kstest(vectors[name] / 2.0**64, "uniform").pvalue > 1e-6
-    blocks = decode(sum(vectors[name] for name in honest), told.exponents, 4, 3)
+    blocks = decode(sum(vectors[name] for name in honest), sizes(4), told.exponents, 3)
     expected = sum(told.weights[name] * sites[name]._local().blocks["cross"] for name in honest)
     np.testing.assert_allclose(blocks["cross"], expected, rtol=1e-12)
 
@@ -265,7 +265,7 @@ def test_a_lying_coordinator_needs_two_colluding_members(group, second):
         sites["m1"].answer(lie)
     sites["m1"].policy = Policy()
     vectors = [sites[name].answer(lie).open(group.keys["m0"])[1]["masked"] for name in few["roster"]]
-    total = decode(np.sum(vectors, axis=0, dtype=np.uint64), spec["exponents"], 4, 3)["cross"] * 4
+    total = decode(np.sum(vectors, axis=0, dtype=np.uint64), sizes(4), spec["exponents"], 3)["cross"] * 4
     theirs = sum(sites[name]._local().blocks["cross"] for name in ("m4", "m5"))
     np.testing.assert_allclose(total - theirs, sites["m1"]._local().blocks["cross"], rtol=1e-9)
     told = " ".join(group.study.describe())

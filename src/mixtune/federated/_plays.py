@@ -18,18 +18,20 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
-from mixtune.federated._masks import Ring, best_exponent, from_fine_ring, to_fine_ring
+from mixtune.federated._masks import Ring, best_exponent
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
 from mixtune.federated._sums import (
-    check_cancelled,
+    decode,
+    encode,
     full_gram,
     moment_arrays,
     origin_arrays,
     origin_from,
     rows_about,
     sums_from,
+    triangle,
     zero_of,
 )
 from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
@@ -129,8 +131,10 @@ def play_context(study: Study, name: str, request: str) -> bytes:
 # --- level 2: only sums are known -------------------------------------------------------------------------------------
 
 #: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
-TERM_BITS = {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}
-TRIAL_BITS = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
+BITS = {
+    "terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10},
+    "trials": {"say": 8, "plays": 2, "squares": 24, "clipped": 24},
+}
 #: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
 _LARGEST_PRODUCT = 2.0**14
 
@@ -171,9 +175,9 @@ class Summed:
 
 def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
     """Sums over posteriors as vectors."""
-    upper = np.triu_indices(terms.seconds.shape[1])
-    parts = {"heads": terms.heads.ravel(), "seconds": terms.seconds[:, *upper].ravel()}
-    return {**parts, "evidence": terms.evidence, "log_noise": np.array([terms.log_noise])}
+    seconds = np.concatenate([triangle(matrix) for matrix in terms.seconds])
+    parts = {"heads": terms.heads.ravel(), "seconds": seconds, "evidence": terms.evidence}
+    return {**parts, "log_noise": np.array([terms.log_noise])}
 
 
 def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
@@ -187,18 +191,13 @@ def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTe
 
 def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
     """A validation task as vectors; zeros for a member that has no rows to spare."""
-    count = len(summed_labels())
-    upper = np.triu_indices(count)
     if task is None:
-        nothing = np.zeros(len(upper[0]))
+        nothing = triangle(np.zeros((len(summed_labels()),) * 2))
         return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
     say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
     relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
-    parts = {
-        name: say * np.clip(part, -limit, limit)[upper]
-        for name, part in (("squares", relative), ("clipped", task.clipped))
-    }
-    return {"say": np.array([say]), "plays": np.ones(1), **parts}
+    squares, clipped = (say * triangle(np.clip(part, -limit, limit)) for part in (relative, task.clipped))
+    return {"say": np.array([say]), "plays": np.ones(1), "squares": squares, "clipped": clipped}
 
 
 def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
@@ -211,25 +210,26 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     return [task_of_sums(squares, clipped, plays)]
 
 
-def ring_of(blocks: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> Ring:
-    """Blocks with public ranges as one vector of ring elements, with the member itself as the last one."""
-    parts = [to_fine_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
-    return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
+def masked_vector(asked: str, blocks: Mapping[str, Floats], members: int) -> Ring:
+    """Blocks with public ranges as one vector of ring elements."""
+    return encode(blocks, _exponents(asked, members), members, fine=True)
 
 
-def blocks_of(total: Ring, shapes: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> dict[str, Floats]:
-    """Blocks from the sum of such vectors; ``shapes`` are blocks of the same sizes."""
-    check_cancelled(total, members)
-    found, start = {}, 0
-    for name in bits:
-        stop = start + 2 * len(shapes[name])
-        found[name] = from_fine_ring(total[start:stop], best_exponent(bits[name], members), members)
-        start = stop
-    return found
+def masked_sizes(asked: str, width: int) -> dict[str, int]:
+    """How many ring elements each block of a further sum has, for ``width`` coefficients."""
+    if asked == "trials":
+        blank = trial_blocks(None)
+    else:
+        sizes = len(SIZES)
+        shapes = np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes)
+        blank = term_blocks(SourceTerms(*shapes, 0.0, 0))
+    return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
 
 
-def blank_terms(width: int) -> dict[str, Floats]:
-    """Blocks of the right sizes."""
-    sizes = len(SIZES)
-    nothing = SourceTerms(np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes), 0.0, 0)
-    return term_blocks(nothing)
+def read_masked(asked: str, total: Ring, sizes: Mapping[str, int], members: int) -> dict[str, Floats]:
+    """Blocks from the sum of such vectors."""
+    return decode(total, sizes, _exponents(asked, members), members, fine=True)
+
+
+def _exponents(asked: str, members: int) -> dict[str, int]:
+    return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}

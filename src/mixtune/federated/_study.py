@@ -279,6 +279,13 @@ class Study:
         return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
 
     @property
+    def requests(self) -> tuple[str, ...]:
+        """What the coordinator may ask, in this order."""
+        if self.level == 1:
+            return ("moments",) if self.method == "fixed" else ("moments", "ranks", "parts", "plays")
+        return ("keys", "sums", "shares", *(("terms", "trials") if (self.level, self.method) == (2, "tuned") else ()))
+
+    @property
     def row_norm(self) -> float:
         """The bound on rows of features at level 3."""
         return self.privacy.row_norm or float(np.sqrt(self.n_features))
@@ -302,6 +309,10 @@ class Study:
         """Who shares masks with whom, of :attr:`sources`."""
         seed = bytes.fromhex(self.fingerprint)
         return Graph.of(len(self.sources), seed, complete=self.limits.complete, degree=self.limits.degree)
+
+    def neighbours(self, name: str) -> tuple[int, ...]:
+        """The places of those who share masks with a source."""
+        return self.graph.neighbours[self.sources.index(name)]
 
     @property
     def threshold(self) -> int:

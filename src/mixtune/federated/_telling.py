@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mixtune.federated._messages import canonical, hashed
 from mixtune.federated._policy import RefusedError
 from mixtune.federated._study import Study
 
+Shapes: TypeAlias = dict[str, tuple[int, ...]]
 #: Bytes of a share sealed to one neighbour.
 BOX_BYTES = KEY_BYTES + SHARE_BYTES + TAG_BYTES
 
@@ -52,10 +53,10 @@ class Telling:
             roster = tuple(map(str, spec["roster"]))
             weights = dict(zip(roster, map(float, spec["weights"]), strict=True))
             exponents = {str(name): int(value) for name, value in spec["exponents"].items()}
-            keys, signed = np.asarray(arrays["mask_keys"]), np.asarray(arrays["mask_signatures"])
-            if keys.shape != (len(roster), KEY_BYTES) or signed.shape != (len(roster), SIGNATURE_BYTES):
+            shapes: Shapes = {"mask_keys": (len(roster), KEY_BYTES), "mask_signatures": (len(roster), SIGNATURE_BYTES)}
+            if not has_bytes(arrays, shapes):
                 raise ValueError("keys of the wrong shape")
-            public, signatures = ({n: row.tobytes() for n, row in zip(roster, part)} for part in (keys, signed))
+            public, signatures = ({n: row.tobytes() for n, row in zip(roster, arrays[part])} for part in shapes)
             first, focal = str(spec["first"]), float(spec["focal_weight"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"the request is incomplete ({error}); ask for it again") from error
@@ -81,8 +82,8 @@ class Telling:
             raise RefusedError(
                 "masked sums under another key than the one that was sent", "somebody swapped it", code="swapped-key"
             )
-        place, found = study.sources.index(name), {}
-        for other in study.graph.neighbours[place]:
+        found = {}
+        for other in study.neighbours(name):
             who = study.sources[other]
             if who in self.roster:
                 text = key_text(study, self.first, who, self.public[who])
@@ -97,6 +98,12 @@ class Telling:
             why = "2 are the least that hide this member from each other"
             raise RefusedError(f"masked sums with {len(found)} neighbours", why, code="few-sources")
         return found
+
+
+def has_bytes(arrays: Arrays, shapes: Shapes) -> bool:
+    """Whether there are arrays of bytes of these shapes, by name."""
+    found = {name: arrays.get(name) for name in shapes}
+    return all(a is not None and a.shape == shapes[name] and a.dtype == np.uint8 for name, a in found.items())
 
 
 def later_transcript(told: Telling, spec: Mapping[str, Any], arrays: Arrays) -> bytes:
