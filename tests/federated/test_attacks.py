@@ -18,10 +18,9 @@ pytest.importorskip("cryptography")
 from mixtune.estimators._federated import MOST_CHANGE, Found, _members_share, federated_fit
 from mixtune.estimators._fits import Solved, Uncertainty, same
 from mixtune.federated import Coordinator, FixedMethod, Key, Ledger, Limits, Policy, RefusedError, Site, read_message
-from mixtune.federated._masks import from_ring
+from mixtune.federated._masks import Announcement, from_ring, key_text
 from mixtune.federated._messages import write_message
 from mixtune.federated._sums import decode, sizes
-from mixtune.federated._telling import Telling, key_text
 
 
 def forged(group, original, *, spec=None, arrays=None, to=None):
@@ -233,7 +232,7 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
     from scipy import stats
 
     sites, _, request, _ = second
-    told = Telling.read(group.study, *request.open(group.keys["m0"]))
+    told = Announcement.read(group.study, *request.open(group.keys["m0"]))
     vectors = {name: site.answer(request).open(group.keys["m0"])[1]["masked"] for name, site in sites.items()}
     assert group.study.threshold > len(sites) - 3
     from mixtune.federated._masks import pair_mask
@@ -623,7 +622,7 @@ def test_a_false_report_of_a_drop_out_gives_nothing(consortium):
     alive = ["m1", "m2", "m3", "m4"]
     third = coordinator.ask([*answers, *(masked[name] for name in alive)])
     given = {name: sites[name].answer(third).open(group.keys["m0"])[1] for name in alive}
-    told = Telling.read(group.study, *second.open(group.keys["m0"]))
+    told = Announcement.read(group.study, *second.open(group.keys["m0"]))
     shares = {place: given[name]["shares"][0].tobytes() for place, name in enumerate(alive)}
     private = join_shares(dict(list(shares.items())[: group.study.threshold]))
     count = sum(sizes(4).values())

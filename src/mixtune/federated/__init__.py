@@ -8,11 +8,11 @@ carry files carries them.
 from mixtune.federated._coordinator import MEMBERS, Combined, Coordinator
 from mixtune.federated._keys import Card, Key, key_path
 from mixtune.federated._messages import Message, read_message
-from mixtune.federated._plays import Summed, remote_tasks
 from mixtune.federated._policy import Ledger, Policy, RefusedError
 from mixtune.federated._site import Site
 from mixtune.federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
 from mixtune.federated._sums import rows_about
+from mixtune.federated._tuned import Summed, remote_tasks
 
 __all__ = ["MEMBERS", "Card", "Combined", "Coordinator", "FeatureSpec", "FixedMethod", "Key", "Ledger", "Limits"]
 __all__ += ["Message", "Policy", "Privacy", "RefusedError", "Site", "Study", "Summed", "key_path", "read_message"]

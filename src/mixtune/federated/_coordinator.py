@@ -24,15 +24,14 @@ from mixtune._messages import quoted
 from mixtune._registry import arrays_below, joined_arrays
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
-from mixtune.federated import _plays as plays
+from mixtune.federated import _masks as masks
 from mixtune.federated import _sums as sums
+from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
-from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
-from mixtune.federated._telling import BOX_BYTES, Shapes, Telling, has_bytes, key_text, later_transcript
 from mixtune.moments import Fit, Moments, Origin, Rows, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
@@ -106,7 +105,7 @@ class Combined:
     sharing: float | None = None
     plan: Plan | None = None
     tasks: Sequence[SummedTask] = ()
-    summed: plays.Summed | None = None
+    summed: tuned.Summed | None = None
     terms: SourceTerms | None = None
     total: Moments | None = None
     head: Floats | None = None
@@ -265,7 +264,7 @@ class Coordinator:
         if study.level == 2:
             found = [told[name][0]["magnitudes"] for name in roster]
             largest = {block: max(int(each[block]) for each in found) for block in sums.BLOCKS[:-1]}
-            exponents = {block: best_exponent(size, len(roster)) for block, size in largest.items()}
+            exponents = {block: masks.best_exponent(size, len(roster)) for block, size in largest.items()}
         spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
         spec |= {"weights": [weights[name] for name in roster], "focal_weight": weights[study.focal]}
         public, signed = (np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature"))
@@ -276,15 +275,15 @@ class Coordinator:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
         study, request, found = self.study, known.requests[0], dict[str, Any]()
         for name, (spec, arrays) in self._read(known, request).items():
-            boxes = len(study.neighbours(name)), BOX_BYTES
-            shapes: Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
+            boxes = len(study.neighbours(name)), masks.BOX_BYTES
+            shapes: masks.Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
             if study.limits.confirm:
                 shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)}
-            if not has_bytes(arrays, shapes):
+            if not masks.has_bytes(arrays, shapes):
                 self.rejected[name] = "it sent no keys for masks"
                 continue
             public, signature = (arrays[part].tobytes() for part in ("public", "signature"))
-            if not study.card(name).verifies(key_text(study, request.digest, name, public), signature):
+            if not study.card(name).verifies(masks.key_text(study, request.digest, name, public), signature):
                 self.rejected[name] = "it did not sign its key for masks"
             elif study.level == 2 and not _sized(spec.get("magnitudes")):
                 self.rejected[name] = "it sent no sizes of its sums"
@@ -311,7 +310,7 @@ class Coordinator:
         alive = [name for name in spec["roster"] if name not in dropped]
         first = self._read(known, known.requests[0])
         boxes = [first[name][1]["boxes"] for name in dropped]
-        held = {**arrays, "boxes": np.stack(boxes) if boxes else np.zeros((0, 0, BOX_BYTES), dtype=np.uint8)}
+        held = {**arrays, "boxes": np.stack(boxes) if boxes else np.zeros((0, 0, masks.BOX_BYTES), dtype=np.uint8)}
         if self.study.limits.confirm:
             held["own_boxes"] = np.stack([first[name][1]["own_boxes"] for name in alive])
         told = {"second": spec, "second_digest": known.last.digest, "dropped": dropped}
@@ -339,7 +338,7 @@ class Coordinator:
             source = self._names_of(known).index(name)
             found = [remote.candidates(source, part) for part in moments]
             sent = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
-            context = plays.play_context(study, name, known.last.digest)
+            context = tuned.play_context(study, name, known.last.digest)
             box = study.card(name).seal(pack({}, sent, form=CONTENT_FORM), context)
             boxes[f"box.{study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
         says = ["candidates for each member's validation tasks, sealed to that member"]
@@ -377,14 +376,14 @@ class Coordinator:
         keys = {name: arrays[name] for name in ("mask_keys", "mask_signatures")}
         return spec["roster"], says, told, {**keys, **summed, **more}
 
-    def _summed(self, known: _Known) -> plays.Summed:
+    def _summed(self, known: _Known) -> tuned.Summed:
         """The sum of the members' moments, from the masked sums."""
         found = self._combine_masked(known)
         assert found.total is not None
         mean, count = found.total, len(found.names)
         gram, cross = mean.gram * count, np.asarray(mean.cross) * count
         total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
-        return plays.Summed.of(self.study.prepared(self._inputs()), total)
+        return tuned.Summed.of(self.study.prepared(self._inputs()), total)
 
     def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
         """The blocks of a further masked sum, if all members of the first one answered."""
@@ -392,13 +391,13 @@ class Coordinator:
         if request is None:
             return None
         spec, arrays = request.open(self.key)
-        told = Telling.read(self.study, spec["second"], arrays)
-        answers, transcript = self._read(known, request), later_transcript(told, spec, arrays).hex()
+        told = masks.Announcement.read(self.study, spec["second"], arrays)
+        answers, transcript = self._read(known, request), masks.later_transcript(told, spec, arrays).hex()
         if set(answers) != set(told.roster):
             return None
-        sizes = plays.masked_sizes(asked, self.study.n_features + 1)
+        sizes = tuned.masked_sizes(asked, self.study.n_features + 1)
         total = _masked_total(answers, sum(sizes.values()), transcript)
-        return plays.read_masked(asked, total, sizes, len(answers))
+        return tuned.read_masked(asked, total, sizes, len(answers))
 
     def _moments_of(self, known: _Known) -> tuple[dict[str, Moments], Origin]:
         """The members' moments about a common point, in the order of the study, and the point.
@@ -424,7 +423,7 @@ class Coordinator:
     def _remote(self, known: _Known) -> tuple[RemoteTasks, Origin]:
         about = self._moments_of(known)
         if "remote" not in self._made:
-            self._made["remote"] = plays.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
+            self._made["remote"] = tuned.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
         return self._made["remote"]
 
     def _plan(self, known: _Known) -> Plan:
@@ -457,7 +456,7 @@ class Coordinator:
         remote, names = self._remote(known)[0], self._names_of(known)
 
         def read(name: str, spec: dict[str, Any], arrays: Arrays) -> list[SummedTask]:
-            return plays.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
+            return tuned.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
 
         found = self._read(known, known.request("plays"), read)
         return [found[names[source]].pop(0) for source, _ in plan.tasks if found.get(names[source])]
@@ -503,7 +502,7 @@ class Coordinator:
         study = self.study
         second = known.request("sums")
         spec, arrays = second.open(self.key)
-        told = Telling.read(study, spec, arrays)
+        told = masks.Announcement.read(study, spec, arrays)
         answers = self._read(known, second)
         sizes = sums.sizes(study.n_features, study.level)
         count = sum(sizes.values())
@@ -537,10 +536,12 @@ class Coordinator:
         summed = self._summed(known)
         if terms is None:
             return replace(found, summed=summed)
-        made = plays.read_terms(terms, self.study.n_features + 1, len(found.names))
-        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else plays.read_trials(trials))
+        made = tuned.read_terms(terms, self.study.n_features + 1, len(found.names))
+        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else tuned.read_trials(trials))
 
-    def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
+    def _recovered(
+        self, known: _Known, told: masks.Announcement, dropped: list[str], alive: list[str], count: int
+    ) -> Any:
         """What masks left in the sum, negated: of members that dropped out, and of the others those of their own."""
         study = self.study
         third = known.request("shares")
@@ -551,22 +552,22 @@ class Coordinator:
                 code="dropped",
                 members=tuple(dropped),
             )
-        shapes: Shapes = {"shares": (len(dropped), SHARE_BYTES)}
+        shapes: masks.Shapes = {"shares": (len(dropped), masks.SHARE_BYTES)}
         if study.limits.confirm:
-            shapes["own_shares"] = (len(alive), SHARE_BYTES)
-        answers = {name: each for name, (_, each) in self._read(known, third).items() if has_bytes(each, shapes)}
+            shapes["own_shares"] = (len(alive), masks.SHARE_BYTES)
+        answers = {name: each for name, (_, each) in self._read(known, third).items() if masks.has_bytes(each, shapes)}
         total: Any = np.zeros(count, dtype=np.uint64)
         first = self._read(known, known.requests[0]) if study.limits.confirm else {}
         for row, name in enumerate(alive if study.limits.confirm else ()):
             shares = {each: arrays["own_shares"][row].tobytes() for each, arrays in answers.items()}
             seed = self._secret(name, shares, hashed, first[name][1]["own_digest"].tobytes())
-            total = total - own_mask(seed, told.transcript, count)
+            total = total - masks.own_mask(seed, told.transcript, count)
         for row, name in enumerate(dropped):
             shares = {each: arrays["shares"][row].tobytes() for each, arrays in answers.items()}
             private = self._secret(name, shares, public_of, told.public[name])
             others = {study.sources.index(each): told.public[each] for each in alive}
             others = {place: public for place, public in others.items() if place in study.neighbours(name)}
-            total = total + mask_of(study.sources.index(name), private, others, told.transcript, count)
+            total = total + masks.mask_of(study.sources.index(name), private, others, told.transcript, count)
         return total
 
     def _secret(self, name: str, given: Mapping[str, bytes], shown: Callable[[bytes], bytes], known: bytes) -> bytes:
@@ -581,7 +582,7 @@ class Coordinator:
                 code="few-answers",
             )
         for chosen in islice(combinations(shares, threshold), MOST_TRIED):
-            secret = join_shares({holder: shares[holder] for holder in chosen})
+            secret = masks.join_shares({holder: shares[holder] for holder in chosen})
             if secret is not None and shown(secret) == known:
                 return secret
         raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")

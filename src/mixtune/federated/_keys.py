@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,18 +194,15 @@ class Key:
         values = {"format": _FORMAT, "version": 1, "name": self.name}
         text = json.dumps({**values, "signing": self.signing.hex(), "sealing": self.sealing.hex()}, indent=1)
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+                file.write(text)
         except FileExistsError as error:
             raise DataError(
                 f"{path} exists, and a key that is lost cannot be made again; choose another name"
             ) from error
         except OSError as error:
-            raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a part of a key is none
+                path.unlink(missing_ok=True)
             raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
         return path
 

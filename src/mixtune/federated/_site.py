@@ -19,15 +19,14 @@ from mixtune._files import Arrays, unpack
 from mixtune._registry import arrays_below, joined_arrays
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError
-from mixtune.federated import _plays as plays
+from mixtune.federated import _masks as masks
+from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import Key, public_of
-from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, own_mask, split_secret
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from
-from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript, share_context
 from mixtune.moments import Rows, augmented
 from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
 
@@ -177,7 +176,7 @@ class Site:
 
     def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
-        rows = plays.centred(self.rows, arrays)
+        rows = tuned.centred(self.rows, arrays)
         count = int(spec["rows"])
         takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
@@ -195,30 +194,30 @@ class Site:
         """Mean products of the candidates' residuals."""
         rows, tasks, count = self._drawn(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
-        context = plays.play_context(self.study, self.key.name, str(spec["parts"]))
+        context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
         _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
         found = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            plays.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
+            tuned.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
             found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         says = [
             f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
         ]
-        return Answer(says, *plays.task_content(found))
+        return Answer(says, *tuned.task_content(found))
 
     def _drawn(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, if its policy
         lets all of them pass, and how many rows of each are learned from.
         """
-        rows, count, tasks = plays.centred(self.rows, arrays), int(spec["rows"]), []
+        rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
         for _, drawn in sorted(arrays_below(arrays, self.place).items()):
             places = np.asarray(drawn, dtype=np.int64)
             if np.any((places < 0) | (places >= len(rows.y))):
                 raise RefusedError("sums over rows that do not exist", "no task needs them", code="bad-rows")
             tasks.append(order_of(rows, places))
-        plays.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        tuned.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
 
     # --- levels 2 and 3 -----------------------------------------------------------------------------------------
@@ -246,7 +245,7 @@ class Site:
             if study.scored:
                 told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
                 says += ["one number that says how well the local model predicts the focal member's rows"]
-        made = {"public": public, "signature": self.key.sign(key_text(study, first, self.key.name, public))}
+        made = {"public": public, "signature": self.key.sign(masks.key_text(study, first, self.key.name, public))}
         made |= {"own_digest": hashed(seed)} if study.limits.confirm else {}
         sent = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
         sent["boxes"] = self._boxes(private, first, neighbours)
@@ -256,23 +255,23 @@ class Site:
 
     def _boxes(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""
-        study, shares = self.study, split_secret(secret, neighbours, self.study.threshold)
-        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
+        study, shares = self.study, masks.split_secret(secret, neighbours, self.study.threshold)
+        boxes = np.zeros((len(neighbours), masks.BOX_BYTES), dtype=np.uint8)
         for row, place in enumerate(neighbours):
             name = study.sources[place]
-            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
+            box = study.card(name).seal(shares[place], masks.share_context(study, first, self.key.name, name))
             boxes[row] = np.frombuffer(box, dtype=np.uint8)
         return boxes
 
     def _agreed(
         self, spec: Mapping[str, Any], arrays: Arrays, before: Any, why: str
-    ) -> tuple[Telling, dict[int, bytes]]:
+    ) -> tuple[masks.Announcement, dict[int, bytes]]:
         """What all members of a sum were told, and the neighbours' keys.
 
         Refused where keys were swapped, where the policy forbids the weights, where they are unequal although the study
         agreed on equal ones, and, for the reason ``why``, where these rows did not answer the request ``before``.
         """
-        told = Telling.read(self.study, spec, arrays)
+        told = masks.Announcement.read(self.study, spec, arrays)
         neighbours = told.check(self.key.name, self._private(told.first))
         self.policy.check_weights(told.weights)
         if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
@@ -297,21 +296,21 @@ class Site:
             weighted = {name: weight * block for name, block in self._local().blocks.items()}
             vector = encode(weighted, told.exponents, roster)
         if self.study.limits.confirm:
-            vector = vector + own_mask(self._seed(told.first), told.transcript, len(vector))
+            vector = vector + masks.own_mask(self._seed(told.first), told.transcript, len(vector))
             says += ["the other members take off a last mask when they have confirmed who took part"]
         return self._masked(told, neighbours, told.transcript, vector, says, epsilon)
 
     def _masked(
         self,
-        told: Telling,
+        told: masks.Announcement,
         neighbours: Mapping[int, bytes],
         transcript: bytes,
-        vector: Ring,
+        vector: masks.Ring,
         says: Sequence[str],
         epsilon: float = 0.0,
     ) -> Answer:
         """A vector under the masks with all neighbours."""
-        masked = vector + mask_of(self.place, self._private(told.first), neighbours, transcript, len(vector))
+        masked = vector + masks.mask_of(self.place, self._private(told.first), neighbours, transcript, len(vector))
         hidden = f"{len(vector):,} numbers that are random without the masks of {len(neighbours)} other members"
         return Answer([hidden, *says], {"transcript": transcript.hex()}, {"masked": masked}, epsilon)
 
@@ -325,27 +324,27 @@ class Site:
 
     def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
-        summed = plays.Summed.read(self.study, spec, arrays)
-        blocks = plays.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        summed = tuned.Summed.read(self.study, spec, arrays)
+        blocks = tuned.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
         return self._further(spec, arrays, blocks, "the total tells how much the members' models differ")
 
     def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
-        study, summed = self.study, plays.Summed.read(self.study, spec, arrays)
-        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in plays.BITS["terms"]}
-        terms = plays.read_terms(blocks, study.n_features + 1, len(spec["second"]["roster"]))
+        study, summed = self.study, tuned.Summed.read(self.study, spec, arrays)
+        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
+        terms = tuned.read_terms(blocks, study.n_features + 1, len(spec["second"]["roster"]))
         own, near = summed.sample(self.rows), summed.near
         rows = check_whole("rows", spec["rows"], least=1)
         task = summed_play(own, near.moments, PooledStart.of(near), terms, rows, study.features.seed)
         says = "the total tells how well candidates predict rows of members that were not used for them"
-        return self._further(spec, arrays, plays.trial_blocks(task), says)
+        return self._further(spec, arrays, tuned.trial_blocks(task), says)
 
     def _further(self, spec: dict[str, Any], arrays: Arrays, blocks: Mapping[str, Any], says: str) -> Answer:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
         told, neighbours = self._agreed(spec["second"], arrays, spec["second_digest"], why)
-        vector = plays.masked_vector(spec["ask"], blocks, len(told.roster))
-        return self._masked(told, neighbours, later_transcript(told, spec, arrays), vector, [says])
+        vector = tuned.masked_vector(spec["ask"], blocks, len(told.roster))
+        return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
@@ -369,12 +368,12 @@ class Site:
 
     def _opened(self, first: str, names: Sequence[str], boxes: Any) -> Any:
         """The shares of these members' secrets that this one holds; zeros where it holds none."""
-        study, found = self.study, np.zeros((len(names), SHARE_BYTES), dtype=np.uint8)
+        study, found = self.study, np.zeros((len(names), masks.SHARE_BYTES), dtype=np.uint8)
         for row, name in enumerate(names):
             holders = study.neighbours(name)
             if self.place in holders:
                 box = boxes[row, holders.index(self.place)].tobytes()
-                context = share_context(study, first, name, self.key.name)
+                context = masks.share_context(study, first, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
         return found
 

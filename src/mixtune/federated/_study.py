@@ -38,7 +38,6 @@ from mixtune.data import (
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
 from mixtune.federated._keys import Card
-from mixtune.federated._masks import COMPLETE, DEGREE, Graph
 from mixtune.federated._messages import MOST_BYTES, canonical
 from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
@@ -117,14 +116,14 @@ class Limits:
     collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
     neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
     never both. A coordinator that reports a member as gone although it answered then learns nothing.
-    ``complete`` and ``degree`` are those of the graph of masks.
+    Up to ``complete`` members everybody shares masks with everybody else; of more, each does with ``degree`` others.
     """
 
     message_bytes: int = MOST_BYTES
     drop_outs: int = 1
     confirm: bool = False
-    complete: int = COMPLETE
-    degree: int = DEGREE
+    complete: int = 64
+    degree: int = 20
 
     def __post_init__(self) -> None:
         check_whole("message_bytes", self.message_bytes, least=1000)
@@ -305,19 +304,19 @@ class Study:
         return tuple(card.name for card in self.members if card.name != self.focal)
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> list[tuple[int, ...]]:
         """Who shares masks with whom, of :attr:`sources`."""
-        seed = bytes.fromhex(self.fingerprint)
-        return Graph.of(len(self.sources), seed, complete=self.limits.complete, degree=self.limits.degree)
+        limits, seed = self.limits, bytes.fromhex(self.fingerprint)
+        return mask_graph(len(self.sources), seed, complete=limits.complete, degree=limits.degree)
 
     def neighbours(self, name: str) -> tuple[int, ...]:
         """The places of those who share masks with a source."""
-        return self.graph.neighbours[self.sources.index(name)]
+        return self.graph[self.sources.index(name)]
 
     @property
     def threshold(self) -> int:
         """How many neighbours recover the masks of one that dropped out."""
-        return max(min(map(len, self.graph.neighbours), default=1) - self.limits.drop_outs, 1)
+        return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
 
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""
@@ -502,6 +501,30 @@ class Study:
             return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
         except (OSError, UnicodeError) as error:
             raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
+
+
+def mask_graph(count: int, seed: bytes, *, complete: int, degree: int) -> list[tuple[int, ...]]:
+    """The places of each member's neighbours, in increasing order, of ``count`` members.
+
+    A complete graph, or a ring in random order where each member knows the ``degree`` nearest. The order follows from
+    ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
+
+    Examples
+    --------
+    >>> mask_graph(4, b"", complete=64, degree=20)[1]
+    (0, 2, 3)
+    >>> {len(each) for each in mask_graph(1000, b"", complete=64, degree=20)}
+    {20}
+    """
+    if count <= max(complete, degree + 1):
+        return [tuple(j for j in range(count) if j != i) for i in range(count)]
+    number = int.from_bytes(hashlib.sha256(b"mixtune/1 graph" + seed).digest(), "big")
+    order = np.random.default_rng(number).permutation(count)
+    steps = [step for half in range(1, degree // 2 + 1) for step in (half, -half)]
+    found: list[tuple[int, ...]] = [()] * count
+    for place, member in enumerate(order.tolist()):
+        found[member] = tuple(sorted(int(order[(place + step) % count]) for step in steps))
+    return found
 
 
 def _location(values: Floats) -> tuple[float, float]:

@@ -18,22 +18,11 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
+from mixtune.federated import _sums as sums
 from mixtune.federated._masks import Ring, best_exponent
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
-from mixtune.federated._sums import (
-    decode,
-    encode,
-    full_gram,
-    moment_arrays,
-    origin_arrays,
-    origin_from,
-    rows_about,
-    sums_from,
-    triangle,
-    zero_of,
-)
 from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
 from mixtune.selection import (
     SETTINGS,
@@ -55,18 +44,18 @@ def remote_tasks(
     """The choice for prepared focal rows and moments about ``origin``, and the mean that all are taken about in it."""
     common = common_mean(focal, list(moments.values()), origin)
     sources = [Sample(about(each, origin, common)) for each in moments.values()]
-    return RemoteTasks(Sample.of(rows_about(focal, common)), sources, seed=study.features.seed), common
+    return RemoteTasks(Sample.of(sums.rows_about(focal, common)), sources, seed=study.features.seed), common
 
 
 def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Origin:
     """The mean of prepared focal rows and of the rows behind moments about ``origin``."""
-    mean, _, level = pooled_scale([augmented(rows_about(focal, origin)), *moments])
+    mean, _, level = pooled_scale([augmented(sums.rows_about(focal, origin)), *moments])
     return Origin(origin.features + mean, np.asarray(origin.targets + level))
 
 
 def centred(rows: Rows, arrays: Arrays) -> Rows:
     """A member's prepared rows about the common mean of a request."""
-    return rows_about(rows, origin_from(arrays, rows.shape[1], "the tasks of the request"))
+    return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
 
 
 def drawn_rows(tasks: Sequence[Integers], count: int, rows: int) -> list[tuple[Integers, Integers]]:
@@ -150,32 +139,32 @@ class Summed:
     @classmethod
     def of(cls, focal: Rows, total: Moments) -> Summed:
         """From prepared focal rows and the sum of the members' moments."""
-        whole = cls(total, common_mean(focal, [total], zero_of(focal.shape[1])), 1.0)
+        whole = cls(total, common_mean(focal, [total], sums.zero_of(focal.shape[1])), 1.0)
         return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
 
     @classmethod
     def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
         """From a request."""
-        total, mean = sums_from(arrays, study.n_features, "the sums over all members")
+        total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
         return cls(total, mean, check_positive("size", spec["size"]))
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """For a request."""
-        return {"size": self.size}, {**moment_arrays(self.total), **origin_arrays(self.mean)}
+        return {"size": self.size}, {**sums.moment_arrays(self.total), **sums.origin_arrays(self.mean)}
 
     @property
     def near(self) -> Sample:
         """The sum about the common mean, targets divided."""
-        return Sample(about(self.total, zero_of(len(self.mean.features)), self.mean)).divided(self.size)
+        return Sample(about(self.total, sums.zero_of(len(self.mean.features)), self.mean)).divided(self.size)
 
     def sample(self, rows: Rows) -> Sample:
         """A member's prepared rows likewise."""
-        return Sample.of(rows_about(rows, self.mean)).divided(self.size)
+        return Sample.of(sums.rows_about(rows, self.mean)).divided(self.size)
 
 
 def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
     """Sums over posteriors as vectors."""
-    seconds = np.concatenate([triangle(matrix) for matrix in terms.seconds])
+    seconds = np.concatenate([sums.triangle(matrix) for matrix in terms.seconds])
     parts = {"heads": terms.heads.ravel(), "seconds": seconds, "evidence": terms.evidence}
     return {**parts, "log_noise": np.array([terms.log_noise])}
 
@@ -184,7 +173,7 @@ def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTe
     """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
     sizes = len(blocks["evidence"])
     seconds = blocks["seconds"].reshape(sizes, -1)
-    matrices = np.stack([full_gram(each, width) for each in seconds])
+    matrices = np.stack([sums.full_gram(each, width) for each in seconds])
     noise = float(blocks["log_noise"][0])
     return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
 
@@ -192,11 +181,11 @@ def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTe
 def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
     """A validation task as vectors; zeros for a member that has no rows to spare."""
     if task is None:
-        nothing = triangle(np.zeros((len(summed_labels()),) * 2))
+        nothing = sums.triangle(np.zeros((len(summed_labels()),) * 2))
         return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
     say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
     relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
-    squares, clipped = (say * triangle(np.clip(part, -limit, limit)) for part in (relative, task.clipped))
+    squares, clipped = (say * sums.triangle(np.clip(part, -limit, limit)) for part in (relative, task.clipped))
     return {"say": np.array([say]), "plays": np.ones(1), "squares": squares, "clipped": clipped}
 
 
@@ -206,13 +195,13 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     if plays < 1 or say <= 0:
         return []
     count = len(summed_labels())
-    squares, clipped = (full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
+    squares, clipped = (sums.full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
     return [task_of_sums(squares, clipped, plays)]
 
 
 def masked_vector(asked: str, blocks: Mapping[str, Floats], members: int) -> Ring:
     """Blocks with public ranges as one vector of ring elements."""
-    return encode(blocks, _exponents(asked, members), members, fine=True)
+    return sums.encode(blocks, _exponents(asked, members), members, fine=True)
 
 
 def masked_sizes(asked: str, width: int) -> dict[str, int]:
@@ -228,7 +217,7 @@ def masked_sizes(asked: str, width: int) -> dict[str, int]:
 
 def read_masked(asked: str, total: Ring, sizes: Mapping[str, int], members: int) -> dict[str, Floats]:
     """Blocks from the sum of such vectors."""
-    return decode(total, sizes, _exponents(asked, members), members, fine=True)
+    return sums.decode(total, sizes, _exponents(asked, members), members, fine=True)
 
 
 def _exponents(asked: str, members: int) -> dict[str, int]:
