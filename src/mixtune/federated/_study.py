@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,6 @@ from mixtune._messages import Note, quoted
 from mixtune.data import (
     UTF8,
     CsvFormat,
-    DateColumn,
     LevelColumn,
     NumberColumn,
     TableEncoder,
@@ -45,6 +44,8 @@ from mixtune.moments import Rows
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
 DIGITS = 2
+#: What a study says of a column, beside its scales.
+_COLUMN_FIELDS = ("kind", "name", "levels", "parts", "origin", "dates")
 #: What a study says about missing values.
 _FILL = "a study does not fill in values: fill or drop these rows in the member's table"
 METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
@@ -185,7 +186,7 @@ class Study:
     privacy: Privacy = Privacy()
     limits: Limits = Limits()
     members: tuple[Card, ...] = ()
-    map_hash: str = field(default="")
+    map_hash: str = ""
     folder: Path | None = None
 
     def __post_init__(self) -> None:
@@ -197,7 +198,7 @@ class Study:
         names = [card.name for card in self.members]
         if len(set(names)) < len(names) or "" in names:
             raise DataError("two members of the study have the same name, or one has none; give each its own")
-        found = self._map_hash()
+        found = hashlib.sha256(canonical(to_spec(self.feature_map)[0])).hexdigest()
         if self.map_hash not in ("", found):
             raise DataError(
                 f"the feature map of study {self.name!r} has the hash {self.map_hash[:16]}, the one that is built here "
@@ -289,10 +290,6 @@ class Study:
         """The bound on rows of features at level 3."""
         return self.privacy.row_norm or float(np.sqrt(self.n_features))
 
-    def _map_hash(self) -> str:
-        spec, _ = to_spec(self.feature_map)
-        return hashlib.sha256(canonical(spec)).hexdigest()
-
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the whole study."""
@@ -322,15 +319,11 @@ class Study:
         """The pinned keys of a member."""
         if name in self._cards:
             return self._cards[name]
-        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(self._names)}')
+        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(list(self._cards))}')
 
     @cached_property
     def _cards(self) -> dict[str, Card]:
         return {card.name: card for card in self.members}
-
-    @property
-    def _names(self) -> list[str]:
-        return [card.name for card in self.members]
 
     def joined(self, *cards: Card) -> Self:
         """The study with further members."""
@@ -341,7 +334,7 @@ class Study:
 
     def check(self, today: datetime.date | None = None) -> None:
         """Refuse a study that cannot run: too few members, no focal member, or expired."""
-        if self.focal not in self._names:
+        if self.focal not in self._cards:
             raise DataError(f'the focal member "{self.focal}" has not joined study "{self.name}"; let it join')
         least = 1 if self.level == 1 else 3
         if len(self.sources) < least:
@@ -372,7 +365,7 @@ class Study:
             f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
             self.predicts,
             f"feature map {self.map_hash[:16]}; open until {self.expires}",
-            f"{len(self.members)} members: {quoted(self._names, 20)}",
+            f"{len(self.members)} members: {quoted(list(self._cards), 20)}",
         ]
         if self.level > 1 and self.members:
             most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
@@ -424,13 +417,9 @@ class Study:
         """The study as plain values; what is None is left out."""
         columns: list[dict[str, Any]] = []
         start = 0
-        for column in self.encoder.columns:
+        for column, described in zip(self.encoder.columns, self.encoder.to_dict()["columns"]):
             stop = start + len(column.outputs)
-            own: dict[str, Any] = {"kind": column.kind, "name": column.name}
-            if isinstance(column, LevelColumn):
-                own["levels"] = list(column.levels)
-            elif isinstance(column, DateColumn):
-                own |= _known({"parts": list(column.parts), "origin": column.origin, "dates": column.dates})
+            own = _known({name: described.get(name) for name in _COLUMN_FIELDS})
             own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
             columns.append(own)
             start = stop

@@ -42,23 +42,12 @@ from mixtune.moments._standardise import (
 )
 from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
-__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
-__all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
-__all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
-__all__ += ["check_target_size"]
-__all__ += [
-    "half_solve",
-    "leave_one_out",
-    "left_out_residuals",
-    "local_heads",
-    "loo_ridge",
-    "lower_root",
-    "moved",
-    "no_center",
-    "own_center",
-]
-__all__ += ["pooled_scale", "pooled_scaling", "posterior", "recentred", "roots_of", "rounding_of", "spectrum_of"]
-__all__ += ["turned", "weighted_system"]
+__all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments"]
+__all__ += ["Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
+__all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "check_target_size"]
+__all__ += ["chunks", "common_center", "half_solve", "leave_one_out", "left_out_residuals", "local_heads"]
+__all__ += ["loo_ridge", "lower_root", "moved", "no_center", "own_center", "pooled_scale", "pooled_scaling"]
+__all__ += ["posterior", "recentred", "roots_of", "rounding_of", "spectrum_of", "turned", "weighted_system"]
 
 if not TYPE_CHECKING:
     __getattr__ = moved_names(__name__, "stream_moments")

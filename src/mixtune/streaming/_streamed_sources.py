@@ -23,8 +23,8 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, map_digest, merged
-from mixtune.streaming._stream import Block, Progress, open_stream, reported
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, map_digest, merged, run_moments
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -395,17 +395,14 @@ class StreamedSources:
             options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "log": log}
             options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
+            # Rows are not written to the folder of the sums.
+            if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
+                options["joined"] = self._sampled
             with self._shown("Sums of the sources") as how:
-                opened = MomentPass(self.data, reading, cluster=how["cluster"], **options)
-                # Rows are not written to the folder of the sums.
-                if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
-                    width = opened.stream.n_inputs + opened.stream.n_outputs
-                    samples = SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit)
-                    job = SampledSumJob(opened.job, samples)
-                    found, rows = job.finish(opened.run(job, how["progress"]))
-                    self._samples = _Pass(drawn, rows)
-                else:
-                    found = opened.job.finish(opened.run(opened.job, how["progress"]))
+                found = run_moments(self.data, reading, **how, **options)
+            if "joined" in options:
+                found, rows = found
+                self._samples = _Pass(drawn, rows)
             self._moments = _Pass(key, found, near)
         there = self._moments.origin
         assert there is not None
@@ -474,6 +471,10 @@ class StreamedSources:
     def __repr__(self) -> str:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
+
+    def _sampled(self, stream: Stream, sums: MomentJob) -> SampledSumJob:
+        width = stream.n_inputs + stream.n_outputs
+        return SampledSumJob(sums, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
 
     @property
     def _sample_limit(self) -> int | None:
