@@ -214,8 +214,10 @@ class Site:
         rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
         for _, drawn in sorted(arrays_below(arrays, self.place).items()):
             places = np.asarray(drawn, dtype=np.int64)
-            if np.any((places < 0) | (places >= len(rows.y))):
-                raise RefusedError("sums over rows that do not exist", "no task needs them", code="bad-rows")
+            inside = np.unique(places[(places >= 0) & (places < len(rows.y))])
+            if len(inside) < len(places) or len(places) < min(count, len(rows.y)):
+                asked = "sums over rows that do not exist, or are not all different"
+                raise RefusedError(asked, "no task needs them", code="bad-rows")
             tasks.append(order_of(rows, places))
         tuned.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
         return Rows(rows.X, rows.y / float(spec["size"])), tasks, count

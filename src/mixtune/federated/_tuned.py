@@ -58,18 +58,11 @@ def centred(rows: Rows, arrays: Arrays) -> Rows:
     return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
 
 
-def drawn_rows(tasks: Sequence[Integers], count: int, rows: int) -> list[tuple[Integers, Integers]]:
-    """The rows of each task and of its test, as sets of places."""
-    for order in tasks:
-        if len(order) < min(count, rows) or len(np.unique(order)) < len(order) or np.any((order < 0) | (order >= rows)):
-            raise RefusedError("sums over rows that are not all different rows", "no task needs them", code="bad-rows")
-    return [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
-
-
 def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
     """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
     least = n_features / policy.features_per_row
-    drawn = [[set(map(int, part)) for part in pair] for pair in drawn_rows(tasks, count, rows)]
+    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
     sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
     everything = set(range(rows))
     apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
