@@ -172,7 +172,7 @@ class Coordinator:
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
-        self._made: dict[Any, Any] = {}
+        self._cache: dict[Any, Any] = {}
 
     def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
         """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
@@ -207,7 +207,7 @@ class Coordinator:
 
     def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
         """The next request, after the messages so far; the first one without any."""
-        known, study = self._sorted(messages), self.study
+        known, study = self._log(messages), self.study
         asked = self._next(known)
         to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
         made = write_message(
@@ -225,7 +225,7 @@ class Coordinator:
         self._sent.append(made)
         return made
 
-    def _next(self, known: _Known) -> str:
+    def _next(self, known: _Log) -> str:
         """What the study asks next; shares of masks only where some are left in the sum, and nothing after them."""
         requests = self.study.requests
         if not known.requests:
@@ -238,10 +238,10 @@ class Coordinator:
             raise _nothing_left("there is nothing left to ask")
         return left[0]
 
-    def _ask_moments(self, known: _Known) -> _Question:
+    def _ask_moments(self, known: _Log) -> _Question:
         return self.study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
 
-    def _ask_keys(self, known: _Known) -> _Question:
+    def _ask_keys(self, known: _Log) -> _Question:
         study, says, arrays = self.study, ["a question for keys and sizes"], dict[str, Any]()
         if study.scored:
             inputs = self._inputs()
@@ -250,8 +250,8 @@ class Coordinator:
             arrays = sums.moment_arrays(self._focal.moments)
         return study.sources, says, {}, arrays
 
-    def _ask_sums(self, known: _Known) -> _Question:
-        study, told = self.study, self._usable(known)
+    def _ask_sums(self, known: _Log) -> _Question:
+        study, told = self.study, self._usable_keys(known)
         least = self.policy.least_sources
         if len(told) < least:
             raise DataError(
@@ -271,7 +271,7 @@ class Coordinator:
         says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
         return roster, says, {**spec, "sharing": sharing}, {"mask_keys": public, "mask_signatures": signed}
 
-    def _usable(self, known: _Known) -> _Answers:
+    def _usable_keys(self, known: _Log) -> _Answers:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
         study, request, found = self.study, known.requests[0], dict[str, Any]()
         for name, (spec, arrays) in self._read(known, request).items():
@@ -285,7 +285,7 @@ class Coordinator:
             public, signature = (arrays[part].tobytes() for part in ("public", "signature"))
             if not study.card(name).verifies(masks.key_text(study, request.digest, name, public), signature):
                 self.rejected[name] = "it did not sign its key for masks"
-            elif study.level == 2 and not _sized(spec.get("magnitudes")):
+            elif study.level == 2 and not _are_magnitudes(spec.get("magnitudes")):
                 self.rejected[name] = "it sent no sizes of its sums"
             elif study.scored and not _is_score(spec.get("score")):
                 self.rejected[name] = "it sent no score that a model can have"
@@ -304,7 +304,7 @@ class Coordinator:
                     self.rejected[name] = f"its sums are more than 2^{LARGER} times as large as those of the others"
         return found
 
-    def _ask_shares(self, known: _Known) -> _Question:
+    def _ask_shares(self, known: _Log) -> _Question:
         spec, arrays = known.last.open(self.key)
         dropped = self._dropped(known)
         alive = [name for name in spec["roster"] if name not in dropped]
@@ -317,19 +317,19 @@ class Coordinator:
         gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
         return alive, [f"a question for shares of the masks of {gone}"], told, held
 
-    def _ask_ranks(self, known: _Known) -> _Question:
+    def _ask_ranks(self, known: _Log) -> _Question:
         remote, mean = self._remote(known)
         rows = round(remote.focal.total)
         says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
         return self._names_of(known), says, {"rows": rows}, sums.origin_arrays(mean)
 
-    def _ask_parts(self, known: _Known) -> _Question:
+    def _ask_parts(self, known: _Log) -> _Question:
         plan = self._plan(known)
         places = self._places(known, plan)
         says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
         return list(places), says, *self._task_content(known, plan, places)
 
-    def _ask_plays(self, known: _Known) -> _Question:
+    def _ask_plays(self, known: _Log) -> _Question:
         plan, remote, study, boxes = self._plan(known), self._remote(known)[0], self.study, dict[str, Any]()
         places = self._places(known, plan)
         parts = self._read_parts(known, places)
@@ -345,7 +345,7 @@ class Coordinator:
         return list(parts), says, {**spec, "parts": known.last.digest}, {**arrays, **boxes}
 
     def _task_content(
-        self, known: _Known, plan: Plan, places: Mapping[str, Sequence[Any]]
+        self, known: _Log, plan: Plan, places: Mapping[str, Sequence[Any]]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """What members are told of validation tasks: sizes, the common mean, and the rows of each one's tasks."""
         if not places:
@@ -354,17 +354,17 @@ class Coordinator:
         drawn = joined_arrays({self.study.sources.index(name): dict(enumerate(each)) for name, each in places.items()})
         return {"rows": plan.rows, "size": remote.size, "spare": plan.spare}, {**sums.origin_arrays(mean), **drawn}
 
-    def _ask_terms(self, known: _Known) -> _Question:
+    def _ask_terms(self, known: _Log) -> _Question:
         says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
         return self._ask_further(known, says, {})
 
-    def _ask_trials(self, known: _Known) -> _Question:
-        if (blocks := self._later(known, "terms")) is None:
+    def _ask_trials(self, known: _Log) -> _Question:
+        if (blocks := self._further_sum(known, "terms")) is None:
             raise _nothing_left("a member did not answer, so the last step is left out")
         says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
         return self._ask_further(known, says, joined_arrays({"terms": blocks}))
 
-    def _ask_further(self, known: _Known, says: list[str], more: Mapping[str, Any]) -> _Question:
+    def _ask_further(self, known: _Log, says: list[str], more: Mapping[str, Any]) -> _Question:
         """A further question of the self-tuned choice at level 2, to all that sent masked sums.
 
         Who is missing here cannot be recovered: its key would open the masks of its earlier sums as well.
@@ -376,7 +376,7 @@ class Coordinator:
         keys = {name: arrays[name] for name in ("mask_keys", "mask_signatures")}
         return spec["roster"], says, told, {**keys, **summed, **more}
 
-    def _summed(self, known: _Known) -> tuned.Summed:
+    def _summed(self, known: _Log) -> tuned.Summed:
         """The sum of the members' moments, from the masked sums."""
         found = self._combine_masked(known)
         assert found.total is not None
@@ -385,7 +385,7 @@ class Coordinator:
         total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
         return tuned.Summed.of(self.study.prepared(self._inputs()), total)
 
-    def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
+    def _further_sum(self, known: _Log, asked: str) -> dict[str, Floats] | None:
         """The blocks of a further masked sum, if all members of the first one answered."""
         request = known.request(asked)
         if request is None:
@@ -396,17 +396,17 @@ class Coordinator:
         if set(answers) != set(told.roster):
             return None
         sizes = tuned.masked_sizes(asked, self.study.n_features + 1)
-        total = _masked_total(answers, sum(sizes.values()), transcript)
+        total = _sum_masked(answers, sum(sizes.values()), transcript)
         return tuned.read_masked(asked, total, sizes, len(answers))
 
-    def _moments_of(self, known: _Known) -> tuple[dict[str, Moments], Origin]:
+    def _moments_of(self, known: _Log) -> tuple[dict[str, Moments], Origin]:
         """The members' moments about a common point, in the order of the study, and the point.
 
         Those that cannot be used are left out and named.
         """
         key = tuple(answer.digest for answer in known.answers if answer.step == 1)
-        if key in self._made:
-            return self._made[key]
+        if key in self._cache:
+            return self._cache[key]
 
         def read(name: str, _: dict[str, Any], arrays: Arrays) -> tuple[Moments, Origin]:
             return sums.sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
@@ -414,19 +414,19 @@ class Coordinator:
         found = self._read(known, known.requests[0], read)
         if not found:
             raise DataError(f"no member gave usable sums: {_listed(self._missing(()))}", code="few-answers")
-        self._made = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}
-        return self._made[key]
+        self._cache = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}
+        return self._cache[key]
 
-    def _names_of(self, known: _Known) -> list[str]:
+    def _names_of(self, known: _Log) -> list[str]:
         return list(self._moments_of(known)[0])
 
-    def _remote(self, known: _Known) -> tuple[RemoteTasks, Origin]:
+    def _remote(self, known: _Log) -> tuple[RemoteTasks, Origin]:
         about = self._moments_of(known)
-        if "remote" not in self._made:
-            self._made["remote"] = tuned.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
-        return self._made["remote"]
+        if "remote" not in self._cache:
+            self._cache["remote"] = tuned.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
+        return self._cache["remote"]
 
-    def _plan(self, known: _Known) -> Plan:
+    def _plan(self, known: _Log) -> Plan:
         """What is drawn, from the ranks of the members that take a validation task."""
         moments, ranks = self._moments_of(known)[0], dict[int, Any]()
         for name, (spec, _) in self._read(known, known.request("ranks")).items():
@@ -437,21 +437,21 @@ class Coordinator:
                     self.rejected[name] = "what orders its rows is not what was asked for"
         return self._remote(known)[0].plan(ranks)
 
-    def _places(self, known: _Known, plan: Plan) -> dict[str, list[Any]]:
+    def _places(self, known: _Log, plan: Plan) -> dict[str, list[Any]]:
         """The rows of each member's tasks: as many as are learned from and tested on."""
         names, found = self._names_of(known), dict[str, list[Any]]()
         for source, places in plan.tasks:
             found.setdefault(names[source], []).append(places[: plan.rows + SETTINGS.test_rows])
         return found
 
-    def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
+    def _read_parts(self, known: _Log, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
         def read(name: str, _: dict[str, Any], arrays: Arrays) -> list[Moments]:
             what, parts = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
             return [sums.moments_from(arrays_below(arrays, part), self.study.n_features, what) for part in parts]
 
         return self._read(known, known.request("parts"), read)
 
-    def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
+    def _tasks(self, known: _Log, plan: Plan) -> list[SummedTask]:
         """The validation tasks that came back, in the order of the plan."""
         remote, names = self._remote(known)[0], self._names_of(known)
 
@@ -474,7 +474,7 @@ class Coordinator:
         require_all : bool
             Refuse to go on without a member; by default those that are missing are named.
         """
-        known = self._sorted(messages)
+        known = self._log(messages)
         if not known.requests:
             raise DataError("there are no answers to combine; pass those of the members")
         asked = known.last.public["ask"]
@@ -490,7 +490,7 @@ class Coordinator:
             raise _missing_error(*next(iter(found.missing.items())))
         return found
 
-    def _combine_moments(self, known: _Known) -> Combined:
+    def _combine_moments(self, known: _Log) -> Combined:
         moments, origin = self._moments_of(known)
         parts: dict[str, Any] = {"moments": moments}
         if self.study.method == "tuned":
@@ -498,7 +498,7 @@ class Coordinator:
             parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
         return self._combined(known, tuple(moments), origin, **parts)
 
-    def _combine_masked(self, known: _Known) -> Combined:
+    def _combine_masked(self, known: _Log) -> Combined:
         study = self.study
         second = known.request("sums")
         spec, arrays = second.open(self.key)
@@ -507,10 +507,10 @@ class Coordinator:
         sizes = sums.sizes(study.n_features, study.level)
         count = sum(sizes.values())
         alive = [name for name in told.roster if name in answers]
-        total = _masked_total(answers, count, told.transcript.hex())
+        total = _sum_masked(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
-            total = total + self._recovered(known, told, dropped, alive, count)
+            total = total + self._leftover_masks(known, told, dropped, alive, count)
         blocks = sums.decode(total, sizes, told.exponents, len(alive))
         if study.level == 3:
             moments = private_moments(study, blocks["private"], len(told.roster))
@@ -530,17 +530,17 @@ class Coordinator:
         made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
         return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
 
-    def _with_terms(self, known: _Known, found: Combined) -> Combined:
+    def _with_terms(self, known: _Log, found: Combined) -> Combined:
         """The same with what further masked sums said of the members' models."""
-        terms, trials = self._later(known, "terms"), self._later(known, "trials")
+        terms, trials = self._further_sum(known, "terms"), self._further_sum(known, "trials")
         summed = self._summed(known)
         if terms is None:
             return replace(found, summed=summed)
         made = tuned.read_terms(terms, self.study.n_features + 1, len(found.names))
         return replace(found, summed=summed, terms=made, tasks=[] if trials is None else tuned.read_trials(trials))
 
-    def _recovered(
-        self, known: _Known, told: masks.Announcement, dropped: list[str], alive: list[str], count: int
+    def _leftover_masks(
+        self, known: _Log, told: masks.Announcement, dropped: list[str], alive: list[str], count: int
     ) -> Any:
         """What masks left in the sum, negated: of members that dropped out, and of the others those of their own."""
         study = self.study
@@ -560,17 +560,17 @@ class Coordinator:
         first = self._read(known, known.requests[0]) if study.limits.confirm else {}
         for row, name in enumerate(alive if study.limits.confirm else ()):
             shares = {each: arrays["own_shares"][row].tobytes() for each, arrays in answers.items()}
-            seed = self._secret(name, shares, hashed, first[name][1]["own_digest"].tobytes())
+            seed = self._recovered(name, shares, hashed, first[name][1]["own_digest"].tobytes())
             total = total - masks.own_mask(seed, told.transcript, count)
         for row, name in enumerate(dropped):
             shares = {each: arrays["shares"][row].tobytes() for each, arrays in answers.items()}
-            private = self._secret(name, shares, public_of, told.public[name])
+            private = self._recovered(name, shares, public_of, told.public[name])
             others = {study.sources.index(each): told.public[each] for each in alive}
             others = {place: public for place, public in others.items() if place in study.neighbours(name)}
             total = total + masks.mask_of(study.sources.index(name), private, others, told.transcript, count)
         return total
 
-    def _secret(self, name: str, given: Mapping[str, bytes], shown: Callable[[bytes], bytes], known: bytes) -> bytes:
+    def _recovered(self, name: str, given: Mapping[str, bytes], shown: Callable[[bytes], bytes], known: bytes) -> bytes:
         """A member's secret behind shares that others gave, of which ``shown`` is known; a few of them may be wrong."""
         places = {self.study.sources.index(each): share for each, share in given.items()}
         shares = {place: places[place] for place in self.study.neighbours(name) if place in places}
@@ -636,7 +636,7 @@ class Coordinator:
         error = leave_one_out(rows, fit).error
         return error if np.isfinite(error) else float(np.var(rows.y))
 
-    def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
+    def _log(self, messages: Iterable[Message | str | Path | bytes]) -> _Log:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
         given, found = list(messages), {message.digest: message for message in self._sent}
         study, most = self.study, self.study.limits.message_bytes
@@ -646,7 +646,7 @@ class Coordinator:
         if lost := _without_requests(found.values()):
             folders = {Path(source).parent for source in given if isinstance(source, str | Path)}
             folders |= set() if study.folder is None else {study.folder}
-            found |= {each.digest: self._checked(each) for each in _messages_in(folders, set(lost), most)}
+            found |= {each.digest: self._checked(each) for each in _find_messages(folders, set(lost), most)}
         if lost := _without_requests(found.values()):
             raise DataError(
                 f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
@@ -657,7 +657,7 @@ class Coordinator:
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
             raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
-        return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+        return _Log(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
 
     def _checked(self, message: Message) -> Message:
         """A message, if it is one of this study and its sender signed it."""
@@ -667,7 +667,7 @@ class Coordinator:
         return message
 
     def _read(
-        self, known: _Known, request: Message | None, use: Callable[..., Any] = lambda name, *content: content
+        self, known: _Log, request: Message | None, use: Callable[..., Any] = lambda name, *content: content
     ) -> Any:
         """What the answers to a request say, by member; those that cannot be used are left out and named.
 
@@ -687,14 +687,14 @@ class Coordinator:
                 self.rejected[answer.sender] = str(error)
         return found
 
-    def _dropped(self, known: _Known) -> list[str]:
+    def _dropped(self, known: _Log) -> list[str]:
         spec, _ = known.last.open(self.key)
         answered = self._read(known, known.last)
         return [name for name in spec["roster"] if name not in answered]
 
     def missing(self, messages: Iterable[Message | str | Path | bytes]) -> dict[str, str]:
         """Members that gave no usable answer to the last request that others answered, and why."""
-        known = self._sorted(messages)
+        known = self._log(messages)
         answered = {answer.header["reply_to"] for answer in known.answers}
         asked = [request for request in known.requests if request.digest in answered]
         if not asked:
@@ -706,7 +706,7 @@ class Coordinator:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
-    def _late(self, known: _Known, names: Collection[str]) -> dict[str, str]:
+    def _late(self, known: _Log, names: Collection[str]) -> dict[str, str]:
         found = dict[str, str]()
         for request in known.requests:
             answers = self._read(known, request)
@@ -715,7 +715,7 @@ class Coordinator:
             found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
         return found
 
-    def _combined(self, known: _Known, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
+    def _combined(self, known: _Log, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
@@ -739,7 +739,7 @@ def _without_requests(messages: Collection[Message]) -> dict[str, int]:
     return {each.header["reply_to"]: each.step for each in messages if each.step not in asked}
 
 
-def _messages_in(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
+def _find_messages(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
     """The messages with these digests among the files of some folders."""
     for path in (path for folder in folders for path in folder.glob("*.mxf")):
         # Other files in these folders are ignored.
@@ -762,7 +762,7 @@ def _missing_error(name: str, why: str) -> DataError:
     return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
 
 
-def _masked_total(answers: _Answers, count: int, transcript: str) -> Any:
+def _sum_masked(answers: _Answers, count: int, transcript: str) -> Any:
     """The sum of masked vectors of ``count`` elements, all of which were made for the same transcript."""
     for name, (words, sent) in answers.items():
         vector = sent.get("masked")
@@ -773,7 +773,7 @@ def _masked_total(answers: _Answers, count: int, transcript: str) -> Any:
     return np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
 
 
-def _sized(magnitudes: Any) -> bool:
+def _are_magnitudes(magnitudes: Any) -> bool:
     """Whether these are powers of two of all blocks."""
     return isinstance(magnitudes, dict) and all(
         type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in sums.BLOCKS[:-1]
@@ -792,7 +792,7 @@ def _is_rank(rank: Any, count: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _Log:
     """Requests by step, and answers."""
 
     requests: tuple[Message, ...]

@@ -95,7 +95,7 @@ class Site:
         study = self.study
         if not isinstance(request, Message):
             request = read_message(request, most_bytes=study.limits.message_bytes)
-        spec, arrays = self._open(request)
+        spec, arrays = self._open_request(request)
         asked = spec["ask"]
         run = _run_of(request, spec)
         self._check_release(request, asked, run)
@@ -125,7 +125,7 @@ class Site:
         self.ledger.record(data=self.data, request=request.digest, run=run, **told)
         return answer
 
-    def _open(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+    def _open_request(self, request: Message) -> tuple[dict[str, Any], Arrays]:
         """What the request asks, if it comes from the coordinator and belongs to the study."""
         study = self.study
         study.check()
@@ -185,14 +185,14 @@ class Site:
 
     def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
-        rows, tasks, count = self._drawn(spec, arrays)
+        rows, tasks, count = self._drawn_tasks(spec, arrays)
         parts = [moment_arrays(augmented(rows.part(order[:count])).without_rows()) for order in tasks]
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
         return Answer(says, {"tasks": len(tasks)}, joined_arrays(dict(enumerate(parts))))
 
     def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
-        rows, tasks, count = self._drawn(spec, arrays)
+        rows, tasks, count = self._drawn_tasks(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
         context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
@@ -207,7 +207,7 @@ class Site:
         ]
         return Answer(says, *tuned.task_content(found))
 
-    def _drawn(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
+    def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
         """The rows in the units of the validation tasks, the order of rows in each task of this member, if its policy
         lets all of them pass, and how many rows of each are learned from.
         """
@@ -250,12 +250,12 @@ class Site:
         made = {"public": public, "signature": self.key.sign(masks.key_text(study, first, self.key.name, public))}
         made |= {"own_digest": hashed(seed)} if study.limits.confirm else {}
         sent = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
-        sent["boxes"] = self._boxes(private, first, neighbours)
+        sent["boxes"] = self._seal_shares(private, first, neighbours)
         if study.limits.confirm:
-            sent["own_boxes"] = self._boxes(seed, first, neighbours)
+            sent["own_boxes"] = self._seal_shares(seed, first, neighbours)
         return Answer(says, told, sent)
 
-    def _boxes(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
+    def _seal_shares(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""
         study, shares = self.study, masks.split_secret(secret, neighbours, self.study.threshold)
         boxes = np.zeros((len(neighbours), masks.BOX_BYTES), dtype=np.uint8)
@@ -265,7 +265,7 @@ class Site:
             boxes[row] = np.frombuffer(box, dtype=np.uint8)
         return boxes
 
-    def _agreed(
+    def _read_announcement(
         self, spec: Mapping[str, Any], arrays: Arrays, before: Any, why: str
     ) -> tuple[masks.Announcement, dict[int, bytes]]:
         """What all members of a sum were told, and the neighbours' keys.
@@ -284,13 +284,13 @@ class Site:
 
     def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
-        told, neighbours = self._agreed(
+        told, neighbours = self._read_announcement(
             spec, arrays, spec.get("first"), "these rows did not answer that request before; do so first"
         )
         roster, epsilon = len(told.roster), 0.0
         says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
-            epsilon = self._spend()
+            epsilon = self._spend_epsilon()
             vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
             says += ["a part of the noise is in them"]
         else:
@@ -316,7 +316,7 @@ class Site:
         hidden = f"{len(vector):,} numbers that are random without the masks of {len(neighbours)} other members"
         return Answer([hidden, *says], {"transcript": transcript.hex()}, {"masked": masked}, epsilon)
 
-    def _spend(self) -> float:
+    def _spend_epsilon(self) -> float:
         """The epsilon of this release, if the member's budget has it."""
         epsilon = self.study.privacy.epsilon
         left = self.policy.largest_epsilon - self.ledger.spent(self.data)
@@ -344,7 +344,7 @@ class Site:
     def _further(self, spec: dict[str, Any], arrays: Arrays, blocks: Mapping[str, Any], says: str) -> Answer:
         """Further blocks of the members of an earlier sum, under masks of their own."""
         why = "these rows took no part in the sum before it"
-        told, neighbours = self._agreed(spec["second"], arrays, spec["second_digest"], why)
+        told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
         vector = tuned.masked_vector(spec["ask"], blocks, len(told.roster))
         return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
@@ -352,7 +352,7 @@ class Site:
         """Shares of the keys of members that dropped out."""
         study, dropped = self.study, list(map(str, spec["dropped"]))
         why = "these rows took no part in that sum"
-        told, _ = self._agreed(spec["second"], arrays, spec["second_digest"], why)
+        told, _ = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
         if not set(dropped) <= set(told.roster) or self.key.name in dropped:
             raise RefusedError(f"shares of {dropped}", "these members took no part in the sum")
         if len(dropped) > study.limits.drop_outs:
@@ -360,15 +360,15 @@ class Site:
             raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
         self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
         # Of a member either the key or its own mask, never both: with both, its sums could be read.
-        found = {"shares": self._opened(told.first, dropped, arrays["boxes"])}
+        found = {"shares": self._open_shares(told.first, dropped, arrays["boxes"])}
         if study.limits.confirm:
             alive = [name for name in told.roster if name not in dropped]
-            found["own_shares"] = self._opened(told.first, alive, arrays["own_boxes"])
+            found["own_shares"] = self._open_shares(told.first, alive, arrays["own_boxes"])
         whose = ", ".join(dropped) or "those who took part"
         says = [f"shares that take the masks of {whose} from the sum; {study.threshold} are needed"]
         return Answer(says, {"dropped": dropped}, found)
 
-    def _opened(self, first: str, names: Sequence[str], boxes: Any) -> Any:
+    def _open_shares(self, first: str, names: Sequence[str], boxes: Any) -> Any:
         """The shares of these members' secrets that this one holds; zeros where it holds none."""
         study, found = self.study, np.zeros((len(names), masks.SHARE_BYTES), dtype=np.uint8)
         for row, name in enumerate(names):

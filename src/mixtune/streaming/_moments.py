@@ -29,7 +29,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed, to_spec
 from mixtune.moments import Moments, Origin
 from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 T = TypeVar("T")
 
@@ -307,7 +307,7 @@ class MomentJob:
     @staticmethod
     def merge(parts: Sequence[Mapping[str, Moments]]) -> dict[str, Moments]:
         """The sums of several parts, in their order: rounding is the same whoever computed them."""
-        return merged(parts, lambda name, before, after: before + after)
+        return merge_domains(parts, lambda name, before, after: before + after)
 
     def finish(self, found: Mapping[str, Moments]) -> dict[str, Moments]:
         """The result, which knows its rounding; refuse a source without rows."""
@@ -328,12 +328,12 @@ class MomentJob:
                 yield running.popleft().result()
 
 
-def merged(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
+def merge_domains(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
     """What parts of a source have of each domain, joined in their order.
 
     Examples
     --------
-    >>> merged([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
+    >>> merge_domains([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
     {'a': 4, 'b': 2}
     """
     total = dict(parts[0])
@@ -463,7 +463,7 @@ def run_moments(
             counts[chunk.name] += chunk.rows or 0
     budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
     with threadpool_limits(limits=max(1, cores // lanes)):
-        return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
+        return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
 def gather_moments(
