@@ -11,9 +11,9 @@ import numpy as np
 import scipy.special
 
 from mixtune._array import Array
-from mixtune._checks import check_choice, check_whole
+from mixtune._checks import check_choice, check_whole, import_extra
 from mixtune._version import __version__
-from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.errors import DataError, ParameterError
 
 #: The first version in which every operator used here has its present meaning.
 OLDEST_OPSET = 13
@@ -127,11 +127,8 @@ def _checked_onnx(dtype: str, names: Sequence[str], opset: int) -> Any:
     wrong = any(not isinstance(name, str) or not name or name.startswith("_") for name in names)
     if wrong or len(set(names)) < len(names):
         raise ParameterError(f"the names {', '.join(map(repr, names))} must differ, and not be empty or start with '_'")
-    try:
-        import onnx
-        import onnx.reference
-    except ImportError as error:
-        raise MissingExtraError("onnx", "onnx", "exporting to ONNX") from error
+    import_extra("onnx.reference", "onnx", "exporting to ONNX")
+    onnx = import_extra("onnx", "onnx", "exporting to ONNX")
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST_OPSET <= check_whole("opset", opset) <= newest:
         raise ParameterError(f"opset={opset} is not between {OLDEST_OPSET} and {newest}, the range of this onnx")

@@ -12,13 +12,13 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
+from mixtune._checks import import_extra
 from mixtune._files import check_place
-from mixtune.errors import DataError, MissingExtraError
+from mixtune.errors import DataError
 
 #: Bytes of a public key, a signature and the tag of a sealed text.
 KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES = 32, 64, 16
@@ -45,10 +45,7 @@ def primitives() -> SimpleNamespace:
     """The primitives of ``cryptography`` that the protocol uses."""
     found = SimpleNamespace()
     for place, names in PLACES.items():
-        try:
-            module = import_module(f"cryptography.{place}")
-        except ImportError as error:
-            raise MissingExtraError("cryptography", "federated", "a federated study") from error
+        module = import_extra(f"cryptography.{place}", "federated", "a federated study")
         for name in names:
             setattr(found, name, getattr(module, name))
     return found

@@ -9,15 +9,13 @@ OpenDP: floating-point noise would leak. What the coordinator does with the sum 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from mixtune._array import Floats
-from mixtune.errors import DataError, MissingExtraError
+from mixtune._checks import import_extra
+from mixtune.errors import DataError
 from mixtune.federated._masks import Ring, best_exponent, to_ring
 from mixtune.federated._study import Study
 from mixtune.federated._sums import full_gram, sizes, triangle
@@ -80,10 +78,7 @@ def _multiples(width: int) -> Floats:
 
 def discrete_noise(scale: float, count: int) -> Ring:
     """Discrete Gaussian integers of the given scale, in the ring, from the operating system's random numbers."""
-    try:
-        dp: Any = import_module("opendp.prelude")
-    except ImportError as error:
-        raise MissingExtraError("opendp", "dp", "differential privacy") from error
+    dp = import_extra("opendp.prelude", "dp", "differential privacy")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
     drawn = dp.m.make_gaussian(*space, scale=scale)([0] * count)

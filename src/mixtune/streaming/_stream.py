@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -27,6 +26,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from mixtune._array import Array, Integers, check_unmasked, is_collection
+from mixtune._checks import import_extra
 from mixtune._files import array_digest
 from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.data import (
@@ -40,7 +40,7 @@ from mixtune.data import (
     file_label,
     to_matrix,
 )
-from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.errors import DataError, ParameterError
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
@@ -645,7 +645,4 @@ def _array_block(X: Any, y: Any, labels: Any, name: str) -> Block:
 
 def dask_module(name: str) -> Any:
     """Import a module of Dask, or say how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name.split(".")[0], "dask", "work on a Dask cluster") from error
+    return import_extra(name, "dask", "work on a Dask cluster")
