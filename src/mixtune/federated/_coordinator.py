@@ -565,8 +565,8 @@ class Coordinator:
         for row, name in enumerate(dropped):
             shares = {each: arrays["shares"][row].tobytes() for each, arrays in answers.items()}
             private = self._recovered(name, shares, public_of, told.public[name])
-            others = {study.sources.index(each): told.public[each] for each in alive}
-            others = {place: public for place, public in others.items() if place in study.neighbours(name)}
+            neighbours = [study.sources[place] for place in study.neighbours(name)]
+            others = {study.sources.index(each): told.public[each] for each in neighbours if each in alive}
             total = total + masks.mask_of(study.sources.index(name), private, others, told.transcript, count)
         return total
 
