@@ -288,7 +288,7 @@ def _loads(text: bytes, what: str) -> dict[str, Any]:
 
 
 def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str) -> bytes:
-    """Lay a spec and arrays out as the bytes of a file of the format ``form``, for :func:`unpack`.
+    """Write a spec and arrays as the bytes of a file of the format ``form``, for :func:`unpack`.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def unpack(content: bytes, *, form: str, where: str) -> tuple[dict[str, Any], Ar
 
 
 def _encode(spec: dict[str, Any], arrays: Arrays, form: str = FORMAT) -> bytes:
-    """Lay the file out; the same model gives the same bytes."""
+    """The bytes of the file; the same model gives the same bytes."""
     # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
     body = safetensors.numpy.save(arrays)
     (length,) = struct.unpack("<Q", body[:8])

@@ -1,8 +1,8 @@
-"""Members share sums that nobody can read apart, never rows: study, messages, masks, policy.
+"""Members share sums that hide each of them, never rows: study, messages, masks, policy.
 
 A study is agreed on (:class:`Study`), members answer requests with files (:class:`Site`), and the focal member combines
-the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. Any way to
-carry files carries them.
+the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. All
+messages are files, so that any transport of files will do.
 """
 
 from mixtune.federated._coordinator import MEMBERS, Combined, Coordinator

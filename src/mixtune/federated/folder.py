@@ -46,7 +46,7 @@ class Folder:
         return self.path / f"a{step}-{name.encode().hex()}{ending}"
 
     def refuse(self, name: str, error: MixtuneError, step: int = 0) -> None:
-        """Lay down why a member does not answer a step; 0 stands for all of them."""
+        """Write why a member does not answer a step; 0 stands for all of them."""
         text = json.dumps({"refused": str(error), "code": error.code})
         write_atomically(self.answer_path(name, step, ".refused"), text.encode())
 

@@ -223,7 +223,7 @@ class StreamFeatures:
 
 
 def map_digest(feature_map: Any) -> str | None:
-    """Tell maps apart by what they are made of; None for a map that says nothing of it."""
+    """A hash of what a map is made of; None for a map that cannot be written down."""
     try:
         spec, arrays = to_spec(feature_map)
     except ParameterError:

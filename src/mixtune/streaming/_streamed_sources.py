@@ -427,7 +427,7 @@ class StreamedSources:
         """
         reading = self._reading(columns)
         key, before = self._cache_key(None, reading), self._samples
-        # Domains that came whole in an earlier pass do no harm where they are left out now.
+        # Domains that came whole in an earlier pass may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
                 "rows": self.sample_rows,
