@@ -280,8 +280,8 @@ class Regression:
     def dual_path(self, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """The same for one prior N(mean, q S), through r x r matrices: duals (Q, r) and leverages (Q, n).
 
-        ``fitted`` is ``design mean`` (r,), ``kernel`` is ``design S design'`` (r, r), which is lost; coefficients are
-        ``mean + S design' dual``.
+        ``fitted`` is ``design mean`` (r,), ``kernel`` is ``design S design'`` (r, r), which is overwritten;
+        coefficients are ``mean + S design' dual``.
         """
         across = None if factor_device(len(kernel)) else self._across
         if across is not None and len(across) <= FEW_ROWS * len(kernel):
@@ -613,7 +613,7 @@ def _with_constant(sample: Sample) -> Rows:
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:
-    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is overwritten."""
     if (there := factor_device(len(matrix))) is not None:
         torch = torch_module()
         try:
@@ -692,7 +692,7 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
 
 def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floats:
-    """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is lost."""
+    """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is overwritten."""
     columns = right.reshape(len(right), -1)
     if (there := factor_device(len(root))) is not None:
         lower, wanted = to_device(root, there), to_device(columns, there)
