@@ -27,7 +27,7 @@ from rich.table import Table
 from mixtune._files import write_atomically
 from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
-from mixtune.report.wording import MEASURE_NAMES, METHOD_NAMES, MINUS, clean, column, percent_column, shorten
+from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, measure_columns, percent_column, shorten
 
 if TYPE_CHECKING:
     from mixtune.report.facts import DomainFact, Facts, MethodFact
@@ -147,9 +147,7 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
 
 def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
     """One row per method: what is known of its predictions, and a ratio of errors with its interval."""
-    values = {name: [getattr(row.measures, name, None) for row in rows] for name in MEASURE_NAMES}
-    known = {name: found for name, found in values.items() if any(value is not None for value in found)}
-    cells = {MEASURE_NAMES[name][0]: _measure_cells(name, found) for name, found in known.items()}
+    cells = {name: _typed(values) for name, values in measure_columns(rows, digits=4).items()}
     made = table(title, "method", *cells, against, "95% interval")
     best = min((row.error for row in rows if row.error is not None), default=None)
     for place, row in enumerate(rows):
@@ -165,14 +163,6 @@ def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
         style = "bold green" if best is not None and row.error == best else ""
         made.add_row(safe(METHOD_NAMES.get(row.method, row.method)), *shown, ratio, interval, style=style)
     return made
-
-
-def _measure_cells(name: str, values: Sequence[float | None]) -> list[str]:
-    if MEASURE_NAMES[name][1]:
-        return _typed(percent_column(values))
-    if name in ("r2", "auc", "log_loss"):
-        return ["-" if value is None else f"{value:.2f}" for value in values]
-    return _typed(column(values, 4))
 
 
 def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float]) -> Table:

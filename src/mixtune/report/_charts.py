@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from mixtune._messages import counted
 from mixtune.report.columns import ColumnSpread
 from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
-from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
+from mixtune.report.wording import METHOD_NAMES, column, element, number, percent, shorten
 from mixtune.selection import MIXTUNE
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Drawing:
     title: str
     description: str
     height: float
-    parts: list[Html] = field(default_factory=list)
+    parts: list[Markup] = field(default_factory=list)
 
     def add(self, tag: str, style: str, *, tip: str = "", **places: Any) -> None:
         """Add a mark; ``tip`` shows where the pointer rests on it."""
@@ -176,7 +177,7 @@ class Drawing:
             self.tick(scale(value) + 4, tick_text(value))
         self.text(4, 12, label, "label", "start")
 
-    def figure(self, heading: str, caption: str) -> Html:
+    def figure(self, heading: str, caption: str) -> Markup:
         """The drawing below a heading, with a title and a description for those who cannot see it."""
         title, description = f"{self.name}-t", f"{self.name}-d"
         words = element("title", self.title, id=title), element("desc", self.description, id=description)
@@ -186,7 +187,7 @@ class Drawing:
         return element("figure", heading, svg, caption, class_="chart")
 
 
-def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
+def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Markup, Markup]:
     """Errors of the methods with 95% intervals, and the error of the model over that of each other method."""
     rows: list[MethodRow] = []
     for each, text in zip(compared, column([each.error for each in compared])):
@@ -227,7 +228,7 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     return drawing
 
 
-def ridge_chart(path: RidgeFact, family: str) -> Html:
+def ridge_chart(path: RidgeFact, family: str) -> Markup:
     """Left-out errors along effective ridges, and the point that was taken."""
     # At least a tenth from bottom to top, so that a path that is nearly flat looks flat.
     middle = (min(path.errors) + max(path.errors)) / 2
@@ -259,7 +260,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     )
 
 
-def trajectory_chart(path: Trajectory) -> Html:
+def trajectory_chart(path: Trajectory) -> Markup:
     """Loss and energy after each step."""
     ends = f"loss from {number(path.loss[0])} to {number(path.loss[-1])}, energy to {number(path.energy[-1])}"
     drawing = Drawing("path", "Loss and energy along the trajectory", ends, 250.0)
@@ -280,7 +281,7 @@ def trajectory_chart(path: Trajectory) -> Html:
     )
 
 
-def left_out_chart(rows: LeftOut, name: str) -> Html:
+def left_out_chart(rows: LeftOut, name: str) -> Markup:
     """Actual values against left-out predictions, with intervals around the line where both agree."""
     count = len(rows.actual)
     half = np.zeros(count) if rows.half is None else rows.half
@@ -318,7 +319,7 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
 
 
-def residual_chart(rows: LeftOut, name: str) -> Html:
+def residual_chart(rows: LeftOut, name: str) -> Markup:
     """How the left-out residuals are spread."""
     residuals = rows.residuals
     reach, middle = float(np.max(np.abs(residuals))) or 1.0, number(np.median(residuals))
@@ -344,7 +345,7 @@ def residual_chart(rows: LeftOut, name: str) -> Html:
     )
 
 
-def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, target: str) -> Html:
+def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, target: str) -> Markup:
     """How the prediction changes along one column, with the interval, and in the sources' own models."""
     ends = [float(each.end) for each in curve]
     values = [each.effect for each in curve]
@@ -376,7 +377,7 @@ def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, targ
     return drawing.figure(column, caption)
 
 
-def spread_chart(spread: ColumnSpread, name: str) -> Html:
+def spread_chart(spread: ColumnSpread, name: str) -> Markup:
     """How a column is distributed in the focal rows (bars) and in the sources (line)."""
     most = max(float(spread.focal.max()), float(spread.sources.max()))
     drawing = Drawing(name, f"Distribution of {shorten(spread.name, 60)}", "focal rows and other datasets", 210.0)
@@ -406,7 +407,7 @@ def spread_chart(spread: ColumnSpread, name: str) -> Html:
     return drawing.figure(spread.name, "Bars: the focal rows. Dashed: the rows of all other datasets.")
 
 
-def calibration_chart(classes: ClassFact) -> Html:
+def calibration_chart(classes: ClassFact) -> Markup:
     """Probabilities against how often they come true, for the model and for the plain alternatives."""
     drawing = Drawing("calibration", "Calibration of the probabilities", "predicted and observed shares", 330.0)
     x, y = Scale(0.0, 100.0, LEFT, RIGHT), Scale(0.0, 100.0, 286.0, TOP + 4)

@@ -220,6 +220,14 @@ class ClassFact:
     def rows(self) -> int:
         return int(self.counts.sum())
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the share of rows that are classified right."""
+        from scipy.stats import binomtest
+
+        low, high = binomtest(self.right, self.rows).proportion_ci(method="wilson")
+        return float(low), float(high)
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
@@ -262,6 +270,12 @@ class Facts:
     def error_alone(self) -> float | None:
         """The left-out error of a fit to the focal rows alone."""
         return next((each.error for each in self.compared if each.method == OWN_ROWS), None)
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the focal rows that lie inside their intervals."""
+        known = [rows for rows in self.left_out if rows.half is not None]
+        return sum(each.covered for each in known) / sum(len(each.actual) for each in known) if known else None
 
 
 def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances: bool = True) -> Facts:
