@@ -19,30 +19,18 @@ if TYPE_CHECKING:
 YARDSTICK = "own rows alone"
 
 
+@reading.with_groups
 def compare(
     files: reading.Files,
-    target: reading.Target,
-    domain: reading.DomainColumn = None,
-    focal: reading.Focal = None,
-    every: reading.Every = False,
+    table: reading.TableOptions,
     folds: Annotated[int, typer.Option(help="Folds of the focal rows.", min=2)] = 5,
     repeats: Annotated[int, typer.Option(help="Number of repetitions, each with new folds.", min=1)] = 1,
     seed: reading.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
-    ignore: reading.Ignore = None,
-    keep: reading.Keep = None,
-    categories: reading.Categories = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "impute",
-    max_levels: reading.MaxLevels = 30,
-    target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = True,
-    encoding: reading.Encoding = None,
-    separator: reading.Separator = None,
-    decimal: reading.Decimal = None,
 ) -> None:
     """Compare mixtune with other methods, on focal rows that no fit has seen.
 
@@ -84,14 +72,14 @@ def compare(
     from mixtune.report.verdict import compared_sentence
     from mixtune.selection import MIXTUNE
 
-    options = reading.options_given(locals())
+    every = table.every
     reading.check_features(linear=linear, random_width=random_width)
     outputs.check_outputs({"--out": out}, force=force, inputs=files, endings=(".csv",))
     if every:
-        reading.check_every(domain, {"--focal": focal, "--random-features": random_width})
+        reading.check_every(table.domain, {"--focal": table.focal, "--random-features": random_width})
     with outputs.progress_bar(1) as step:
         step("Reading")
-        read = read_training(files, **options, every=every)
+        read = read_training(files, **table.reader_options(), every=every)
     classes = read.encoder.target.classes is not None
     same_features = linear or random_width is not None
     settings = {"folds": folds, "repeats": repeats, "seed": seed}

@@ -223,6 +223,34 @@ def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, clas
     )
 
 
+def domains_document(model: Any) -> dict[str, Any]:
+    """The summary of a model of every domain, for JSON."""
+    columns = model.summary_columns()
+    return {"domains": [dict(zip(columns, row)) for row in zip(*map(plain, columns.values()))]}
+
+
+def show_domains(console: Any, model: Any) -> None:
+    """One line for each domain."""
+    rows = domains_document(model)["domains"]
+    right = ["right"] * ("right" in rows[0])
+    heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
+    made = table("Domains", *heads)
+    for row in rows:
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right)]
+        numbers += [f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled")]
+        made.add_row(safe(row["domain"]), *numbers, f"{row['gain']:.0%}", safe(row["borrows_from"]))
+    console.print(made, "", sep="\n")
+    if right:
+        console.print("Errors are those of class scores, +1 for the class and -1 for any other.\n")
+
+
+def show_written(console: Console, written: Mapping[str, Path | None]) -> None:
+    """Name the files that were written."""
+    for name, path in written.items():
+        if path is not None:
+            console.print(f"Wrote the {name} to {safe(path)}", soft_wrap=True)
+
+
 def made_now(files: Sequence[Path]) -> dict[str, Any]:
     """When a page is made, from which files and by which command, as the page shows it; folders stay private."""
     words = []

@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +17,6 @@ from rich.table import Table
 
 from mixtune._array import torch_device
 from mixtune.cli._reading import Device, Engine, Scheduler, check_engine
-from mixtune.cli._streaming import execute_on_cluster
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
@@ -98,6 +97,19 @@ def reproduce(
         console.print(f"Wrote {escape(str(write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:
         typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
+
+
+def execute_on_cluster(
+    run: Any, settings: Any, seeds: Mapping[int, int], *, scheduler: str | None, jobs: int | None = None
+) -> Generator[tuple[int, Any, float], None, None]:
+    """Do the runs of a study on a cluster; yields (index, outcome, seconds) like the processes of this machine do.
+
+    ``jobs`` is the number of processes of a local cluster, and stays out of one that is there already.
+    """
+    from mixtune.streaming import run_tasks
+
+    given = {index: (settings, seed) for index, seed in seeds.items()}
+    yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
 
 
 def _kept(out: Path) -> str:
