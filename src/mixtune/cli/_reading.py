@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import partial, wraps
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -146,14 +146,13 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     >>> with_groups(show)(file="a.csv", encoding=None, separator=";", decimal=None)
     a.csv CsvOptions(encoding=None, separator=';', decimal=None)
     """
-    hints = get_type_hints(command, include_extras=True)
-    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
-    parameters = []
-    for name, parameter in inspect.signature(command).parameters.items():
-        if name not in groups:
-            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
-        else:
-            parameters += inspect.signature(groups[name], eval_str=True).parameters.values()
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    parameters: list[inspect.Parameter] = []
+    for each in own:
+        group = groups.get(each.name)
+        parameters += [each] if group is None else inspect.signature(group, eval_str=True).parameters.values()
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
 
     @wraps(command)
     def run(**given: Any) -> None:
