@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -30,7 +31,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, measure_columns, percent_column, shorten
 
 if TYPE_CHECKING:
-    from mixtune.report.facts import DomainFact, Facts, MethodFact
+    from mixtune.report.facts import DomainFact, Facts
 
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
@@ -182,7 +183,7 @@ def facts_document(facts: Facts) -> dict[str, Any]:
 
     return {
         "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
-        "comparison": [_method_document(each) for each in facts.compared],
+        "comparison": [{"rmse": row.pop("error"), **row} for row in map(flat_method, facts.compared)],
         "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
@@ -225,8 +226,8 @@ def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, clas
 
 def domains_document(model: Any) -> dict[str, Any]:
     """The summary of a model of every domain, for JSON."""
-    columns = model.summary_columns()
-    return {"domains": [dict(zip(columns, row)) for row in zip(*map(plain, columns.values()))]}
+    columns = {name: np.asarray(values).tolist() for name, values in model.summary_columns().items()}
+    return {"domains": [dict(zip(columns, row)) for row in zip(*columns.values())]}
 
 
 def show_domains(console: Any, model: Any) -> None:
@@ -264,10 +265,11 @@ def made_now(files: Sequence[Path]) -> dict[str, Any]:
     return {"date": date, "inputs": shown, "command": command}
 
 
-def _method_document(method: MethodFact) -> dict[str, Any]:
+def flat_method(method: Any) -> dict[str, Any]:
+    """A method of a comparison in one row: the measures that apply stand beside the other numbers."""
     row = asdict(method)
     measures = row.pop("measures") or {}
-    return {"rmse": row.pop("error"), **row, **{name: value for name, value in measures.items() if name != "rmse"}}
+    return row | {name: value for name, value in measures.items() if name != "rmse"}
 
 
 def _domain_document(domain: DomainFact, facts: Facts) -> dict[str, Any]:
