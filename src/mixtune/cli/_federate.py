@@ -17,8 +17,8 @@ from mixtune.cli import _reading as reading
 from mixtune.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.federated import Combined, Coordinator, Key, Policy, Study
-    from mixtune.federated.folder import Faults, Folder
+    from mixtune.federated import Combined, Key, Policy, Study
+    from mixtune.federated.folder import Faults
 
 federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
 study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
@@ -338,46 +338,36 @@ def _simulated(
     require_all: bool,
     transport: str,
 ) -> Combined:
-    """All exchanges of a study on this machine, with processes for its members."""
+    """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
     from mixtune.federated import Coordinator, Key
     from mixtune.federated.folder import Folder, exchange_by_processes
 
     keys = {name: Key.generate(name) for name in tables}
     study = study.joined(*(key.card for key in keys.values()))
     coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(policy))
-    own = {name: tables[name] for name in study.sources}
     with tempfile.TemporaryDirectory() as place:
         folder = Folder(Path(place))
         study.save(folder.path / "study.toml")
-        for name in tables if transport == "flower" else own:
+        for name in tables if transport == "flower" else study.sources:
             keys[name].save(folder.key_path(name))
+        options: dict[str, Any] = {"timeout": timeout, "step": step}
         if transport == "files":
-            options: dict[str, Any] = {"processes": processes, "policy": _policy(policy), "faults": faults}
-            with exchange_by_processes(folder, own, timeout=timeout, step=step, **options) as exchange:
+            own = {name: tables[name] for name in study.sources}
+            options |= {"processes": processes, "policy": _policy(policy), "faults": faults}
+            with exchange_by_processes(folder, own, **options) as exchange:
                 messages: list[Any] = coordinator.run(exchange, require_all=require_all)
         else:
-            messages = _by_flower(coordinator, folder, tables, timeout=timeout, step=step, policy=policy)
+            from mixtune.federated.flower_local import exchange_on_this_machine
+
+            rules = {} if policy is None else {"policy": policy.resolve()}
+            members = {
+                name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()
+            }
+            focal = members.pop(study.focal)
+            options |= {"focal": (focal["data"], focal["key"]), "members": members}
+            coordinator.rejected |= exchange_on_this_machine(folder.path, **options)
+            messages = sorted((folder.path / "messages").glob("*.mxf"))
         return coordinator.combine(messages, require_all=require_all)
-
-
-def _by_flower(
-    coordinator: Coordinator,
-    folder: Folder,
-    tables: dict[str, Path],
-    *,
-    timeout: float,
-    step: Callable[[str], None],
-    policy: Path | None,
-) -> list[Any]:
-    """The messages of a study that Flower carried."""
-    from mixtune.federated.flower_local import exchange_on_this_machine
-
-    rules = {} if policy is None else {"policy": policy.resolve()}
-    settings = {name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()}
-    focal = settings.pop(coordinator.study.focal)
-    given: dict[str, Any] = {"focal": (focal["data"], focal["key"]), "members": settings}
-    coordinator.rejected |= exchange_on_this_machine(folder.path, **given, timeout=timeout, step=step)
-    return sorted((folder.path / "messages").glob("*.mxf"))
 
 
 def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:

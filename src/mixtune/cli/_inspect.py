@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,11 +64,11 @@ def inspect(
         return
     console = outputs.output()
     _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
+    classes = encoder is not None and encoder.target.classes is not None
     if facts is not None:
-        outputs.show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
-    effects = ColumnEffects.from_json(info.metadata)
-    shown = [] if effects is None else [asdict(each) for each in effects.effects]
-    outputs.show_effects(console, shown, classes=encoder is not None and encoder.target.classes is not None)
+        outputs.show_model(console, facts, classes=classes)
+    if (effects := ColumnEffects.from_json(info.metadata)) is not None and effects.effects:
+        outputs.show_effects(console, effects.effects, classes=classes)
     if every is not None:
         outputs.show_domains(console, every)
     if encoder is not None:

@@ -31,6 +31,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, measure_columns, percent_column, shorten
 
 if TYPE_CHECKING:
+    from mixtune.estimators import ColumnEffect
     from mixtune.report.facts import DomainFact, Facts
 
 #: So many domains are shown; --json gives all.
@@ -198,26 +199,22 @@ def facts_document(facts: Facts) -> dict[str, Any]:
     }
 
 
-def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, classes: bool) -> None:
-    """Which columns drive the prediction, from what a model's file says."""
-    if not effects:
-        return
-    shown = [each for each in effects if each["output"] == effects[0]["output"]]
+def show_effects(console: Console, effects: Sequence[ColumnEffect], *, classes: bool) -> None:
+    """Which columns drive the prediction."""
+    shown = [each for each in effects if each.output == effects[0].output]
     made = table(
         "Which columns drive the prediction", "column", "from", "to", "change", "95% interval", "others", left=3
     )
-    texts = {
-        name: _typed((percent_column if classes else column)([each[name] for each in shown[:MOST_EFFECTS]]))
-        for name in ("effect", "low", "high", "sources")
-    }
-    for place, each in enumerate(shown[:MOST_EFFECTS]):
-        ends = [end if isinstance(end, str) else f"{end:.4g}" for end in (each["start"], each["end"])]
-        interval = "" if each["low"] is None else f"{texts['low'][place]} to {texts['high'][place]}"
-        cells = texts["effect"][place], interval, texts["sources"][place]
-        made.add_row(*(safe(shorten(text, 22)) for text in (each["column"], *ends)), *cells)
-    what = f"the probability of {safe(shown[0]['output'])}" if classes else "the prediction"
+    first, many = shown[:MOST_EFFECTS], len(shown) - MOST_EFFECTS
+    write = percent_column if classes else column
+    texts = [_typed(write([getattr(each, name) for each in first])) for name in ("effect", "low", "high", "sources")]
+    for each, effect, low, high, others in zip(first, *texts):
+        ends = [end if isinstance(end, str) else f"{end:.4g}" for end in (each.start, each.end)]
+        interval = "" if each.low is None else f"{low} to {high}"
+        made.add_row(*(safe(shorten(text, 22)) for text in (each.column, *ends)), effect, interval, others)
     console.print(made)
-    more = f" {len(shown) - MOST_EFFECTS} smaller ones are in --json." if len(shown) > MOST_EFFECTS else ""
+    what = f"the probability of {safe(shown[0].output)}" if classes else "the prediction"
+    more = f" {many} smaller ones are in --json." if many > 0 else ""
     console.print(
         f"\nChange: of {what}, on average over the focal rows, when the column alone goes from one value to the other. "
         f"Others: the same in the sources' own models.{more}\n"

@@ -60,7 +60,7 @@ BY_MARKET = ("market_rates", "market_maturities")
 OBSERVED |= set(BY_MARKET)
 
 
-def price_command(
+def price(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
@@ -168,7 +168,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     if unknown := sorted(set(found) - set(given)):
         known = ", ".join(sorted(given))
         raise ParameterError(f"{config} has unknown settings {', '.join(unknown)}; known are {known}")
-    kinds = get_type_hints(price_command)
+    kinds = get_type_hints(price)
     for name in sorted(set(found) - explicit):
         value = found[name]
         matrix = name == "correlation" and isinstance(value, list)  # only a file can hold one; the market checks it

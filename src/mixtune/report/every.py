@@ -66,26 +66,12 @@ def every_html(
     str
         A whole HTML document.
     """
-    facts = EveryFacts(model, target or "the target")
-    verdict = facts.verdict()
-    parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
-    return render(
-        "every.html",
-        title=title or f"{facts.target} in {counted((facts.count, 'domain'))}",
-        made=date or "",
-        command=None,
-        verdict=verdict,
-        evidence=verdict.evidence,
-        notes=(*model.notes_, *notes),
-        estimator=(type(model).__name__, parameters),
-        settings=settings,
-        facts=facts,
-        heat_map=heat_map,
-        shrinkage_charts=shrinkage_charts,
-        MOST_CELLS=MOST_CELLS,
-        MOST_DETAILS=MOST_DETAILS,
-        STANDS_OUT=STANDS_OUT,
-    )
+    facts = EveryFacts(model, target or "the target", notes)
+    title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
+    about = {"title": title, "date": date, "inputs": (), "command": None, "verdict": facts.verdict()}
+    limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
+    drawn = {"heat_map": heat_map, "shrinkage_charts": shrinkage_charts}
+    return render("every.html", facts, settings, **about, **limits, **drawn)
 
 
 def write_every(path: str | Path, model: Any, **options: Any) -> Path:
@@ -98,8 +84,9 @@ def write_every(path: str | Path, model: Any, **options: Any) -> Path:
 class EveryFacts:
     """What the page shows of a model: its summary, weights, the models of its scores, and tables of them."""
 
-    def __init__(self, model: Any, target: str) -> None:
-        self.target = target
+    def __init__(self, model: Any, target: str, notes: Sequence[str] = ()) -> None:
+        self.target, self.notes, self.estimator = target, (*model.notes_, *notes), type(model).__name__
+        self.parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
         self.summary: dict[str, Any] = model.summary_columns()
         self.names: list[str] = self.summary["domain"]
         self.rows: list[int] = np.asarray(self.summary["rows"]).tolist()

@@ -74,6 +74,11 @@ class Gain:
     from_rows: float | None = None
     from_validation: float | None = None
 
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """The reduction and the ends of its interval, where all are known."""
+        return _known(self.reduction, self.low, self.high)
+
 
 @dataclass(frozen=True)
 class MethodFact:
@@ -89,6 +94,12 @@ class MethodFact:
     ratio_low: float | None
     ratio_high: float | None
     measures: Measures | None = None
+
+    @property
+    def reduction(self) -> tuple[float, float, float] | None:
+        """By what part the model's own error is below this one, with the ends of its interval, where all are known."""
+        known = _known(self.ratio, self.ratio_high, self.ratio_low)
+        return None if known is None else (1 - known[0], 1 - known[1], 1 - known[2])
 
 
 @dataclass(frozen=True)
@@ -365,7 +376,6 @@ def read_facts(
     from sklearn.utils.validation import _num_samples
 
     from mixtune.estimators import as_sources, left_out_rows
-    from mixtune.report.columns import read_columns
 
     inner = _fitted(model)
     if not hasattr(inner, "removal_effects"):
@@ -390,6 +400,8 @@ def read_facts(
         )
     found = left_out_rows(model)
     if explain:
+        from mixtune.report.columns import read_columns
+
         about: dict[str, Any] = {"left_out": found, "columns": columns, "parts": _parts(X, given)}
         facts = replace(facts, columns=read_columns(model, **about))
     if not np.all(np.isfinite(predicted)):
@@ -613,6 +625,10 @@ def _classes(model: Any, scores: Floats, y: Any, shares: Mapping[str, Floats]) -
     counts = confusion_matrix(labels, classes[guessed], labels=classes)
     names = tuple(str(name) for name in classes.tolist())
     return ClassFact(names, counts, np.searchsorted(classes, labels), shares)
+
+
+def _known(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float] | None:
+    return None if middle is None or low is None or high is None else (middle, low, high)
 
 
 def _matrix(values: Any) -> Floats:

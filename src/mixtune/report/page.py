@@ -24,9 +24,8 @@ from mixtune._messages import counted
 from mixtune._version import __version__
 from mixtune.report import _charts as charts
 from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, MOST_OUTPUTS, ClassFact, DomainFact, Facts, MapFact, read_facts
-from mixtune.report.verdict import HELP_MARGIN, Verdict, can_tell, effect_of, give_verdict, with_known_effect
+from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
-    MAP_MEANINGS,
     MAP_NAMES,
     METHOD_NAMES,
     column,
@@ -46,18 +45,6 @@ if TYPE_CHECKING:
 #: Of longer tables, so many rows are shown and the others are folded away.
 LONGEST_TABLE, SHOWN_ROWS = 30, 15
 TOP_CANDIDATES = 10
-FAMILIES = {
-    FOCAL_FAMILY: "a ridge fit to the focal rows, without the others",
-    "alike": "one learned prior for all sources",
-    "nearest": "a prior from the sources that predict the focal rows best",
-    "similar": "a prior from the sources whose features are like the focal ones",
-    "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
-    "groups": "sources in two groups, each with its own prior",
-    "context": "a prior that depends on what the focal features are like on average",
-    "stacked": "shrunk towards a sum of the sources' models, with weights that fit the focal rows",
-    "pooled": "shrunk towards one model fitted to the likeliest sources together",
-    "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
-}
 
 
 def report_html(
@@ -132,71 +119,35 @@ def page_html(
     if title is None:
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
-    verdict = give_verdict(facts)
-    first, *rest = verdict.evidence or ("",)
-    return render(
-        "page.html",
-        title=title,
-        # When, from what and how the page was made.
-        made="; ".join([*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]),
-        command=command,
-        verdict=verdict,
-        evidence=(first, f"What to do next: {verdict.advice}", *rest, facts.carried),
-        notes=facts.notes,
-        estimator=(facts.estimator, facts.parameters),
-        settings=settings,
-        facts=facts,
-        effects=_effects(facts),
-        comparison=_comparison(facts),
-    )
+    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": give_verdict(facts)}
+    return render("page.html", facts, settings, **about, effects=_effects(facts), comparison=_comparison(facts))
 
 
-def render(
-    template: str,
-    *,
-    verdict: Verdict,
-    notes: Sequence[str],
-    estimator: tuple[str, Mapping[str, str]],
-    settings: Mapping[str, Any] | None,
-    **fields: Any,
-) -> str:
-    """A page from a template of this folder, with what ``frame.html`` needs.
+def render(template: str, facts: Any, settings: Mapping[str, Any] | None, **fields: Any) -> str:
+    """A page from a template of this folder.
 
     Parameters
     ----------
     template
         The name of its file.
-    verdict
-        Shown on top.
-    notes
-        Shown once each.
-    estimator
-        Its name and parameters.
+    facts
+        What the page shows, with the name and the parameters of the estimator and its notes.
     settings
         Further settings to list.
     **fields
-        What the template shows.
+        Title, date, inputs, command and verdict for ``frame.html``, and what else the template shows.
     """
     import sklearn
 
     versions = {"mixtune": __version__, "NumPy": np.__version__, "scikit-learn": sklearn.__version__}
     versions |= {"Python": platform.python_version()}
     given = {name: plain_value(value) for name, value in (settings or {}).items()}
+    listed = {"Given": given, facts.estimator: facts.parameters, "Versions": versions}
     style, script = (files("mixtune.report").joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    return (
-        templates()
-        .get_template(template)
-        .render(
-            style=Markup(style),
-            script=Markup(script),
-            # What the page's own policy knows its script by, so that the browser runs nothing else.
-            hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            verdict=verdict,
-            notes=list(dict.fromkeys(notes)),
-            settings={"Given": given, estimator[0]: estimator[1], "Versions": versions},
-            **fields,
-        )
-    )
+    # What the page's own policy knows its script by, so that the browser runs nothing else.
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shared = {"style": Markup(style), "script": Markup(script), "hash": known, "settings": listed}
+    return templates().get_template(template).render(facts=facts, **shared, **fields)
 
 
 @cache
@@ -216,7 +167,13 @@ def templates() -> "Environment":
     tables = (candidates_table, classes_table, datasets_table, maps_table, miss_table, removal_table)
     shared = (*words, *tables, family_name, family_shares, predicted, zip)
     found.globals |= {each.__name__: each for each in shared}
-    found.globals |= {"draw": charts, "inf": math.inf, "COVERAGE": COVERAGE, "HELP_MARGIN": HELP_MARGIN}
+    found.globals |= {
+        "draw": charts,
+        "inf": math.inf,
+        "once": dict.fromkeys,
+        "COVERAGE": COVERAGE,
+        "HELP_MARGIN": HELP_MARGIN,
+    }
     found.globals |= {"MOST_OUTPUTS": MOST_OUTPUTS, "TOP_CANDIDATES": TOP_CANDIDATES}
     return found
 
@@ -436,16 +393,13 @@ def family_shares(facts: Facts) -> list[dict[str, Any]]:
     shares: dict[str, list[float]] = {}
     for each in facts.candidates:
         shares.setdefault(each.family, []).append(each.share)
-    found = []
-    for name, parts in sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0])):
-        meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        found.append({"name": family_name(name), "share": math.fsum(parts), "meaning": meaning})
-    return found
+    found = [{"family": name, "share": math.fsum(parts), "count": len(parts)} for name, parts in shares.items()]
+    return sorted(found, key=lambda each: (-each["share"], each["family"]))
 
 
-def maps_table(maps: Sequence[MapFact]) -> Table:
+def maps_table(maps: Sequence[MapFact], meanings: Mapping[str, str]) -> Table:
     """Feature maps and what each does by itself."""
-    names = [Name(MAP_NAMES.get(each.name, each.name), MAP_MEANINGS.get(each.name, "")) for each in maps]
+    names = [Name(MAP_NAMES.get(each.name, each.name), meanings.get(each.name, "")) for each in maps]
     sizes = [f"{each.features:,}" for each in maps]
     return _shares_table("Feature maps and their shares", ("feature map", "features"), maps, names, sizes)
 

@@ -20,20 +20,13 @@ MEASURE_NAMES = {
     "log_loss": ("log loss", False),
     "auc": ("AUC", False),
 }
-#: How the feature maps that an estimator makes by itself are called, and what they consist of.
+#: How the feature maps that an estimator makes by itself are called.
 MAP_NAMES = {
     "inputs": "the columns themselves",
     "splines": "splines",
     "Fourier": "random Fourier features",
     "learned": "learned columns and splines",
     "boosted": "boosted trees",
-}
-MAP_MEANINGS = {
-    "inputs": "linear in every column",
-    "splines": "a smooth curve of every column",
-    "Fourier": "waves over all columns together, beside the columns themselves",
-    "learned": "predictions of models fitted to the sources, beside a smooth curve of every column",
-    "boosted": "boosted trees fitted to the focal rows, beside a smooth curve of every column",
 }
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.
