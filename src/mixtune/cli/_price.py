@@ -21,8 +21,6 @@ from mixtune.cli._reading import AsJson, Device
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from mixtune.options import PriceResult, Process, TimeGrid
 
 VARIANCE = ("v0", "v_mean", "v_speed", "v_vol", "rho")
@@ -182,7 +180,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     return given, explicit | set(found)
 
 
-def _save_plot(figure: Figure, path: Path) -> None:
+def _save_plot(figure: Any, path: Path) -> None:
     from mixtune.report.figures import save_figure
 
     save_figure(figure, path.parent, path.stem, (path.suffix[1:],))
