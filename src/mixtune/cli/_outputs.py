@@ -179,6 +179,8 @@ def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float
 def facts_document(facts: Facts) -> dict[str, Any]:
     """The facts about a model, as commands print them in JSON; what is not known of a domain is left out."""
 
+    from mixtune.report.facts import rmse
+
     def picked(fact: Any, *names: str) -> dict[str, Any]:
         return {name: getattr(fact, name) for name in names}
 
@@ -191,7 +193,12 @@ def facts_document(facts: Facts) -> dict[str, Any]:
         "bound": None if facts.bound is None else {**asdict(facts.bound), "total": facts.bound.total},
         "carried_by": facts.carried or None,
         "maps": [
-            {**picked(each, "name", "share", "features", "validation_error"), "loo_rmse": each.error}
+            {
+                **picked(each, "name", "share"),
+                "features": each.n_features,
+                "validation_error": rmse(each.validation_error),
+                "loo_rmse": rmse(each.loo_error),
+            }
             for each in facts.maps
         ],
         "candidates": [picked(each, "family", "share", "settings") for each in facts.candidates[:MOST_CANDIDATES]],

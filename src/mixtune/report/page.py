@@ -23,7 +23,7 @@ from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune._version import __version__
 from mixtune.report import _charts as charts
-from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, MOST_OUTPUTS, ClassFact, DomainFact, Facts, MapFact, read_facts
+from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, MOST_OUTPUTS, ClassFact, DomainFact, Facts, read_facts, rmse
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
     MAP_NAMES,
@@ -397,10 +397,10 @@ def family_shares(facts: Facts) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: (-each["share"], each["family"]))
 
 
-def maps_table(maps: Sequence[MapFact], meanings: Mapping[str, str]) -> Table:
+def maps_table(maps: Sequence[Any], meanings: Mapping[str, str]) -> Table:
     """Feature maps and what each does by itself."""
     names = [Name(MAP_NAMES.get(each.name, each.name), meanings.get(each.name, "")) for each in maps]
-    sizes = [f"{each.features:,}" for each in maps]
+    sizes = [f"{each.n_features:,}" for each in maps]
     return _shares_table("Feature maps and their shares", ("feature map", "features"), maps, names, sizes)
 
 
@@ -422,7 +422,9 @@ def _shares_table(
     most = max(each.share for each in parts) or 1.0
     texts = percent_column([each.share for each in parts])
     bars = [Bar(text, each.share / most) for text, each in zip(texts, parts)]
-    errors, validation = (column([getattr(each, k) for each in parts]) for k in ("error", "validation_error"))
+    errors, validation = (
+        column([rmse(getattr(each, name)) for each in parts]) for name in ("loo_error", "validation_error")
+    )
     shown = [heads[0], "share", heads[1], "left-out error"]
     shown += ["validation error ÷ best"] if any(each.validation_error is not None for each in parts) else []
     return Table(caption, shown, list(zip(names, bars, about, errors, validation)))
