@@ -54,7 +54,8 @@ def fit_every(
             step("Writing the report")
             shown = {name: value for name, value in options.items() if value not in (None, (), False)}
             title = f"{target.name} by {read.encoder.domain}"
-            page = every_html(model, title=title, target=target.name, settings={**shown, **settings}, notes=notes)
+            made = outputs.made_now(files)
+            page = every_html(model, title=title, target=target.name, settings=shown | settings, notes=notes, **made)
             outputs.write_file(report, page.encode())
     written = {"models": out, "report": report}
     if as_json:
@@ -80,14 +81,20 @@ def domains_document(model: Any) -> dict[str, Any]:
 
 
 def show_domains(console: Any, model: Any) -> None:
-    """One line for each domain."""
+    """Where learning together helps, and one line for each domain."""
+    from mixtune.report import every_verdict
+    from mixtune.report.wording import column
+
+    for sentence in every_verdict(model):
+        console.print(f"{outputs.typed([sentence])[0]}\n")
     rows = domains_document(model)["domains"]
     right = ["right"] * ("right" in rows[0])
     heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
     made = outputs.table("Domains", *heads)
-    for row in rows:
-        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right)]
-        numbers += [f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled")]
+    named = ("error", "error_own_rows", "error_pooled")
+    errors = zip(*(outputs.typed(column([row[name] for row in rows], 4)) for name in named))
+    for row, shown in zip(rows, errors, strict=True):
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right), *shown]
         made.add_row(outputs.safe(row["domain"]), *numbers, f"{row['gain']:.0%}", outputs.safe(row["borrows_from"]))
     console.print(made, "", sep="\n")
     if right:

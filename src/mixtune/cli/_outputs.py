@@ -76,7 +76,7 @@ def progress_bar(total: int) -> Iterator[Callable[[str], None]]:
         yield step
 
 
-def _typed(texts: Sequence[str]) -> list[str]:
+def typed(texts: Sequence[str]) -> list[str]:
     """Numbers with the minus sign of the keyboard, so that they can be copied into other programs."""
     return [text.replace(MINUS, "-").replace("–", "-") for text in texts]
 
@@ -137,10 +137,10 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
     names = [safe(each.name) for each in domains]
     columns = {
         "domain": [f"{names[0]} (focal)", *names[1:]],
-        "weight": _typed(percent_column([each.weight for each in domains])),
+        "weight": typed(percent_column([each.weight for each in domains])),
         "rows": [f"{each.rows:,}" if each.rows else "-" for each in domains],
-        "own error": _typed(column([each.own_error for each in domains], 4)),
-        "without it": _typed(percent_column([each.change for each in domains], signed=True)),
+        "own error": typed(column([each.own_error for each in domains], 4)),
+        "without it": typed(percent_column([each.change for each in domains], signed=True)),
     }
     return {name: cells for name, cells in columns.items() if set(cells) != {"-"}}
 
@@ -169,10 +169,10 @@ def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
 
 def _measure_cells(name: str, values: Sequence[float | None]) -> list[str]:
     if MEASURE_NAMES[name][1]:
-        return _typed(percent_column(values))
+        return typed(percent_column(values))
     if name in ("r2", "auc", "log_loss"):
         return ["-" if value is None else f"{value:.2f}" for value in values]
-    return _typed(column(values, 4))
+    return typed(column(values, 4))
 
 
 def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float]) -> Table:
@@ -216,7 +216,7 @@ def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, clas
         "Which columns drive the prediction", "column", "from", "to", "change", "95% interval", "others", left=3
     )
     texts = {
-        name: _typed((percent_column if classes else column)([each[name] for each in shown[:MOST_EFFECTS]]))
+        name: typed((percent_column if classes else column)([each[name] for each in shown[:MOST_EFFECTS]]))
         for name in ("effect", "low", "high", "sources")
     }
     for place, each in enumerate(shown[:MOST_EFFECTS]):

@@ -19,7 +19,17 @@ from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune.report import _charts as charts
 from mixtune.report.facts import LeftOut
-from mixtune.report.page import bar, folder_text, pair, row_name, script_hash, section, settings_section, table
+from mixtune.report.page import (
+    bar,
+    folder_text,
+    made_fields,
+    pair,
+    row_name,
+    script_hash,
+    section,
+    settings_section,
+    table,
+)
 from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
 from mixtune.selection import MIXTUNE
 
@@ -43,6 +53,8 @@ def every_html(
     settings: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
     date: str | None = None,
+    inputs: Sequence[str] = (),
+    command: str | None = None,
 ) -> str:
     """Write the page about models for every domain as text; the same model gives the same text.
 
@@ -59,6 +71,8 @@ def every_html(
         What the reader should know beside the model's own notes.
     date : str, optional
         Shown as it is; without it the page has no date.
+    inputs, command
+        Names of the files that the rows came from, and what was typed.
 
     Returns
     -------
@@ -75,11 +89,10 @@ def every_html(
     about: Any = SimpleNamespace(estimator=type(model).__name__, parameters=parameters)
     parts.append(settings_section(about, settings))
     script = folder_text("page.js")
-    fields = {
+    fields = made_fields(date, inputs, command) | {
         "short_title": shorten(title, 120),
         "title": title,
         "data": f"{counted((int(sum(facts.rows)), 'row'))} in {counted((facts.count, 'domain'))}",
-        "made": date or "",
         "style": Html(folder_text("page.css")),
         "script": Html(script),
         "hash": script_hash(script),
@@ -99,6 +112,11 @@ def write_every(path: str | Path, model: Any, **options: Any) -> Path:
     path = Path(path)
     check_place(path, "report.html")
     return write_atomically(path, every_html(model, **options).encode("utf-8"))
+
+
+def every_verdict(model: Any) -> tuple[str, str]:
+    """Where transfer helps, in one sentence, and the evidence for it."""
+    return _Facts(model, "the target").verdict()[1:]
 
 
 class _Facts:
@@ -133,8 +151,9 @@ class _Facts:
             for name in ("error", "error_own_rows")
         )
         tone = "good" if helped > harmed else "bad" if harmed > helped else "even"
-        told = f"Learning together clearly helps {helped} of {counted((self.count, 'domain'))}"
-        told += f" and harms {harmed}." if harmed else ", and harms none."
+        which = f"all {self.count:,}" if helped == self.count else f"{helped:,} of {self.count:,}"
+        told = f"Learning together clearly helps {which} domains"
+        told += f" and harms {harmed}." if harmed else "." if helped == self.count else ", and harms none."
         ratio = f"Over all rows, the left-out error is {number(error)}"
         if own > 0 and np.isfinite(own):
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "
@@ -150,7 +169,7 @@ def _cards(facts: _Facts) -> Html:
         ("domains", f"{facts.count:,}", f"with {min(facts.rows):,} to {max(facts.rows):,} rows"),
         ("gain", percent(float(np.median(summary["gain"]))), "median over the domains"),
         ("from other domains", percent(1 - float(np.mean(summary["own_share"]))), "of a prediction, on average"),
-        ("stand out", f"{int(np.sum(np.asarray(summary['apart']) > STANDS_OUT)):,}", "of the domains"),
+        ("stand out", f"{int(np.sum(np.asarray(summary['apart']) > STANDS_OUT)):,}", "domains unlike all others"),
     ]
     if "right" in summary:
         right = float(np.average(summary["right"], weights=facts.rows))
@@ -285,7 +304,7 @@ def _shrinkage(facts: _Facts) -> Html:
                 drawn.append(shrinkage_chart(f"coefficient{k}", title, facts, part))
     text = (
         "Few rows say little about a domain, so that fits to them alone scatter. The model moves them towards what "
-        "other domains suggest, the more the fewer the rows."
+        "other domains suggest, and the more so, the fewer the rows."
     )
     return section("shrinkage", "What is borrowed", text, pair(*drawn))
 
@@ -352,7 +371,7 @@ def _details(facts: _Facts) -> Html:
 
 def _detail(facts: _Facts, k: int) -> Html:
     name, summary = facts.names[k], facts.summary
-    told = f" {counted((facts.rows[k], 'row'))}, gain {percent(summary['gain'][k])}"
+    told = f": {counted((facts.rows[k], 'row'))}, gain {percent(summary['gain'][k])}"
     parts: list[Html] = []
     if len(facts.outputs) == 1:
         model = facts.outputs[0][1]

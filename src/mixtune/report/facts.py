@@ -226,7 +226,8 @@ class Facts:
     """All that is shown of a model; the sources by weight, the largest first.
 
     ``maps`` are the feature maps of the average, largest share first, and ``carried`` is a sentence on them; both are
-    empty where there is one map only.
+    empty where there is one map only. On the ``log_scale``, errors of candidates, maps and removals are those of the
+    logarithm of the target.
     """
 
     focal: DomainFact
@@ -252,6 +253,7 @@ class Facts:
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
     columns: ColumnFacts | None = None
+    log_scale: bool = False
 
     @property
     def transferred(self) -> float:
@@ -296,6 +298,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         focal=domains[0],
         sources=tuple(sorted(domains[1:], key=lambda domain: -(domain.weight or 0.0))),
         error=_root(inner.loo_error_),
+        log_scale=getattr(inner, "target_scale_", "") == "log",
         effective_ridge=getattr(inner, "effective_ridge_", None),
         gain=_gain(getattr(inner, "transfer_gain_", None), compared),
         compared=compared,

@@ -71,6 +71,7 @@ FAMILIES = {
     "pooled": "shrunk towards one model fitted to the likeliest sources together",
     "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
 }
+_LOG_ERRORS = "Errors here are those of the logarithm of the target, on which the model was fitted. "
 
 
 def report_html(
@@ -157,23 +158,33 @@ def page_html(
         # Members of a federated study may not say how many rows they have.
         data += f", {counted((rows, 'row'))} in {others}" if rows else f", {others}"
     aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    # When, from what and how the page was made.
-    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
-    words = {"short_title": shorten(title, 120), "title": title, "data": data, "made": "; ".join(made)}
-    fields = words | {
-        "style": Html(folder_text("page.css")),
-        "script": Html(script),
-        "hash": script_hash(script),
-        "command": element("p", element("code", command), class_="data") if command else "",
-        "tone": verdict.tone,
-        "verdict": verdict.sentence,
-        "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
-        "cards": _cards(facts),
-        "notes": aside if remarks else "",
-        "sections": join([*sections, _settings(facts, settings)]),
-    }
+    words = {"short_title": shorten(title, 120), "title": title, "data": data}
+    fields = (
+        words
+        | made_fields(date, inputs, command)
+        | {
+            "style": Html(folder_text("page.css")),
+            "script": Html(script),
+            "hash": script_hash(script),
+            "tone": verdict.tone,
+            "verdict": verdict.sentence,
+            "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
+            "cards": _cards(facts),
+            "notes": aside if remarks else "",
+            "sections": join([*sections, _settings(facts, settings)]),
+        }
+    )
     template = Template(folder_text("page.html"))
     return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+
+
+def made_fields(date: str | None, inputs: Sequence[str], command: str | None) -> dict[str, Any]:
+    """When, from what and how a page was made."""
+    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
+    return {
+        "made": "; ".join(made),
+        "command": element("p", element("code", command), class_="data") if command else "",
+    }
 
 
 def script_hash(script: str) -> str:
@@ -346,20 +357,21 @@ def _effects(facts: Facts) -> Html:
     several = len({each.output for each in found.effects}) > 1
     effects = [each for each in found.effects if not several or each.output == found.effects[0].output]
     target, unit = _predicted(facts, effects[0].output)
-    show = (lambda v: [percent(x) for x in v]) if facts.classes is not None else column
+    # All with the same decimals, in percent for probabilities.
+    values = [value for each in effects for value in (each.effect, each.low, each.high, each.sources)]
+    texts = iter(column(values) if facts.classes is None else ["–" if x is None else percent(x) for x in values])
     reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
-    texts = show([each.effect for each in effects])
     known = any(each.sources is not None for each in effects)
     rows: list[list[str]] = []
-    for each, text in zip(effects, texts):
+    for each, (text, low, high, others) in zip(effects, zip(texts, texts, texts, texts)):
         ends = [end if isinstance(end, str) else number(end) for end in (each.start, each.end)]
         mark = "differs" if each.differs else ""
         start, end = sorted([0.5, 0.5 + each.effect / reach / 2])
-        interval = "–" if each.low is None else " to ".join(show([each.low, each.high]))
+        interval = "–" if each.low is None else f"{low} to {high}"
         cells: list[str] = [_name(each.column, below=f"{ends[0]} → {ends[1]}", mark=mark)]
         cells += [_bar(text, end, start, style=f"both {'up' if each.effect > 0 else 'down'}", mark=0.5), interval]
-        cells += ["–" if each.slope is None else number(each.slope)]
-        rows.append([*cells, "–" if each.sources is None else show([each.sources])[0]])
+        cells += ["–" if each.slope is None else number(each.slope) if facts.classes is None else percent(each.slope)]
+        rows.append([*cells, others])
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
     text = (
@@ -431,13 +443,13 @@ def _misses(facts: Facts) -> Html:
             rows.append([_name(name), value if isinstance(value, str) else number(value), bar])
         table = _table(["column", "value", "adds"], rows, f"Contributions to row {miss.row + 1}")
         actual = miss.actual if isinstance(miss.actual, str) else number(miss.actual)
-        told = (
-            f"without the row {show(miss.left_out)}" if not classes else f"given {show(miss.left_out)} without the row"
-        )
+        told = f"predicted with probability {show(miss.left_out)}" if classes else f"predicted {show(miss.left_out)}"
         summary = element("summary", f"Row {miss.row + 1:,}: actual {actual}, {told}")
         words = f"From the average prediction, {show(miss.average)}, to that of the row, {show(miss.predicted)}:"
         parts.append(element("details", summary, element("p", words), table))
-    text = "The focal rows that are furthest off when predicted without themselves, and what each column adds to the "
+    text = (
+        "The focal rows with the largest errors, each predicted by a fit without it, and what each column adds to the "
+    )
     text += "prediction of the model (Shapley values against the focal rows). Rows are counted from 1."
     return _section("misses", "The worst misses", text, *parts)
 
@@ -476,6 +488,7 @@ def _path(facts: Facts) -> Html:
         text = "Several fits are averaged (below); these charts show the one with the largest share, "
         text += f'"{_family(family)}". '
         text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
+    text += f" {_LOG_ERRORS.rstrip()}" if facts.log_scale else ""
     return _section("path", "How the fit was chosen", text, _pair(*figures))
 
 
@@ -519,7 +532,7 @@ def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
         [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
-    heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
+    heads = ["actual class", *(f"predicted {name}" for name in classes.names)]
     return text, [_table(heads, rows, "Actual and left-out classes"), *drawn]
 
 
@@ -548,8 +561,9 @@ def _removals(facts: Facts) -> Html:
     if can_tell(facts):
         meaning = "A rise means that the dataset helped, a fall that it hurt, where the change is larger than chance "
         meaning += f"(95% interval); up to {percent(HELP_MARGIN)} either way counts as no difference."
-    text = "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-    text += f"{number(facts.error)}. {meaning}"
+    text = "Each dataset is left out alone, and the rest is solved again. "
+    text += _LOG_ERRORS if facts.log_scale else f"With all of them the left-out error is {number(facts.error)}. "
+    text += meaning
     if left := len(facts.sources) - len(known):
         text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
     rest = known[SHOWN_ROWS:]
