@@ -23,7 +23,7 @@ from mixtune.options import (
     simulate,
     training,
 )
-from mixtune.options._pricer import PricingRun, _Observed
+from mixtune.options._pricer import ObservedMarkets, PricingRun
 from mixtune.options.training import (
     Local,
     MeanOfLocals,
@@ -352,9 +352,9 @@ def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
     assert put.price == 40.0
     assert put.exercise_probability[0] == 1
     assert put.settings["exercise_today"]
-    policy = _Observed.policy
+    policy = ObservedMarkets.policy
     hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
-    monkeypatch.setattr(_Observed, "policy", hasty)
+    monkeypatch.setattr(ObservedMarkets, "policy", hasty)
     result = price_observed(paths, Call(30.0), grid, focal="here", seed=0)
     assert (result.settings["folds_held"], result.settings["hold"]) == (5, True)
     assert result.price == pytest.approx(result.european.value)

@@ -261,7 +261,8 @@ class EveryFit:
 
         target = self.target.name
         title = f"{target} by {self.read.encoder.domain}"
-        return every_html(self.model, title=title, target=target, settings=settings, notes=self.notes)
+        about: dict[str, Any] = {"title": title, "target": target, "settings": settings, "notes": self.notes}
+        return every_html(self.model, **about, **outputs.made_now(files))
 
     def document(self) -> dict[str, Any]:
         about = {"target": self.target.name, "columns": self.read.encoder.names, "notes": self.notes}

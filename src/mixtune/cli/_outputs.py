@@ -235,14 +235,19 @@ def domains_document(model: Any) -> dict[str, Any]:
 
 
 def show_domains(console: Any, model: Any) -> None:
-    """One line for each domain."""
+    """Where learning together helps, and one line for each domain."""
+    from mixtune.report import every_verdict
+
+    for sentence in every_verdict(model):
+        console.print(f"{_typed([sentence])[0]}\n")
     rows = domains_document(model)["domains"]
     right = ["right"] * ("right" in rows[0])
     heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
     made = table("Domains", *heads)
-    for row in rows:
-        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right)]
-        numbers += [f"{row[name]:.4g}" for name in ("error", "error_own_rows", "error_pooled")]
+    named = ("error", "error_own_rows", "error_pooled")
+    errors = zip(*(_typed(column([row[name] for row in rows], 4)) for name in named))
+    for row, shown in zip(rows, errors, strict=True):
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right), *shown]
         made.add_row(safe(row["domain"]), *numbers, f"{row['gain']:.0%}", safe(row["borrows_from"]))
     console.print(made, "", sep="\n")
     if right:

@@ -334,7 +334,7 @@ def left_out_chart(rows: LeftOut, name: str) -> Markup:
         drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot main", "" if many else tip)
     caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
     if rows.half is not None:
-        inside = f"{rows.covered:,} of {count:,} rows lie inside other"
+        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
         caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
@@ -412,7 +412,7 @@ def spread_chart(spread: ColumnSpread, name: str) -> Markup:
         tips = list(spread.levels)
         drawing.line(LEFT, 166, RIGHT, 166, "axis")
         drawing.text((LEFT + RIGHT) / 2, 200, shorten(spread.name, 40), "label")
-        if count <= 6:
+        if count <= 6 or (count <= 12 and max(map(len, spread.levels)) <= 2):
             for k, level in enumerate(spread.levels):
                 drawing.text((places[k] + places[k + 1]) / 2, 183, shorten(level, max(3, 36 // count)))
     line = []
@@ -442,7 +442,7 @@ def calibration_chart(classes: ClassFact) -> Markup:
     return drawing.figure(
         "Calibration of the probabilities",
         f"Probabilities of {shorten(which, 60)} without the row, in groups of equal size, and how often they came "
-        "true: dots with 95% intervals are mixtune, thin lines the plain alternatives. On the diagonal, probabilities "
+        "true: dots with 95% intervals are mixtune, thin lines the simpler methods. On the diagonal, probabilities "
         "match frequencies.",
     )
 

@@ -44,6 +44,8 @@ def every_html(
     settings: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
     date: str | None = None,
+    inputs: Sequence[str] = (),
+    command: str | None = None,
 ) -> str:
     """Write the page about models for every domain as text; the same model gives the same text.
 
@@ -60,6 +62,8 @@ def every_html(
         What the reader should know beside the model's own notes.
     date : str, optional
         Shown as it is; without it the page has no date.
+    inputs, command
+        Names of the files that the rows came from, and what was typed.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def every_html(
     """
     facts = EveryFacts(model, target or "the target", notes)
     title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
-    about = {"title": title, "date": date, "inputs": (), "command": None, "verdict": facts.verdict()}
+    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": facts.verdict()}
     limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
     drawn = {"heat_map": heat_map, "shrinkage_charts": shrinkage_charts}
     return render("every.html", facts, settings, **about, **limits, **drawn)
@@ -79,6 +83,12 @@ def write_every(path: str | Path, model: Any, **options: Any) -> Path:
     path = Path(path)
     check_place(path, "report.html")
     return write_atomically(path, every_html(model, **options).encode("utf-8"))
+
+
+def every_verdict(model: Any) -> tuple[str, str]:
+    """Where transfer helps, in one sentence, and the evidence for it."""
+    found = EveryFacts(model, "the target").verdict()
+    return found.sentence, found.evidence[0]
 
 
 class EveryFacts:
@@ -133,8 +143,9 @@ class EveryFacts:
             for name in ("error", "error_own_rows")
         )
         tone = "good" if helped > harmed else "bad" if harmed > helped else "even"
-        told = f"Learning together clearly helps {helped} of {counted((self.count, 'domain'))}"
-        told += f" and harms {harmed}." if harmed else ", and harms none."
+        which = f"all {self.count:,}" if helped == self.count else f"{helped:,} of {self.count:,}"
+        told = f"Learning together clearly helps {which} domains"
+        told += f" and harms {harmed}." if harmed else "." if helped == self.count else ", and harms none."
         ratio = f"Over all rows, the left-out error is {number(error)}"
         if own > 0 and np.isfinite(own):
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "

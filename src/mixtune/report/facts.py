@@ -223,7 +223,8 @@ class Facts:
 
     ``candidates`` are the fits that went into the average. ``maps`` are its feature maps, largest share first, and
     ``carried`` is a sentence on them; both are empty where there is one map only. The errors of candidates and maps are
-    mean squares, as the estimators give them.
+    mean squares, as the estimators give them. On the ``log_scale``, errors of candidates, maps and removals are those
+    of the logarithm of the target.
     """
 
     focal: DomainFact
@@ -249,6 +250,7 @@ class Facts:
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
     columns: ColumnFacts | None = None
+    log_scale: bool = False
 
     @property
     def transferred(self) -> float:
@@ -300,6 +302,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         focal=domains[0],
         sources=tuple(sorted(domains[1:], key=lambda domain: -(domain.weight or 0.0))),
         error=rmse(inner.loo_error_),
+        log_scale=getattr(inner, "target_scale_", "") == "log",
         effective_ridge=getattr(inner, "effective_ridge_", None),
         gain=_gain(getattr(inner, "transfer_gain_", None), compared),
         compared=compared,

@@ -315,15 +315,18 @@ def _effects(facts: Facts) -> dict[str, Any] | None:
     found = facts.columns.effects
     effects = [each for each in found.effects if each.output == found.effects[0].output]
     target = predicted(facts, effects[0].output)
-    show = (lambda v: [percent(x) for x in v]) if facts.classes is not None else column
+    # All with the same decimals, in percent for probabilities.
+    values = [value for each in effects for value in (each.effect, each.low, each.high, each.sources)]
+    texts = iter(column(values) if facts.classes is None else ["–" if x is None else percent(x) for x in values])
     reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
     rows = []
-    for each, text in zip(effects, show([each.effect for each in effects])):
+    for each, (text, low, high, others) in zip(effects, zip(texts, texts, texts, texts)):
         ends = f"{text_or_number(each.start)} → {text_or_number(each.end)}"
         name = Name(each.column, ends, "differs" if each.differs else "")
         bar = Bar.both(text, each.effect / reach, "up" if each.effect > 0 else "down")
-        interval = "–" if each.low is None else " to ".join(show([each.low, each.high]))
-        rows.append([name, bar, interval, number(each.slope), "–" if each.sources is None else show([each.sources])[0]])
+        interval = "–" if each.low is None else f"{low} to {high}"
+        slope = number(each.slope) if facts.classes is None or each.slope is None else percent(each.slope)
+        rows.append([name, bar, interval, slope, others])
     known = any(each.sources is not None for each in effects)
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
@@ -360,7 +363,7 @@ def classes_table(classes: ClassFact) -> Table:
         [Name(name), *(Bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
-    heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
+    heads = ["actual class", *(f"predicted {name}" for name in classes.names)]
     return Table("Actual and left-out classes", heads, rows)
 
 

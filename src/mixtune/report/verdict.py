@@ -20,6 +20,8 @@ ENOUGH_ROWS = 8
 NAMED = 3
 #: How many rows would settle a question is said up to so many times those there are.
 MOST_TIMES = 20
+#: Errors higher by this part or more are "more than ten times" as high.
+MANY_TIMES = 9
 
 
 @dataclass(frozen=True)
@@ -135,14 +137,17 @@ def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
     """What to do next."""
     grade, pooled = graded(reduction, low, high), _change_from_pooling(facts)
     if pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly":
-        first = "Use one fit to all rows pooled"
-    elif grade:
+        return "Use one fit to all rows pooled."
+    if grade:
         first = "Use this model for new rows" if reduction > 0 else "Use a fit to the focal rows alone"
+    elif facts.gain is not None and facts.gain.from_rows is None:
+        first = "Use this model for new rows, and add focal rows to judge it"
     else:
         first = "Use either this model or a fit to the focal rows alone"
     hurt = [each.name for each in facts.sources if effect_of(each) == "hurt"] if can_tell(facts) else []
-    if 0 < len(hurt) <= NAMED:
-        first += f". Try it without {quoted(hurt)}, which hurt"
+    # Without the only source the model is a fit to the focal rows alone.
+    if 0 < len(hurt) <= min(NAMED, len(facts.sources) - 1):
+        first += f". Try mixtune without {quoted(hurt)}, which hurt"
     # Intervals shrink with the root of the number of rows.
     part = (reduction - low if reduction > 0 else high - reduction) / abs(reduction) if reduction else math.inf
     if grade == "clearly" or not facts.focal.rows or not 1 < part**2 < MOST_TIMES:
@@ -163,10 +168,12 @@ def _against_pooling(facts: Facts) -> str:
     if (change := _change_from_pooling(facts)) is None:
         return ""
     reduction, grade = change[0], graded(*change)
-    which = "lower" if reduction > 0 else "higher"
     if not grade:
         rows = counted((facts.focal.rows, "focal row"))
         return f"Whether it is better than one fit to all rows pooled, {rows} cannot tell."
+    if reduction < -MANY_TIMES:
+        return f"Its error is {grade} more than ten times that of one fit to all rows pooled."
+    which = "lower" if reduction > 0 else "higher"
     return f"Its error is {grade} {which} than that of one fit to all rows pooled, by {percent(abs(reduction))}."
 
 
@@ -218,7 +225,7 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
     others["for {:,} the focal rows cannot tell"] = unsure
     others["for {:,} of little weight this was not computed"] = count - known
-    rest = " and ".join(text.format(n) for text, n in others.items() if n)
+    rest = ", ".join(text.format(n) for text, n in others.items() if n)
     meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
     meaning += "more than chance (95% interval), when it alone is left out"
     meaning += f"; {rest}." if rest else "."
@@ -267,7 +274,7 @@ def _versus(reduction: float) -> str:
     >>> _versus(0.2), _versus(-0.031), _versus(0.0), _versus(-1e9)
     ('20% below', '3.1% above', 'the same as', 'more than ten times')
     """
-    if reduction < -9:
+    if reduction < -MANY_TIMES:
         return "more than ten times"
     if abs(reduction) < 5e-4:
         return "the same as"
