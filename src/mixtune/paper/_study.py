@@ -104,7 +104,8 @@ class Panel:
 class Findings:
     """A summary that is put together by its study: rows for people, lines for a CSV file and a figure, checks.
 
-    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``.
+    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``. ``full_rows`` are for studies whose rows
+    hold more than people want to read: tables by file name, written and printed as JSON instead of the others.
     """
 
     experiment: str
@@ -112,11 +113,14 @@ class Findings:
     runs: int
     rows: Table
     sentences: Sequence[str]
-    found: Mapping[str, Check]
+    found: Mapping[str, Check] = field(default_factory=dict)
     panels: Mapping[str, Panel] = field(default_factory=dict)
     lines: Table = ()
+    full_rows: dict[str, Table] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
+        if self.full_rows:
+            return [row for table in self.full_rows.values() for row in table]
         names = ("experiment", "seed", "runs", "rows", "lines")
         checks = {name: asdict(check) for name, check in self.found.items()}
         return {name: getattr(self, name) for name in names} | {"checks": checks}
@@ -128,7 +132,8 @@ class Findings:
         return list(self.sentences)
 
     def tables(self) -> dict[str, Table]:
-        return {self.experiment: self.rows} | ({f"{self.experiment}_lines": self.lines} if self.lines else {})
+        lines = {f"{self.experiment}_lines": self.lines} if self.lines else {}
+        return self.full_rows or {self.experiment: self.rows} | lines
 
     def checks(self) -> Mapping[str, Check]:
         return self.found
@@ -187,6 +192,8 @@ class Experiment(Generic[S]):
         Raised when a change of the code changes the numbers, so that old and new runs are not mixed.
     together : function (settings, seeds, device) -> list of Outcome, optional
         Several runs at once on a device, where an experiment can do that: the same numbers up to rounding.
+    beside : function (settings, seed) -> Outcome, optional
+        What ``together`` leaves out of a run, because a device is no faster at it: processes do it at the same time.
     """
 
     name: str
@@ -196,11 +203,14 @@ class Experiment(Generic[S]):
     runs: int
     revision: int = 1
     together: Together | None = None
+    beside: Callable[[S, int], Outcome] | None = None
 
     def configuration(self, seed: int, device: str | None = None) -> dict[str, Any]:
         """What the results depend on, as a JSON document; runs of a device differ in rounding and are kept apart."""
         found = {"revision": self.revision, "seed": seed, "settings": asdict(self.settings)}  # type: ignore[call-overload]
-        return found if device is None else found | {"device": device.partition(":")[0]}
+        if device is None:
+            return found
+        return found | {"device": device.partition(":")[0], "beside": self.beside is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,6 +245,18 @@ class Results:
     def curves(self, method: str, quantity: str) -> Floats:
         """One array per run, shape (runs, ...)."""
         return self._stacked(self._curves(method, quantity), method, quantity)
+
+    def median(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(np.median(self.values(method, quantity)))
+
+    def largest(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(self.values(method, quantity).max())
+
+    def findings(self, rows: Table, sentences: Sequence[str], *parts: Any, **more: Any) -> Findings:
+        """A summary of this study; further parts are those of :class:`Findings`."""
+        return Findings(self.experiment, self.seed, self.runs, rows, sentences, *parts, **more)
 
     def _stacked(self, found: Sequence[Any], method: str, quantity: str) -> Floats:
         if len(found) != self.runs:
@@ -284,8 +306,8 @@ def run_study(
     runs : int, optional
         How many; by default as many as the paper made. Results with more runs than that are cut to them.
     jobs : int
-        Processes. The numbers do not depend on it. More than one needs a main module that can be imported
-        (``if __name__ == "__main__":``).
+        Processes; with a device, those of what is done beside it. The numbers do not depend on it. More than one needs
+        a main module that can be imported (``if __name__ == "__main__":``).
     executor : function (run, settings, seeds) -> generator of (index, outcome, seconds), optional
         Who does the runs of ``seeds`` (run index to seed), in any order, such as a cluster; by default ``jobs``
         processes of this machine. The numbers do not depend on it.
@@ -303,7 +325,8 @@ def run_study(
     seed, jobs = check_whole("seed", seed), check_whole("jobs", jobs, least=1)
     made_with, doing = MADE_WITH, executor or partial(execute, jobs=jobs)
     if device is not None:
-        doing = partial(execute_together, check_together(experiment, device), device)
+        together = check_together(experiment, device)
+        doing = partial(execute_together, together, device, beside=experiment.beside, jobs=jobs)
         made_with = f"{MADE_WITH}, {describe_device(device)}"
         if executor is not None:
             raise ParameterError("a device does its runs by itself; leave the executor out")
@@ -339,17 +362,42 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
         yield index, *_timed(run, settings, seed)
 
 
-def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
-    """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
+def execute_together(
+    together: Together,
+    device: str,
+    run: Run,
+    settings: Any,
+    seeds: Mapping[int, int],
+    *,
+    beside: Run | None = None,
+    jobs: int = 1,
+) -> Outcomes:
+    """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does.
+
+    ``beside`` does the rest of each run at the same time, in ``jobs`` processes.
+    """
     groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
-    # Two groups at a time: one draws random numbers on the host while the other computes on the device.
-    with ThreadPoolExecutor(2) as threads:
+    # Two groups at a time: one draws random numbers on the host while the other computes on the device. One limit of
+    # threads for all of them: each would put back what it found, which may be the limit of another.
+    with threadpool_limits(limits=1), ThreadPoolExecutor(2) as threads:
         begun = [threads.submit(_timed, together, settings, [seeds[run] for run in now], device) for now in groups]
+        places = {index: (future, k) for now, future in zip(groups, begun) for k, index in enumerate(now)}
+
+        def of_device(index: int) -> tuple[Outcome, float]:
+            future, k = places[index]
+            outcomes, seconds = future.result()
+            return outcomes[k], seconds / len(outcomes)
+
         try:
-            for now, future in zip(groups, begun):
-                outcomes, seconds = future.result()
-                for index, outcome in zip(now, outcomes, strict=True):
-                    yield index, outcome, seconds / len(now)
+            if beside is None:
+                for index in seeds:
+                    yield index, *of_device(index)
+                return
+            with closing(execute(beside, settings, seeds, jobs=jobs)) as others:
+                for index, rest, seconds in others:
+                    outcome, more = of_device(index)
+                    both = Outcome({**outcome.rows, **rest.rows}, {**outcome.curves, **rest.curves})
+                    yield index, both, seconds + more
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
 

@@ -25,11 +25,11 @@ from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Check, Experiment, Findings, Results, Table, change, paired
+from mixtune.paper._study import Check, Experiment, Findings, Results, change, paired
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
-__all__ += ["OPEN_SETTINGS", "OpenSettings", "run_table", "run_together"]
+__all__ += ["OPEN_SETTINGS", "OpenSettings", "run_table", "run_together", "run_tuned"]
 
 OTHER_MARKETS = [(r, v_vol, v) for r in (0.05, 0.5) for v_vol in (0.15, 0.2, 0.25) for v in (0.005, 0.015)]
 
@@ -172,18 +172,27 @@ def run_table(settings: TableSettings, seed: int) -> Outcome:
 def run_beyond(settings: TableSettings, seed: int) -> Outcome:
     """One run of Table 1 and of the methods without hand-set numbers, on the same paths."""
     run = draw_run(settings, seed)
+    prices = _prices(_paper_policy(settings, run, settings.models()), run)[0]
+    return Outcome(prices | _tuned_prices(settings, seed, run))
+
+
+def run_tuned(settings: TableSettings, seed: int) -> Outcome:
+    """Of :func:`run_beyond`, the methods without hand-set numbers."""
+    return Outcome(_tuned_prices(settings, seed, draw_run(replace(settings, more_paths=()), seed)))
+
+
+def _tuned_prices(settings: TableSettings, seed: int, run: RunData) -> dict[str, dict[str, float]]:
     # The same layer, fed with standardised inputs.
     state = layer(settings, seed, standardise=True).fitted(run.training)
-    policies = [_paper_policy(settings, run, settings.models())]
-    policies.append(learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False))
-    return Outcome({name: row for policy in policies for name, row in _prices(policy, run)[0].items()})
+    return _prices(learn.train(run.training, settings.tuned_models(), state=state, in_the_money=False), run)[0]
 
 
 def run_together(settings: TableSettings, seeds: Sequence[int], device: str | None) -> list[Outcome]:
     """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
 
     Normals are drawn by NumPy from the streams of each run; all else is on the device. Methods with Wasserstein weights
-    need exact transport plans, which have no use for a device, and are left out.
+    need exact transport plans, which have no use for a device, and are left out. Methods without hand-set numbers
+    (:func:`run_tuned`) run beside: their spectra of 100 x 100 matrices take a core less time than a device.
     """
     run = draw_runs(settings, seeds, device)
     return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, settings.device_models()), run)]
@@ -282,57 +291,6 @@ def _claims(results: Results, rough: bool) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
-class TableSummary:
-    """Relative performances next to the published ones; beyond the paper, methods without hand-set numbers."""
-
-    title: str
-    runs: int
-    lines: list[dict[str, Any]]
-    lead: str | None = None
-    claims: tuple[Claim, ...] = ()
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return self.lines
-
-    def headline(self) -> Table:
-        paper, beyond = ([_shown(line) for line in self.lines if line["block"] == block] for block in (PAPER, BEYOND))
-        title = [dict.fromkeys(paper[0], "") | {"method": f"{BEYOND}:"}] if beyond else []
-        return [*paper, *title, *beyond]
-
-    def notes(self) -> list[str]:
-        judged = [line for line in self.lines if line["agrees"] is not None]
-        agreeing = sum(line["agrees"] for line in judged)
-        found = [
-            f"{agreeing} of {len(judged)} published rows agree over {self.runs} runs: the intervals overlap, or the "
-            "means differ by at most 0.015.",
-            "Rows without published figures are not in the paper: the authors' Wasserstein weights, and LO-1 with its "
-            "ridge tuned.",
-            *(claim.sentence for claim in self.claims),
-        ]
-        return found if self.lead is None else [*found, self.lead]
-
-    def checks(self) -> dict[str, Check]:
-        first = self.title == "table1"
-        tables = {"Table 1 (a)": SHORT_ROWS, "Table 2": tuple(TABLE_1)} if first else {"Table 1 (b)": tuple(TABLE_2)}
-        found = {}
-        for name, methods in tables.items():
-            lines = [line for line in self.lines if line["method"] in methods and line["agrees"] is not None]
-            odd = [line["method"] for line in lines if not line["agrees"]]
-            told = f"{len(lines) - len(odd)} of {len(lines)} rows agree over {self.runs} runs"
-            if lines:
-                found[name] = Check(not odd, told + (f"; not {', '.join(odd)}" if odd else ""))
-        if self.claims:
-            told = " ".join(claim.sentence for claim in self.claims)
-            found[f"Experiment {1 if first else 2}"] = Check(all(claim.low > 0 for claim in self.claims), told)
-        return found
-
-    def tables(self) -> dict[str, Table]:
-        blocks = {self.title: PAPER, f"{self.title}_beyond": BEYOND}
-        found = {name: [line for line in self.lines if line["block"] == block] for name, block in blocks.items()}
-        return {name: lines for name, lines in found.items() if lines}
-
-
 def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     """A line as people read it."""
 
@@ -349,23 +307,54 @@ def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def summarise_table(settings: TableSettings, results: Results) -> TableSummary:
+def summarise_table(settings: TableSettings, results: Results) -> Findings:
     """RP = mean price / mean price of LO-1; the interval is RP +- 1.96 sd(prices)/(mean LO-1 price)/sqrt(runs)."""
     published = TABLE_2 if settings.rough else TABLE_1
     beyond = [model.name for model in settings.tuned_models()]
     base = float(results.values("LO-1", "price").mean())
-    lines = []
+    blocks: dict[str, list[dict[str, Any]]] = {PAPER: [], BEYOND: []}
     for method in results.methods:
         mean, half = paired(results.values(method, "price"))
-        rp, theirs = mean / base, published.get(method)
+        rp, theirs, block = mean / base, published.get(method), BEYOND if method in beyond else PAPER
         low, high = (None, None) if half is None else (rp - half / base, rp + half / base)
         agrees = None if theirs is None or low is None or high is None else theirs.agrees(rp, low, high)
-        ours = {"method": method, "block": BEYOND if method in beyond else PAPER, "rp": rp, "ci_low": low}
+        ours = {"method": method, "block": block, "rp": rp, "ci_low": low, "ci_high": high}
         paper = {f"paper_{name}": getattr(theirs, name, None) for name in ("rp", "ci_low", "ci_high")}
-        lines.append({**ours, "ci_high": high, **paper, "agrees": agrees})
-    shown = beyond and set(beyond) <= set(results.methods) and results.runs > 1
-    lead = _lead(results, beyond, base) if shown else None
-    return TableSummary(results.experiment, results.runs, lines, lead, _claims(results, settings.rough))
+        blocks[block].append({**ours, **paper, "agrees": agrees})
+    shown, more = ([_shown(line) for line in lines] for lines in blocks.values())
+    if more:
+        shown += [dict.fromkeys(shown[0], "") | {"method": f"{BEYOND}:"}, *more]
+    claims = _claims(results, settings.rough)
+    judged = [line["agrees"] for line in blocks[PAPER] if line["agrees"] is not None]
+    sentences = [
+        f"{sum(judged)} of {len(judged)} published rows agree over {results.runs} runs: the intervals overlap, or the "
+        "means differ by at most 0.015.",
+        "Rows without published figures are not in the paper: the authors' Wasserstein weights, and LO-1 with its "
+        "ridge tuned.",
+        *(claim.sentence for claim in claims),
+    ]
+    if beyond and set(beyond) <= set(results.methods) and results.runs > 1:
+        sentences.append(_lead(results, beyond, base))
+    names = {PAPER: results.experiment, BEYOND: f"{results.experiment}_beyond"}
+    full_rows = {names[block]: lines for block, lines in blocks.items() if lines}
+    return results.findings(shown, sentences, _checks(results, blocks[PAPER], claims), full_rows=full_rows)
+
+
+def _checks(results: Results, lines: list[dict[str, Any]], claims: tuple[Claim, ...]) -> dict[str, Check]:
+    first = results.experiment == "table1"
+    tables = {"Table 1 (a)": SHORT_ROWS, "Table 2": tuple(TABLE_1)} if first else {"Table 1 (b)": tuple(TABLE_2)}
+    found = {}
+    for name, methods in tables.items():
+        agrees = {line["method"]: line["agrees"] for line in lines if line["method"] in methods}
+        judged = {method: good for method, good in agrees.items() if good is not None}
+        odd = [method for method, good in judged.items() if not good]
+        told = f"{len(judged) - len(odd)} of {len(judged)} rows agree over {results.runs} runs"
+        if judged:
+            found[name] = Check(not odd, told + (f"; not {', '.join(odd)}" if odd else ""))
+    if claims:
+        told = " ".join(claim.sentence for claim in claims)
+        found[f"Experiment {1 if first else 2}"] = Check(all(claim.low > 0 for claim in claims), told)
+    return found
 
 
 def _lead(results: Results, beyond: list[str], base: float) -> str:
@@ -381,7 +370,16 @@ def _lead(results: Results, beyond: list[str], base: float) -> str:
 
 
 TABLE1_SETTINGS = TableSettings(rough=False, sharing=(10.0, 100.0, 500.0), more_paths=(700, 50_000))
-TABLE1 = Experiment("table1", TABLE1_SETTINGS, run_beyond, summarise_table, runs=100, revision=3, together=run_together)
+TABLE1 = Experiment(
+    "table1",
+    TABLE1_SETTINGS,
+    run_beyond,
+    summarise_table,
+    runs=100,
+    revision=3,
+    together=run_together,
+    beside=run_tuned,
+)
 TABLE2_SETTINGS = TableSettings(rough=True, sharing=(10.0, 50.0, 100.0))
 TABLE2 = Experiment("table2", TABLE2_SETTINGS, run_table, summarise_table, runs=100)
 
@@ -437,7 +435,7 @@ def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
     prices = {name: results.values(name, "price") / base for name in results.methods}
     rows = [{"change": label, **change(prices[new], prices[old])} for label, new, old in pairs]
     sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
+    return results.findings(rows, sentences)
 
 
 OPEN_SETTINGS = Experiment("open-settings", OpenSettings(), _run_variants, _summarise_variants, runs=20)

@@ -43,28 +43,29 @@ def give_verdict(facts: Facts) -> Verdict:
         sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
         evidence = f"Its left-out error is {number(facts.error)}."
         return Verdict(f"{sentence}.", "even", (evidence,), "Add datasets that may resemble the focal rows.")
-    gain = facts.gain
-    if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
+    known = None if facts.gain is None else facts.gain.interval
+    if known is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
         return Verdict(f"{sentence}.", "even", (), "Add focal rows with known targets.")
-    if gain.low > 0:
-        tone, change = "good", f"Transfer clearly helps: the error is {percent(gain.reduction)} lower"
-        interval = f"{percent(gain.low).removesuffix('%')} to {percent(gain.high)}"
-    elif gain.high < 0:
-        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-gain.reduction)} higher"
-        interval = f"{percent(-gain.high).removesuffix('%')} to {percent(-gain.low)}"
+    reduction, low, high = known
+    if low > 0:
+        tone, change = "good", f"Transfer clearly helps: the error is {percent(reduction)} lower"
+        interval = f"{percent(low).removesuffix('%')} to {percent(high)}"
+    elif high < 0:
+        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-reduction)} higher"
+        interval = f"{percent(-high).removesuffix('%')} to {percent(-low)}"
     else:
-        how = "the same" if abs(gain.reduction) < 5e-4 else _side(gain.reduction)
+        how = "the same" if abs(reduction) < 5e-4 else _side(reduction)
         rows = counted((facts.focal.rows, "focal row"))
         opening = f"{rows} cannot tell whether transfer helps"
-        if graded(gain.reduction, gain.low, gain.high):
-            opening = f"Transfer probably {'helps' if gain.reduction > 0 else 'hurts'}"
+        if graded(*known):
+            opening = f"Transfer probably {'helps' if reduction > 0 else 'hurts'}"
         tone, change = "even", f"{opening}: the error is {how}"
-        interval = f"{_side(gain.low)} to {_side(gain.high)}"
+        interval = f"{_side(low)} to {_side(high)}"
     helped, meaning = _which_helped(facts)
     evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
     sentence = f"{change} (95% interval {interval}); {helped}."
-    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, gain.reduction, gain.low, gain.high))
+    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, *known))
 
 
 def likely_better(reduction: float, low: float, high: float) -> float:
@@ -115,10 +116,10 @@ def compared_sentence(reduction: float, low: float, high: float, rows: int, *, e
 
 def why_different(facts: Facts, reduction: float, low: float, high: float, *, curved: bool, classes: bool) -> str:
     """What ``fit`` says where it and a comparison on unseen rows disagree, and why they may; "" where they agree."""
-    gain = facts.gain
-    if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
+    known = None if facts.gain is None else facts.gain.interval
+    if known is None:
         return ""
-    grades = [(graded(*each), each[0] > 0) for each in ((gain.reduction, gain.low, gain.high), (reduction, low, high))]
+    grades = [(graded(*each), each[0] > 0) for each in (known, (reduction, low, high))]
     if grades[0] == grades[1] or not (grades[0][0] or grades[1][0]):
         return ""
     reasons = ["fit learns from all focal rows, here each fit lacks those of one fold"]
@@ -159,10 +160,7 @@ def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
 
 def _change_from_pooling(facts: Facts) -> tuple[float, float, float] | None:
     """How much lower the error is than that of one fit to all rows pooled, with the 95% interval, where it is known."""
-    found = next((each for each in facts.compared if each.method == POOLED), None)
-    if found is None or found.ratio is None or found.ratio_low is None or found.ratio_high is None:
-        return None
-    return 1 - found.ratio, 1 - found.ratio_high, 1 - found.ratio_low
+    return next((each.reduction for each in facts.compared if each.method == POOLED), None)
 
 
 def _against_pooling(facts: Facts) -> str:

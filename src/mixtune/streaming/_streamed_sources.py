@@ -23,8 +23,8 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, map_digest, merged
-from mixtune.streaming._stream import Block, Progress, open_stream, reported
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, map_digest, merge_domains, run_moments
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -69,11 +69,11 @@ class SampleJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Sample]:
         """The sample of all blocks; ``place`` tells their draws from those of other parts of the same source."""
         found: dict[str, Sample] = {}
-        for _ in self.watched(blocks, found, place):
+        for _ in self.sample_along(blocks, found, place):
             pass
         return found
 
-    def watched(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
+    def sample_along(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
         """The same blocks; the sample of those that went by is in ``found``. It does not depend on their sizes."""
         rng = np.random.default_rng([self.seed, *place])
         for block in blocks:
@@ -84,17 +84,17 @@ class SampleJob:
             codes, starts = np.unique(block.codes[order], return_index=True)
             for code, own in zip(codes.tolist(), np.split(order, starts[1:])):
                 name, new = block.names[code], Sample(draws[own], block.X[own], block.y[own])
-                found[name] = self.joined(name, found[name], new) if name in found else self._cut(name, new)
+                found[name] = self.joined(name, found[name], new) if name in found else self._smallest_draws(name, new)
             self._check_size(found)
             yield block
 
     def merge(self, parts: Sequence[Mapping[str, Sample]]) -> dict[str, Sample]:
         """The sample of several parts, from the samples of each."""
-        return merged(parts, self.joined)
+        return merge_domains(parts, self.joined)
 
     def joined(self, name: str, *samples: Sample) -> Sample:
         """The sample of a domain from those of its parts."""
-        return self._cut(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
+        return self._smallest_draws(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
 
     def _limit(self, found: Mapping[str, Sample], name: str) -> float:
         """The draw that a further row of the domain must stay below."""
@@ -108,7 +108,7 @@ class SampleJob:
                 raise DataError(f'no row belongs to domain "{name}"; {nearest(name, list(found))}')
         return {name: (sample.X, sample.y) for name, sample in found.items()}
 
-    def _cut(self, name: str, sample: Sample) -> Sample:
+    def _smallest_draws(self, name: str, sample: Sample) -> Sample:
         """The rows of a domain with the smallest draws."""
         if name in self.whole:
             if self.most_whole is not None and len(sample.X) > self.most_whole:
@@ -144,7 +144,7 @@ class SampledSumJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
         """Both, of all blocks."""
         drawn: dict[str, Sample] = {}
-        return self.sums.fold(self.samples.watched(blocks, drawn, place), place), drawn
+        return self.sums.fold(self.samples.sample_along(blocks, drawn, place), place), drawn
 
     def merge(self, parts: Sequence[Any]) -> Any:
         """Both, of several parts."""
@@ -208,7 +208,7 @@ def stream_samples(
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
     if cluster is not None:
         return job.finish(cluster.run(job, stream, progress))
-    return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
+    return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
 def gather_samples(
@@ -243,7 +243,7 @@ def gather_samples(
     return stream_samples(source, cluster=Cluster(scheduler, workers, None, block_rows), **options)
 
 
-class _Pass(NamedTuple):
+class _CachedPass(NamedTuple):
     """What a pass over the data gave, and what it depends on."""
 
     key: Any
@@ -338,8 +338,8 @@ class StreamedSources:
     separator: str | None = None
     decimal: str = "."
     #: What was read already.
-    _moments: _Pass | None = field(default=None, init=False)
-    _samples: _Pass | None = field(default=None, init=False)
+    _moments: _CachedPass | None = field(default=None, init=False)
+    _samples: _CachedPass | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -387,29 +387,26 @@ class StreamedSources:
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._key(feature_map, reading, origin.features.size, origin.targets.size, int(log))
+        key = self._cache_key(feature_map, reading, origin.features.size, origin.targets.size, int(log))
         if self._moments is None or key is None or self._moments.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            drawn = self._key(None, reading)
+            drawn = self._cache_key(None, reading)
             options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "log": log}
             options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
-            with self._shown("Sums of the sources") as how:
-                opened = MomentPass(self.data, reading, cluster=how["cluster"], **options)
-                # Rows are not written to the folder of the sums.
-                if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
-                    width = opened.stream.n_inputs + opened.stream.n_outputs
-                    samples = SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit)
-                    job = SampledSumJob(opened.job, samples)
-                    found, rows = job.finish(opened.run(job, how["progress"]))
-                    self._samples = _Pass(drawn, rows)
-                else:
-                    found = opened.job.finish(opened.run(opened.job, how["progress"]))
-            self._moments = _Pass(key, found, near)
+            # Rows are not written to the folder of the sums.
+            if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
+                options["joined"] = self._sampled
+            with self._pass_options("Sums of the sources") as how:
+                found = run_moments(self.data, reading, **how, **options)
+            if "joined" in options:
+                found, rows = found
+                self._samples = _CachedPass(drawn, rows)
+            self._moments = _CachedPass(key, found, near)
         there = self._moments.origin
         assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._left(self._moments.found).items()}
+        return {name: about(sums, there, origin) for name, sums in self._without_left_out(self._moments.found).items()}
 
     def samples(self, columns: Sequence[str] | None = None, *, whole: Sequence[str] = ()) -> Samples:
         """At most ``sample_rows`` rows of every domain, drawn at random in one pass.
@@ -429,8 +426,8 @@ class StreamedSources:
         {'a': 2, 'b': 6}
         """
         reading = self._reading(columns)
-        key, before = self._key(None, reading), self._samples
-        # Domains that came whole in an earlier pass do no harm where they are left out now.
+        key, before = self._cache_key(None, reading), self._samples
+        # Domains that came whole in an earlier pass may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
                 "rows": self.sample_rows,
@@ -438,10 +435,10 @@ class StreamedSources:
                 "whole": tuple(whole),
                 "most_whole": MOST_FOCAL,
             }
-            with self._shown("Rows of the sources") as how:
+            with self._pass_options("Rows of the sources") as how:
                 found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
-            before = self._samples = _Pass(key, found, whole=frozenset(whole))
-        return self._left(before.found, kept=whole)
+            before = self._samples = _CachedPass(key, found, whole=frozenset(whole))
+        return self._without_left_out(before.found, kept=whole)
 
     def rows_used(self, columns: Sequence[str] | None = None) -> dict[str, int]:
         """How many rows of each domain a fit has seen: all of them if it took their sums, else those of the samples.
@@ -453,7 +450,7 @@ class StreamedSources:
         {'a': 2, 'b': 2}
         """
         if self._moments is not None:
-            return {name: sums.count for name, sums in self._left(self._moments.found).items()}
+            return {name: sums.count for name, sums in self._without_left_out(self._moments.found).items()}
         return {name: len(y) for name, (_, y) in self.samples(columns).items()}
 
     def without(self, *names: str) -> StreamedSources:
@@ -468,19 +465,23 @@ class StreamedSources:
         other.leave_out = (*self.leave_out, *names)
         for done in (self._moments, self._samples):
             if done is not None:
-                other._left(done.found)
+                other._without_left_out(done.found)
         return other
 
     def __repr__(self) -> str:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
+    def _sampled(self, stream: Stream, sums: MomentJob) -> SampledSumJob:
+        width = stream.n_inputs + stream.n_outputs
+        return SampledSumJob(sums, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
+
     @property
     def _sample_limit(self) -> int | None:
         return None if self.engine == "dask" else int(self.memory_limit)
 
     @contextmanager
-    def _shown(self, words: str) -> Iterator[dict[str, Any]]:
+    def _pass_options(self, words: str) -> Iterator[dict[str, Any]]:
         """Where to compute a pass, and what to report it to: nothing, a callable, or a bar if one is wanted."""
         cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
         if callable(self.progress) or not self.progress:
@@ -509,7 +510,7 @@ class StreamedSources:
         csv = {"encoding": self.encoding, "separator": self.separator, "decimal": self.decimal}
         return {"target": self.target, "domain": self.domain, "columns": chosen, **csv}
 
-    def _left(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
+    def _without_left_out(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
         """What was found, without the domains that are left out; names that no domain has are refused."""
         for name in self.leave_out:
             if name not in found:
@@ -519,7 +520,7 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _key(self, feature_map: Any, reading: dict[str, Any], *sizes: int) -> Any:
+    def _cache_key(self, feature_map: Any, reading: dict[str, Any], *sizes: int) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         made = map_digest(feature_map)
