@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,21 @@ def signs_of(places: Array, count: int) -> Floats:
     """
     signs = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
     return signs[:, 1] if count == 2 else signs
+
+
+@dataclass(frozen=True)
+class ClassSigns:
+    """The same from labels, which are among sorted classes."""
+
+    classes: tuple[Any, ...]
+
+    def __call__(self, labels: Array) -> Floats:
+        return signs_of(np.searchsorted(self.classes, labels), len(self.classes))
+
+
+def stream_labels(counts: Mapping[str, Mapping[float, int]]) -> list[Array]:
+    """The classes of streamed domains, from how many rows each of them has."""
+    return [np.array(sorted(each), dtype=np.int64) for each in counts.values()]
 
 
 def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:

@@ -14,12 +14,14 @@ from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
 from mixtune.estimators._classes import (
+    ClassSigns,
     check_known,
     classes_of,
     declared_classes,
     fit_sharpness,
     signs_of,
     softmax_scores,
+    stream_labels,
 )
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import (
@@ -28,7 +30,6 @@ from mixtune.estimators._inputs import (
     as_sources,
     check_new,
     read_focal,
-    sampled,
     text_encoded,
     trim,
 )
@@ -114,10 +115,11 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
         check_both(X, y)
-        given = sampled(as_sources(sources), column_names(self))
+        given = as_sources(sources)
         labels = source_labels(given)
         inputs, focal = (None, None) if X is None else self._read_focal(X, y, sample_weight, reset=False)
-        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values()])
+        streamed = self._streamed_labels(given)
+        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values(), *streamed])
         regressor: Any = self.regressor_.set_params(**self.get_params(deep=False))
         encoded = self._encoded(given, labels)
         if focal is None:
@@ -213,9 +215,9 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
         torch_device(self.device)  # raise for a missing device before a stream is read
         inputs, focal = self._read_focal(X, y, sample_weight, reset=True)
-        given = sampled(as_sources(sources), column_names(self))
+        given = as_sources(sources)
         labels = source_labels(given)
-        found = [trim(focal).y, *labels.values()]
+        found = [trim(focal).y, *labels.values(), *self._streamed_labels(given)]
         self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
         if len(self.classes_) < 2:
             raise DataError(
@@ -244,9 +246,15 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         """The sources with signs as targets in place of labels."""
         if given is None:
             return None
-        count = len(self.classes_)
-        made = Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
+        signs = ClassSigns(tuple(self.classes_.tolist()))
+        made = Sources({name: source._replace(y=signs(labels[name])) for name, source in given.items()})
+        made.streams = tuple(stream.coded(signs) for stream in given.streams)
         return made.transformed() if given.ready else made
+
+    def _streamed_labels(self, given: Sources | None) -> list[Array]:
+        """The classes of streamed sources."""
+        streams = () if given is None else given.streams
+        return [part for stream in streams for part in stream_labels(stream.class_counts(column_names(self)))]
 
     def _numbers(self, labels: Array) -> Array:
         return np.searchsorted(self.classes_, labels)

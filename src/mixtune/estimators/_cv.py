@@ -35,6 +35,7 @@ from mixtune.estimators._fits import (
     ROUNDING,
     Features,
     Heads,
+    KeptRows,
     Prepared,
     Solved,
     State,
@@ -43,6 +44,7 @@ from mixtune.estimators._fits import (
     compared_of,
     feature_range,
     is_auto,
+    kept_rows,
     like_targets,
     local_heads,
     posterior_of,
@@ -63,7 +65,15 @@ from mixtune.estimators._inputs import (
 )
 from mixtune.estimators._maps import auto_maps
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
-from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
+from mixtune.estimators._target_scale import (
+    LARGEST_LOG,
+    LogScale,
+    LogTargets,
+    left_out_targets,
+    log_is_better,
+    log_span,
+    logged,
+)
 from mixtune.estimators._views import Shown
 from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, chunks, roots_of, weighted_system
@@ -355,10 +365,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _comparable: Prepared | None
     _choices: tuple[MapAverage, ...] | None
     _places: Integers
-    _inputs: dict[str, Rows] | None
-    #: Moments of all rows of streamed sources, of which ``_inputs`` hold at most so many rows each.
-    _sums: StreamSums | None = None
-    _sampled: int = 0
+    #: Not in files.
+    _kept: KeptRows | None
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -395,46 +403,37 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             return self.fit(X, y, sample_weight, sources=sources)
         self._check_parameters()
         check_both(X, y)
-        rows, focal = self._kept_rows(), self.domain_names_[0]
+        kept, focal = kept_rows(self), self.domain_names_[0]
+        features, own = self._make_features(), kept.rows[focal]
         if X is not None:
             added = self._read_focal(X, y, sample_weight)
-            if added.y.shape[1:] != rows[focal].y.shape[1:]:
-                raise ParameterError(
-                    f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
-                )
-            rows[focal] = rows[focal].joined(added)
+            if added.y.shape[1:] != own.y.shape[1:]:
+                raise ParameterError(f"y has shape {added.y.shape}, the fit had {own.y.shape}; pass the same outputs")
+            kept = kept.joined({focal: added}, features)
         given = encoded_sources(self, as_sources(sources))
-        streamed = self._read_streams(rows[focal], given, None if self._sums is None else self._sums.origin)
-        new = read_sources(given, rows[focal], column_names(self), focal)
-        sums = self._joined_sums(rows, new, streamed)
-        for name, part in new.items():
-            rows[name] = rows[name].joined(part) if name in rows else part
-        self._learn_rows(rows, sums, max(self._sampled, sample_size(given)))
+        streamed = self._read_streams(kept.rows[focal], given, None if kept.sums is None else kept.sums.origin)
+        new = read_sources(given, own, column_names(self), focal)
+        self._learn_rows(kept.joined(new, features, streamed, sample_size(given)))
         return self
 
     def forget(self, name: str) -> Self:
         """Remove a source exactly: the result is that of ``fit`` without it."""
         check_is_fitted(self, "coef_")
-        rows = self._kept_rows()
+        kept = kept_rows(self)
         check_source(name, self.domain_names_)
-        del rows[name]
-        sums = self._sums
-        if sums is not None:
-            left = {each: moments for each, moments in sums.moments.items() if each != name}
-            sums = replace(sums, moments=left) if left else None
-        self._learn_rows(rows, sums, self._sampled)
+        self._learn_rows(kept.without(name))
         return self
 
-    def _kept_rows(self) -> dict[str, Rows]:
-        if self._inputs is None:
-            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
-        return dict(self._inputs)
+    @property
+    def _inputs(self) -> dict[str, Rows] | None:
+        """The rows of the fit, of streamed sources a sample; None for a model from a file."""
+        return None if self._kept is None else self._kept.rows
 
     def _learn(self, focal: Rows, sources: Any) -> None:
         sums = self._read_streams(focal, sources)
         others = read_sources(sources, focal, column_names(self), self.focal_name)
         later = None if self._knows_features() else sources
-        self._learn_rows({self.focal_name: focal, **others}, sums, sample_size(sources), later)
+        self._learn_rows(KeptRows({self.focal_name: focal, **others}, sums, sample_size(sources)), later)
 
     def _knows_features(self) -> bool:
         """Whether features and targets of the fit are known before any row is."""
@@ -446,39 +445,19 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             return None
         return StreamSums.of(sources.streams, focal, self._make_features(), origin)
 
-    def _joined_sums(
-        self, rows: Mapping[str, Rows], new: Mapping[str, Rows], streamed: StreamSums | None
-    ) -> StreamSums | None:
-        """The sums of all streamed sources, with the ``new`` rows; ``rows`` are those that came before."""
-        known = self._sums or (streamed and replace(streamed, moments={}))
-        if known is None:
-            return None
-        features, added = self._make_features(), dict(streamed.moments if streamed else {})
-        for name in set(added) & set(rows) - set(known.moments):
-            added[name] = added[name] + known.of_rows(features.of(rows[name]))
-        for name in set(new) & set(known.moments) - set(added):
-            added[name] = known.of_rows(features.of(new[name]))
-        return known.joined(added)
-
-    def _learn_rows(
-        self,
-        rows: dict[str, Rows],
-        sums: StreamSums | None = None,
-        sampled: int = 0,
-        sources: Sources | None = None,
-    ) -> None:
+    def _learn_rows(self, kept: KeptRows, sources: Sources | None = None) -> None:
         """Learn on the scale of the targets, of their logarithms, or both, and keep the better.
 
-        ``rows`` hold at most ``sampled`` rows of each streamed source, ``sums`` the moments of all their rows. Sums of
-        features that are made here are read from the ``sources``.
+        Sums of features that are made here are read from the ``sources``.
         """
+        rows, sums = kept.rows, kept.sums
         tried = is_auto(self.target_scale) and is_auto(self.feature_map)
         span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
         # Streams may be large, even if their samples are small.
-        with nullcontext() if sampled else one_thread_if_small(part.X for part in rows.values()):
+        with nullcontext() if kept.sampled else one_thread_if_small(part.X for part in rows.values()):
             log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
             notes: tuple[str, ...] = ()
             if tried and log:
@@ -495,8 +474,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         what = "the choice was learned"
         if found.prepared.state is not None:
             what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
-        self._keep(found, sample_note(sampled, what) + notes, rows)
-        self._sums, self._sampled = sums, sampled
+        self._keep(found, sample_note(kept.sampled, what) + notes, kept)
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
@@ -532,7 +510,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             mapped, made = maps.mapped, (maps.feature_map, maps.blocks, maps.notes)
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
-            sums = StreamSums.of(sources.streams, rows[self.focal_name], there, log=log)
+            streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
+            sums = StreamSums.of(streams, rows[self.focal_name], there)
         options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
         return prepare(rows, features, **options, mapped=mapped, sums=sums), made
 
@@ -541,10 +520,10 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         clamp = self.clamp and blocks is None
         return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
-    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], kept: KeptRows) -> None:
         self._made_map, _, map_notes = found.made
-        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(rows.values()))
-        found.solved.attributes["_inputs"] = dict(rows)
+        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(kept.rows.values()))
+        self._kept = kept
         self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
     @property
@@ -654,7 +633,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def _set_stored(self, values: dict[str, Any]) -> None:
         self._solution = values.pop("solution_")
         super()._set_stored(values)
-        self._comparable = self._choices = self._inputs = None
+        self._comparable = self._choices = self._kept = None
 
 
 #: A map that was made from the rows, its blocks, and notes on them.
@@ -742,7 +721,6 @@ def tuned_fit(
             "_distances": None,
             "_removals": None,
             "_comparable": prepared,
-            "_inputs": dict(zip(prepared.names, prepared.inputs)),
             "_choices": tuple(choices),
             "_places": places,
         },

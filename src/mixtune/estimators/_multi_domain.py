@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -30,16 +30,21 @@ from mixtune.estimators._fits import (
     ROUNDING,
     Features,
     Heads,
+    KeptRows,
     Prepared,
     State,
+    StreamSums,
     check_map,
     feature_range,
     is_auto,
+    kept_rows,
     local_heads,
+    origin_of,
     posterior_of,
     prepare,
     principal_basis,
     prior_posterior,
+    sample_note,
     samples_of,
     solvable,
 )
@@ -240,8 +245,7 @@ def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> 
 def _pooled_left_out(samples: Sequence[Sample], moments: Sequence[Moments]) -> list[Floats]:
     """Left-out residuals (n_i,) of each domain's rows, by the ridge regression that is best for all rows pooled."""
     known = [sample.known for sample in samples]
-    rows = Rows(*(np.concatenate([getattr(part, name) for part in known]) for name in ("X", "y", "weight")))
-    every = Sample(samples[0].moments, rows, intercept=samples[0].intercept)
+    every = Sample(samples[0].moments, _all_rows(known), intercept=samples[0].intercept)
     left = joint_left_out(every, weighted_system(moments, np.ones(len(moments))))
     return np.split(left, np.cumsum([len(part.y) for part in known])[:-1])
 
@@ -272,9 +276,11 @@ class Learned:
 
     Attributes
     ----------
-    rows : dict of Rows
+    kept : KeptRows
         By the names of the domains, sorted.
     prepared : Prepared
+    counts : array (N,)
+        How many rows each domain has in all.
     maps : Maps or None
         Those that were made from the rows.
     low, high : arrays (p,) or None
@@ -286,8 +292,9 @@ class Learned:
     notes : tuple of str
     """
 
-    rows: dict[str, Rows]
+    kept: KeptRows
     prepared: Prepared
+    counts: Integers
     maps: Maps | None
     low: Floats | None
     high: Floats | None
@@ -296,17 +303,29 @@ class Learned:
     notes: tuple[str, ...]
 
 
-def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns: tuple[str, ...] | None) -> Learned:
-    """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs."""
-    rows = {name: rows[name] for name in sorted(rows)}
+def learn_every(
+    kept: KeptRows, settings: MultiDomainSettings, columns: tuple[str, ...] | None, stream: StreamedSources | None
+) -> Learned:
+    """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs.
+
+    Sums of all rows that are not at hand are read from the ``stream``.
+    """
+    rows, sums = {name: kept.rows[name] for name in sorted(kept.rows)}, kept.sums
     several, maps = len(rows) > 1, None
     if is_auto(settings.feature_map):
         limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
         maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
     features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
+    mapped = tuple(map(features.of, rows.values())) if maps is None else maps.mapped
+    if sums is None and stream is not None:
+        made = features if maps is None else replace(features, feature_map=maps.by_domain(rows))
+        sums = StreamSums.of([stream], next(iter(rows.values())), made, origin_of(_all_rows(mapped)))
+        # Maps that are made again from further rows have other sums.
+        kept = replace(kept, sums=sums if maps is None else None)
     options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
-    prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
+    prepared = prepare(rows, features, **options, mapped=mapped, sums=sums)
     state = State.of(prepared)
+    counts = np.array([moments.count for moments in state.moments])
     blocks: Sequence[FeatureBlock]
     notes: tuple[str, ...] = ()
     if maps is None or len(maps.blocks) == 1:
@@ -322,8 +341,16 @@ def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns
         every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
     ]
     heads = local_heads(state, HEAD_RIDGE)
-    notes = _row_notes(rows) + notes + (() if maps is None else maps.notes)
-    return Learned(rows, prepared, maps, low, high, heads, fits, notes)
+    what = "models were learned"
+    if sums is not None:
+        what = "feature maps were made and " * (maps is not None) + "models were validated"
+    notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
+    notes += sample_note(kept.sampled, what, "each domain")
+    return Learned(replace(kept, rows=rows), prepared, counts, maps, low, high, heads, fits, notes)
+
+
+def _all_rows(parts: Sequence[Rows]) -> Rows:
+    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weight")))
 
 
 class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type: ignore[misc]
@@ -338,8 +365,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     __metadata_request__score = {"domain": True}  # noqa: RUF012
 
     weights_: Any
-    #: Rows of all domains, to fit again when rows or domains come or go; not in files.
-    _inputs: dict[str, Rows] | None
+    #: To fit again when rows or domains come or go; not in files.
+    _kept: KeptRows | None
 
     @property
     @abstractmethod
@@ -347,8 +374,12 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         """The fit that knows domains, maps and folds."""
 
     @abstractmethod
-    def _learn(self, rows: Mapping[str, Rows]) -> None:
-        """Fit every domain."""
+    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
+        """Validated rows by domain."""
+
+    @abstractmethod
+    def _learn(self, kept: KeptRows, stream: StreamedSources | None = None) -> None:
+        """Fit every domain; sums of all rows that are not at hand are read from the stream."""
 
     @property
     def feature_map_(self) -> Any:
@@ -358,13 +389,12 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     def forget(self, name: Any) -> Self:
         """Remove a domain exactly: the result is that of ``fit`` without its rows."""
         check_is_fitted(self)
-        rows = self._kept_rows()
-        if str(name) not in rows:
-            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), list(rows))}')
-        if len(rows) == 1:
+        kept = kept_rows(self)
+        if str(name) not in kept.rows:
+            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), list(kept.rows))}')
+        if len(kept.rows) == 1:
             raise ParameterError(f'"{name}" is the only domain; fit again with other rows')
-        del rows[str(name)]
-        self._learn(rows)
+        self._learn(kept.without(str(name)))
         return self
 
     def summary(self) -> Any:
@@ -455,12 +485,6 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         named = None if X.columns is None or X.target is None else pa.table(dict(zip(X.columns, rows.T)))
         return rows if named is None else named, targets, labels
 
-    def _fit_rows(self, X: Any, rows: dict[str, Rows]) -> None:
-        self._learn(rows)
-        if isinstance(X, StreamedSources):
-            told = f"models were learned on at most {X.sample_rows:,} rows of each domain, drawn at random"
-            self._known.notes_ = (*self._known.notes_, told)
-
     def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
         if labels is None:
@@ -474,19 +498,20 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         parts = {labels.names[place]: rows.part(index[kept[index]]) for place, index in _by_place(labels.places)}
         return {name: parts[name] for name in sorted(parts) if len(parts[name].y)}
 
-    def _with_rows(self, added: Mapping[str, Rows]) -> dict[str, Rows]:
-        """The rows of the fit and further ones."""
-        rows = self._kept_rows()
-        return rows | {name: rows[name].joined(part) if name in rows else part for name, part in added.items()}
+    def _read_stream(self, stream: StreamedSources, rows: Mapping[str, Rows]) -> StreamSums | None:
+        """Sums of further streamed rows, of which ``rows`` are samples; None where maps are made from the rows."""
+        known = kept_rows(self).sums
+        if is_auto(self.feature_map):
+            return None
+        first = next(iter(rows.values()))
+        return StreamSums.of([stream], first, self._make_features(), None if known is None else known.origin)
 
-    def _kept_rows(self) -> dict[str, Rows]:
-        if self._inputs is None:
-            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
-        return dict(self._inputs)
+    def _make_features(self) -> Features:
+        return Features(map_after_encoding(self, self.feature_map), column_names(self))
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
-        self._inputs = None
+        self._kept = None
 
     def _rows(self, X: Any, domain: Any) -> tuple[Any, Integers]:
         """New rows, checked, and the places of their domains: -1 for those that were not seen."""
@@ -514,7 +539,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         known = self._known
         if is_auto(self.feature_map):
             return features_by_fold(known._made_map, rows, np.where(places < 0, -1, known._folds[places]))
-        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
+        features = self._make_features()(rows)
         return features if known._low is None else np.clip(features, known._low, known._high)
 
 
@@ -622,8 +647,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,)
-            Rows of all domains. Or X alone: :class:`StreamedSources`, of which ``sample_rows`` rows of each domain are
-            drawn at random (files larger than memory, and Dask collections).
+            Rows of all domains. Or X alone: :class:`StreamedSources` (files larger than memory, and Dask collections).
+            Models then come from the moments of all rows. Of each domain ``sample_rows`` rows are drawn at random, used
+            for validation, for intervals, and to make the maps of ``feature_map="auto"``.
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
@@ -631,18 +657,25 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         """
         self._check_parameters()
         inputs, y, domain = self._drawn(X, y, domain)
-        self._fit_rows(X, self._read(inputs, y, sample_weight, domain, reset=True))
+        stream, sampled = streamed(X)
+        self._learn(KeptRows(self._read(inputs, y, sample_weight, domain, reset=True), sampled=sampled), stream)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Add rows of known or new domains, and fit again; the result is that of ``fit`` with all rows.
 
-        On an unfitted estimator this is ``fit``. A model loaded from a file holds no rows and cannot be updated.
+        On an unfitted estimator this is ``fit``. A model loaded from a file holds no rows and cannot be updated. After
+        a fit to streams, a model on maps that are made from the rows (``feature_map="auto"``) is fitted to the samples
+        and the further rows.
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, domain=domain)
         self._check_parameters()
-        self._learn(self._with_rows(self._read(X, y, sample_weight, domain, reset=False)))
+        inputs, y, domain = self._drawn(X, y, domain)
+        stream, sampled = streamed(X)
+        rows = self._read(inputs, y, sample_weight, domain, reset=False)
+        sums = None if stream is None else self._read_stream(stream, rows)
+        self._learn(kept_rows(self).joined(rows, self._make_features(), sums, sampled))
         return self
 
     def predict(self, X: Any, *, domain: Any = None) -> Floats:
@@ -767,7 +800,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         place = self.domains_.index(name)
         residuals, scores = self._fits.residuals[place], self._scores[place]
         known = np.isfinite(residuals) & np.isfinite(scores)
-        actual, left = self._kept_rows()[name].targets[known, self._output], residuals[known]
+        actual, left = kept_rows(self).rows[name].targets[known, self._output], residuals[known]
         # Residuals are scores times the spread, and intervals a quantile of the scores times the same.
         spread = np.divide(np.abs(left), scores[known], out=np.zeros(len(left)), where=scores[known] > 0)
         return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
@@ -790,9 +823,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
             rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
         return self._split(rows, labels, reset=reset)
 
-    def _learn(self, rows: Mapping[str, Rows]) -> None:
-        with one_thread_if_small(part.X for part in rows.values()):
-            self._take(learn_every(rows, self, column_names(self)))
+    def _learn(self, kept: KeptRows, stream: StreamedSources | None = None) -> None:
+        with one_thread_if_small(part.X for part in kept.rows.values()):
+            self._take(learn_every(kept, self, column_names(self), stream))
 
     def _take(self, learned: Learned, output: int = 0) -> None:
         """Store one output of what was learned."""
@@ -802,7 +835,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._made_map = None if maps is None else maps.feature_map
         self._folds = np.full(len(self.domains_), -1) if maps is None else maps.folds
         self._low, self._high = learned.low, learned.high
-        self.n_rows_ = np.array([len(rows.y) for rows in learned.prepared.inputs])
+        self.n_rows_ = learned.counts
         self.coef_, self.intercept_ = _in_units(scaling, found.coef, found.intercept)
         population = _in_units(scaling, found.population[None], np.array([found.population_level]))
         self.population_coef_, self.population_intercept_ = population[0][0], float(population[1][0])
@@ -815,7 +848,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
         self._spreads = found.spreads if np.any(found.spreads) else None
         self.notes_ = learned.notes
-        self._inputs, self._fits, self._output = learned.rows, found, output
+        self._kept, self._fits, self._output = learned.kept, found, output
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.domains_)
@@ -899,13 +932,19 @@ def _quantile(scores: Floats, weight: Floats, coverage: float) -> float:
     return float(scores[known][order][int(np.searchsorted(total, rank - 1e-9))])
 
 
-def _row_notes(rows: Mapping[str, Rows]) -> tuple[str, ...]:
-    """Domains that say little about themselves."""
+def streamed(X: Any) -> tuple[StreamedSources | None, int]:
+    """A stream of rows, and how many rows of each domain are drawn from it; None and 0 for rows in memory."""
+    return (X, X.sample_rows) if isinstance(X, StreamedSources) else (None, 0)
+
+
+def _row_notes(rows: Mapping[str, Rows], counts: Integers) -> tuple[str, ...]:
+    """Domains that say little about themselves; ``counts`` are all their rows."""
     found = []
-    if single := [name for name, part in rows.items() if len(part.y) == 1]:
+    whole = {name: part for (name, part), count in zip(rows.items(), counts.tolist()) if len(part.y) == count}
+    if single := [name for name, part in whole.items() if len(part.y) == 1]:
         have = "domain has" if len(single) == 1 else "domains have"
         found.append(f"{len(single)} {have} one row only: {_some(single)}; their models rest on the other domains")
-    if same := [name for name, part in rows.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
+    if same := [name for name, part in whole.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
         found.append(f"every target is the same in {len(same)} of the domains: {_some(same)}")
     return tuple(found)
 

@@ -53,6 +53,17 @@ class LogScale:
         return self.predictions(logs) * np.sqrt(np.expm1(np.minimum(std, 5.0) ** 2))
 
 
+@dataclass(frozen=True)
+class LogTargets:
+    """Logarithms of streamed targets."""
+
+    def __call__(self, y: Floats) -> Floats:
+        values = np.asarray(y, dtype=np.float64)
+        if np.any(values <= 0):
+            raise DataError("targets on the log scale must be positive in every row", code="not-positive")
+        return np.log(values)
+
+
 def left_out_targets(logs: Floats, left_out: Floats, weight: Floats) -> Floats:
     """Residuals of left-out targets, from those of their logarithms; the factor comes from the other residuals."""
     back = LogScale.of(left_out, weight)

@@ -390,7 +390,7 @@ def choice_of(
         mixed = mix(shares, left_out)
         shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
-    own = leverages @ (weight / judged.free.unit) * (len(focal.known.y) / len(weight))
+    own = leverages @ (weight / judged.free.unit) * (focal.moments.count / len(weight))
     if partly:
         rows = _all_rows(
             pool, focal, allowed, np.stack([shares, focal_shares]), top, memos or [{}] * len(pool.families)

@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from joblib import cpu_count
@@ -33,6 +33,8 @@ from mixtune.streaming._dask import Cluster, digest
 from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
 
 T = TypeVar("T")
+TargetCode: TypeAlias = Callable[[Array], Array]
+"""What the targets of a fit are of those in the data; its ``repr`` tells it from others."""
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -105,7 +107,7 @@ class StreamFeatures:
     Sums of squares lose what is small beside the mean. Where means are to be taken out afterwards, rows are first
     moved to an ``origin`` near them, and a constant is kept as the last feature to tell how far off the origin was.
     With a ``device`` (None for NumPy, or what PyTorch calls it) features and targets are tensors there. A map with
-    ``of_domain(name)`` has another map for each domain. With ``log``, targets are logarithms.
+    ``of_domain(name)`` has another map for each domain. With a ``code``, targets are what it makes of these.
 
     Examples
     --------
@@ -121,11 +123,17 @@ class StreamFeatures:
     dtype: str
     origin: Origin | None = None
     device: str | None = None
-    log: bool = False
+    code: TargetCode | None = None
 
     @classmethod
     def of(
-        cls, stream: Stream, feature_map: Any, dtype: str, origin: Origin | None = None, device: str | None = None
+        cls,
+        stream: Stream,
+        feature_map: Any,
+        dtype: str,
+        origin: Origin | None = None,
+        device: str | None = None,
+        code: TargetCode | None = None,
     ) -> StreamFeatures:
         """Check that the map takes the columns of a stream."""
         check_choice("dtype", dtype, ("float64", "float32"))
@@ -146,12 +154,13 @@ class StreamFeatures:
         if origin is not None:
             origin = Origin(*(np.asarray(part, dtype=np.float64) for part in origin))
             size = int(ready.n_features_out)
-            if origin.features.shape != (size,) or origin.targets.shape not in ((), (stream.n_outputs,)):
+            outputs = ((), (stream.n_outputs,)) if code is None else (origin.targets.shape,)
+            if origin.features.shape != (size,) or origin.targets.shape not in outputs:
                 raise DataError(
                     f"the data have {size} features and {stream.n_outputs} outputs, the rows that they are to be like "
                     f"have {origin.features.size} and {origin.targets.size}; pass the same columns and outputs"
                 )
-        return cls(placed(ready, device), stream.n_inputs, stream.columns, dtype, origin, device)
+        return cls(placed(ready, device), stream.n_inputs, stream.columns, dtype, origin, device, code)
 
     @property
     def n_features(self) -> int:
@@ -181,11 +190,7 @@ class StreamFeatures:
 
     def targets(self, y: Array) -> Array:
         """The targets of a block, in float64."""
-        values = np.asarray(y, dtype=np.float64)
-        if self.log:
-            if np.any(values <= 0):
-                raise DataError("targets on the log scale must be positive in every row", code="not-positive")
-            values = np.log(values)
+        values = np.asarray(y if self.code is None else self.code(y), dtype=np.float64)
         return to_device(values if self.origin is None else values - self.origin.targets, self.device)
 
     def digest(self) -> str:
@@ -209,7 +214,8 @@ class StreamFeatures:
                     f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it; register "
                     "it with register_feature_map, or leave folder out"
                 ) from error
-        return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *([True] * self.log)])
+        coded = [] if self.code is None else [repr(self.code)]
+        return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *coded])
 
     def moments(self, name: str, first: int, X: Array, y: Array) -> tuple[str, Moments]:
         """Moments of rows of one domain, of which ``first`` rows came before."""
@@ -426,7 +432,7 @@ def stream_moments(
 class MomentPass:
     """A pass over a source: its moments, and whatever else a job makes of the same blocks.
 
-    The parameters are those of :func:`stream_moments`; with ``log``, targets are logarithms of those in the source.
+    The parameters are those of :func:`stream_moments`; with a ``code``, targets are what it makes of these.
     """
 
     source: Any
@@ -439,7 +445,7 @@ class MomentPass:
     device: str
     cluster: Cluster | None
     threads: int | None = None
-    log: bool = False
+    code: TargetCode | None = None
 
     @cached_property
     def stream(self) -> Stream:
@@ -453,10 +459,11 @@ class MomentPass:
         if there and self.cluster is not None:
             raise ParameterError(f"device={self.device!r} does not go with Dask, whose workers use NumPy; leave it out")
         stream = self.stream
-        features = StreamFeatures.of(stream, self.feature_map, self.dtype, self.origin, there)
+        features = StreamFeatures.of(stream, self.feature_map, self.dtype, self.origin, there, self.code)
         lanes = 1 if there or self.cluster is not None else min(self._threads, _MOST_LANES)
-        sizes = stream.n_inputs, stream.n_outputs, features.n_features
-        return MomentJob(replace(features, log=self.log), Budget(as_bytes(self.memory_limit), *sizes, lanes))
+        outputs = stream.n_outputs if self.code is None or self.origin is None else self.origin.targets.size
+        sizes = stream.n_inputs, outputs, features.n_features
+        return MomentJob(features, Budget(as_bytes(self.memory_limit), *sizes, lanes))
 
     @property
     def _threads(self) -> int:

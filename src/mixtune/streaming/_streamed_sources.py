@@ -9,6 +9,7 @@ parts merge into a sample of the whole, in any order, and each row has the same 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,13 +24,16 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, map_digest, merged
-from mixtune.streaming._stream import Block, Progress, open_stream, reported
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, TargetCode, map_digest, merged
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
+#: A target with more different values than this is no class.
+MOST_CLASSES = 10_000
 
 Samples = dict[str, tuple[Array, Array]]
+ClassCounts = dict[str, Counter[float]]
 
 
 class Sample(NamedTuple):
@@ -130,30 +134,72 @@ class SampleJob:
             raise DataError("{size}, more than half of {limit}", size=size, limit=Wording(limit, option))
 
 
-@dataclass(frozen=True, eq=False)
-class SampledSumJob:
-    """Moments and samples of every domain, from the same blocks."""
+@dataclass(frozen=True)
+class ClassJob:
+    """Count the rows of each class in every domain; classes are whole numbers.
 
-    sums: MomentJob
+    Examples
+    --------
+    >>> block = Block(np.zeros((3, 1)), np.array([1.0, 0.0, 1.0]), ("a", "b"), np.array([0, 1, 0]))
+    >>> ClassJob(100).fold([block])
+    {'a': Counter({1.0: 2}), 'b': Counter({0.0: 1})}
+    """
+
+    reading_rows: int
+
+    def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> ClassCounts:
+        """The counts of all blocks; ``place``, where they stand in the source, does not matter here."""
+        found: ClassCounts = {}
+        for block in blocks:
+            found = self.merge([found, self._counted(block)])
+        return found
+
+    def _counted(self, block: Block) -> ClassCounts:
+        if block.y.ndim > 1:
+            raise DataError(f"a classifier needs one label per row; the data have {block.y.shape[1]} targets")
+        labels, places = np.unique(block.y, return_inverse=True)
+        if len(broken := labels[labels != np.round(labels)]):
+            raise DataError(f"the labels of streamed classes are whole numbers; y holds {broken[0]:g}")
+        if len(labels) > MOST_CLASSES:
+            raise DataError(f"y holds more than {MOST_CLASSES:,} different values; they are hardly classes")
+        counts = np.bincount(block.codes * len(labels) + places, minlength=len(block.names) * len(labels))
+        table = counts.reshape(len(block.names), len(labels)).tolist()
+        return {name: +Counter(dict(zip(labels.tolist(), row))) for name, row in zip(block.names, table) if any(row)}
+
+    def merge(self, parts: Sequence[ClassCounts]) -> ClassCounts:
+        """The counts of several parts."""
+        return merged(parts, lambda name, before, after: before + after)
+
+    @staticmethod
+    def finish(found: ClassCounts) -> ClassCounts:
+        """The counts themselves."""
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class WithSamplesJob:
+    """What another job makes of all rows, and samples of every domain, from the same blocks."""
+
+    whole: MomentJob | ClassJob
     samples: SampleJob
 
     @property
     def reading_rows(self) -> int:
-        return min(self.sums.reading_rows, self.samples.reading_rows)
+        return min(self.whole.reading_rows, self.samples.reading_rows)
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
         """Both, of all blocks."""
         drawn: dict[str, Sample] = {}
-        return self.sums.fold(self.samples.watched(blocks, drawn, place), place), drawn
+        return self.whole.fold(self.samples.watched(blocks, drawn, place), place), drawn
 
     def merge(self, parts: Sequence[Any]) -> Any:
         """Both, of several parts."""
-        sums, samples = zip(*parts, strict=True)
-        return self.sums.merge(sums), self.samples.merge(samples)
+        whole, samples = zip(*parts, strict=True)
+        return self.whole.merge(whole), self.samples.merge(samples)
 
-    def finish(self, found: Any) -> tuple[dict[str, Moments], Samples]:
-        """The moments, and the rows of the samples."""
-        return self.sums.finish(found[0]), self.samples.finish(found[1])
+    def finish(self, found: Any) -> tuple[Any, Samples]:
+        """What the other job finds, and the rows of the samples."""
+        return self.whole.finish(found[0]), self.samples.finish(found[1])
 
 
 def stream_samples(
@@ -206,9 +252,14 @@ def stream_samples(
     stream = open_stream(source, **reading)
     limit = None if memory_limit is None else as_bytes(memory_limit)
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
+    return job.finish(_folded(job, stream, progress, cluster))
+
+
+def _folded(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
+    """What a job makes of all blocks of a stream."""
     if cluster is not None:
-        return job.finish(cluster.run(job, stream, progress))
-    return job.finish(job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows)))
+        return cluster.run(job, stream, progress)
+    return job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows))
 
 
 def gather_samples(
@@ -256,10 +307,11 @@ class _Pass(NamedTuple):
 class StreamedSources:
     """Sources that are read block by block, for ``fit(X, y, sources=...)``.
 
-    Regressors learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
-    of each source, drawn at random in the same pass: cross-domain validation of :class:`RegretOptimalRegressorCV`, maps
-    that it makes from the rows, classifiers, and weights from distances. Sums are kept with this object, so that grid
-    search and cross-validation read the data once; create a new object if arrays have changed.
+    Estimators learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
+    of each source, drawn at random in the same pass: cross-domain validation of the tuned estimators, maps that they
+    make from the rows, intervals and probabilities of models of every domain, and weights from distances. Classifiers
+    take a pass more, to find all classes; labels are whole numbers. Sums are kept with this object, so that grid search
+    and cross-validation read the data once; create a new object if arrays have changed.
 
     Parameters
     ----------
@@ -337,9 +389,9 @@ class StreamedSources:
     encoding: str = "utf-8"
     separator: str | None = None
     decimal: str = "."
-    #: What was read already.
-    _moments: _Pass | None = field(default=None, init=False)
-    _samples: _Pass | None = field(default=None, init=False)
+    #: What was read already, "moments", "samples" and "classes"; copies of these sources share it.
+    _passes: dict[str, _Pass] = field(default_factory=dict, init=False)
+    _code: TargetCode | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -365,7 +417,6 @@ class StreamedSources:
         *,
         device: str = "cpu",
         sampled: bool = False,
-        log: bool = False,
     ) -> dict[str, Moments]:
         """Sums over ``[features - origin, 1]`` and ``targets - origin`` of every domain, in one pass.
 
@@ -382,34 +433,82 @@ class StreamedSources:
             Where to compute, if ``device`` of these sources is None.
         sampled
             Whether to draw the :meth:`samples` in the same pass, if there are none yet.
-        log
-            Whether the targets are logarithms of those in the data.
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._key(feature_map, reading, origin.features.size, origin.targets.size, int(log))
-        if self._moments is None or key is None or self._moments.key != key:
+        key = self._key(feature_map, reading, origin.features.size, origin.targets.size, repr(self._code))
+        done = self._passes.get("moments")
+        if done is None or key is None or done.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            drawn = self._key(None, reading)
-            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "log": log}
+            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "code": self._code}
             options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
             with self._shown("Sums of the sources") as how:
                 opened = MomentPass(self.data, reading, cluster=how["cluster"], **options)
                 # Rows are not written to the folder of the sums.
-                if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
-                    width = opened.stream.n_inputs + opened.stream.n_outputs
-                    samples = SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit)
-                    job = SampledSumJob(opened.job, samples)
-                    found, rows = job.finish(opened.run(job, how["progress"]))
-                    self._samples = _Pass(drawn, rows)
-                else:
-                    found = opened.job.finish(opened.run(opened.job, how["progress"]))
-            self._moments = _Pass(key, found, near)
-        there = self._moments.origin
+                job = self._with_samples(opened.job, opened.stream, reading, wanted=sampled and self.folder is None)
+                found = self._finished(job, opened.run(job, how["progress"]), reading)
+            done = self._passes["moments"] = _Pass(key, found, near)
+        there = done.origin
         assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._left(self._moments.found).items()}
+        return {name: about(sums, there, origin) for name, sums in self._left(done.found).items()}
+
+    def _with_samples(self, job: Any, stream: Stream, reading: dict[str, Any], *, wanted: bool = True) -> Any:
+        """The job, with samples in the same pass if they are wanted and not there yet."""
+        done = self._passes.get("samples")
+        if not wanted or (done is not None and done.key == self._key(None, reading)):
+            return job
+        width = stream.n_inputs + stream.n_outputs
+        return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
+
+    def _finished(self, job: Any, found: Any, reading: dict[str, Any]) -> Any:
+        """What a job found; samples that came with it are kept."""
+        if not isinstance(job, WithSamplesJob):
+            return job.finish(found)
+        whole, rows = job.finish(found)
+        self._passes["samples"] = _Pass(self._key(None, reading), rows)
+        return whole
+
+    def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
+        """How many rows of each class every domain has, where targets are classes; :meth:`samples` come with them.
+
+        Parameters
+        ----------
+        columns
+            Names of the focal rows' columns, where these have any.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stream = StreamedSources((np.ones((3, 1)), np.array([0, 1, 1])), domain=["a", "a", "b"])
+        >>> stream.class_counts()
+        {'a': Counter({0.0: 1, 1.0: 1}), 'b': Counter({1.0: 1})}
+        """
+        reading = self._reading(columns)
+        key, done = self._key(None, reading), self._passes.get("classes")
+        if done is None or done.key != key:
+            stream = open_stream(self.data, **reading)
+            size = max(64, READING_BYTES // (8 * (stream.n_inputs + stream.n_outputs)))
+            job = self._with_samples(ClassJob(size), stream, reading)
+            with self._shown("Classes of the sources") as how:
+                found = _folded(job, stream, **how)
+            done = self._passes["classes"] = _Pass(key, self._finished(job, found, reading))
+        return self._left(done.found)
+
+    def coded(self, code: TargetCode) -> StreamedSources:
+        """The same sources with other targets, which a function makes of those in the data; what was read is shared.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stream = StreamedSources((np.ones((2, 1)), np.ones(2)), domain=["a", "a"])
+        >>> stream.coded(np.negative).samples()["a"][1]
+        array([-1., -1.])
+        """
+        other = copy.copy(self)
+        other._code = code
+        return other
 
     def samples(self, columns: Sequence[str] | None = None, *, whole: Sequence[str] = ()) -> Samples:
         """At most ``sample_rows`` rows of every domain, drawn at random in one pass.
@@ -429,7 +528,7 @@ class StreamedSources:
         {'a': 2, 'b': 6}
         """
         reading = self._reading(columns)
-        key, before = self._key(None, reading), self._samples
+        key, before = self._key(None, reading), self._passes.get("samples")
         # Domains that came whole in an earlier pass do no harm where they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
@@ -440,8 +539,9 @@ class StreamedSources:
             }
             with self._shown("Rows of the sources") as how:
                 found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
-            before = self._samples = _Pass(key, found, whole=frozenset(whole))
-        return self._left(before.found, kept=whole)
+            before = self._passes["samples"] = _Pass(key, found, whole=frozenset(whole))
+        left: Samples = self._left(before.found, kept=whole)
+        return left if self._code is None else {name: (X, self._code(y)) for name, (X, y) in left.items()}
 
     def rows_used(self, columns: Sequence[str] | None = None) -> dict[str, int]:
         """How many rows of each domain a fit has seen: all of them if it took their sums, else those of the samples.
@@ -452,8 +552,8 @@ class StreamedSources:
         >>> StreamedSources((np.ones((9, 1)), np.ones(9)), domain=["a", "b", "b"] * 3, sample_rows=2).rows_used()
         {'a': 2, 'b': 2}
         """
-        if self._moments is not None:
-            return {name: sums.count for name, sums in self._left(self._moments.found).items()}
+        if (done := self._passes.get("moments")) is not None:
+            return {name: sums.count for name, sums in self._left(done.found).items()}
         return {name: len(y) for name, (_, y) in self.samples(columns).items()}
 
     def without(self, *names: str) -> StreamedSources:
@@ -466,9 +566,8 @@ class StreamedSources:
         """
         other = copy.copy(self)
         other.leave_out = (*self.leave_out, *names)
-        for done in (self._moments, self._samples):
-            if done is not None:
-                other._left(done.found)
+        for done in self._passes.values():
+            other._left(done.found)
         return other
 
     def __repr__(self) -> str:
@@ -519,11 +618,11 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _key(self, feature_map: Any, reading: dict[str, Any], *sizes: int) -> Any:
+    def _key(self, feature_map: Any, reading: dict[str, Any], *others: Any) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         made = map_digest(feature_map)
-        return None if made is None else (reading["columns"], identities, made, sizes)
+        return None if made is None else (reading["columns"], identities, made, others)
 
 
 def _has_collection(data: Any) -> bool:
