@@ -14,6 +14,7 @@ from mixtune.errors import DataError
 
 if TYPE_CHECKING:
     from mixtune.data import Encoded, TableEncoder, TrainingTables
+    from mixtune.streaming import StreamedSources
 
 
 def fit_every(
@@ -25,8 +26,12 @@ def fit_every(
     settings: dict[str, Any],
     *,
     as_json: bool,
+    stream: StreamedSources | None = None,
 ) -> None:
-    """Fit, keep the model, write the page and show one line for each domain."""
+    """Fit, keep the model, write the page and show one line for each domain.
+
+    With a ``stream``, ``read`` are samples of it.
+    """
     from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
     from mixtune.report import every_html
 
@@ -39,7 +44,8 @@ def fit_every(
         if target.classes is not None:
             y = np.array(target.classes)[y.astype(np.int64)]
         kind = MultiDomainRegressor if target.classes is None else MultiDomainClassifier
-        model: Any = kind(None if "linear" in settings else "auto", seed=settings["seed"]).fit(X, y, domain=labels)
+        model: Any = kind(None if "linear" in settings else "auto", seed=settings["seed"])
+        model = model.fit(X, y, domain=labels) if stream is None else model.fit(stream)
         notes = tuple(map(outputs.as_typed, (*read.notes, *model.notes_)))
         if out is not None:
             step("Writing the model")
@@ -48,7 +54,7 @@ def fit_every(
                 "encoder": read.encoder.to_dict(),
                 "files": [path.name for path in files],
             }
-            rows = {each.name: each.n_rows for each in members}
+            rows = dict(zip(model.domains_, model.n_rows_.tolist()))
             model.save(out, metadata=outputs.plain({**about, "rows": rows, "settings": settings, "notes": notes}))
         if report is not None:
             step("Writing the report")
@@ -101,12 +107,14 @@ def predict_every(
     if encoder.domain not in read.table.column_names:
         raise DataError(f'{where} has no column "{encoder.domain}", the domain of each row; add it')
     labels = read.table.column(encoder.domain)
-    columns = {"prediction": model.predict(read.X, domain=labels)}
+    columns_known = getattr(model, "feature_names_in_", None)  # those of a stream
+    X: Any = read.X if columns_known is None else dict(zip(columns_known, read.X.T))
+    columns = {"prediction": model.predict(X, domain=labels)}
     if interval is not None:
-        columns["lower"], columns["upper"] = model.predict_interval(read.X, domain=labels, coverage=interval)
+        columns["lower"], columns["upper"] = model.predict_interval(X, domain=labels, coverage=interval)
     if proba:
         names = (f"probability of {each}" for each in model.classes_)
-        columns |= dict(zip(names, model.predict_proba(read.X, domain=labels).T))
+        columns |= dict(zip(names, model.predict_proba(X, domain=labels).T))
     known = set(model.domains_)
     new = sum(str(label).strip() not in known for label in labels.to_pylist())
     template = "rows of domains that were not part of the fit are predicted for the population of domains: {count}"

@@ -81,8 +81,7 @@ def fit(
     With --device cuda the random features are computed on a CUDA device.
 
     With --all a model is fitted for every domain, and predict reads the domain
-    of each row from the same column. With --stream or --engine dask a random
-    sample of every domain is used.
+    of each row from the same column.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -120,7 +119,7 @@ def fit(
     streamed, sources = (None, None) if whole else read_streamed(files, options, every=every, **where, **large)
     if every:
         read = read_training(files, **options, every=True) if streamed is None else streamed
-        fit_every(files, read, options, out, report, settings, as_json=as_json)
+        fit_every(files, read, options, out, report, settings, as_json=as_json, stream=sources)
         return
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")

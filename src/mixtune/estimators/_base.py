@@ -92,8 +92,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
             one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
             sources as there are focal rows. Inside a pipeline or TransformedTargetRegressor, see
             :meth:`Sources.transformed`. Pass data larger than memory as StreamedSources; Dask arrays and large mapped
-            arrays are recognised. Estimators with fixed parameters use all of their rows, self-tuned estimators a
-            sample.
+            arrays are recognised. Estimators use all of their rows, through sums; what needs single rows uses a sample.
         """
         self._check_parameters()
         given = as_sources(sources)

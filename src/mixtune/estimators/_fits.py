@@ -396,12 +396,9 @@ class KeptRows:
 
     def without(self, name: str) -> KeptRows:
         """Without a domain."""
-        rows, sums = ({key: part for key, part in kept.items() if key != name} for kept in (self.rows, self._moments))
-        return replace(self, rows=rows, sums=replace(self.sums, moments=sums) if self.sums and sums else None)
-
-    @property
-    def _moments(self) -> Mapping[str, Any]:
-        return self.sums.moments if self.sums else {}
+        rows = {each: part for each, part in self.rows.items() if each != name}
+        left = {} if self.sums is None else {each: part for each, part in self.sums.moments.items() if each != name}
+        return replace(self, rows=rows, sums=replace(self.sums, moments=left) if self.sums and left else None)
 
 
 def kept_rows(model: Any) -> KeptRows:

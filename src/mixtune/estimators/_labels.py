@@ -49,7 +49,7 @@ def split_labels(X: Any, domain: Any, column: Any) -> tuple[Any, Labels | None]:
     (['x'], ('b', 'a'), [0, 1, 0])
     """
     if column is None:
-        return X, None if domain is None else read_labels(domain, _num_samples(X))
+        return X, None if domain is None else read_labels(domain, _num_samples(known_frame(X, "X")))
     if domain is not None:
         raise ParameterError(f"the model reads labels from column {column!r}; leave domain out of this call")
     (X,) = computed(X)
