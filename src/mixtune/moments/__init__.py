@@ -17,6 +17,7 @@ from mixtune.moments._ridge_paths import (
     Regression,
     Sample,
     best_ridge,
+    best_ridges,
     half_solve,
     loo_ridge,
     lower_root,
@@ -44,7 +45,17 @@ from mixtune.moments._system import GramSystem, RowSystem, System, rounding_of
 
 __all__ = ["AUTO", "MANY", "RANK_TOLERANCE", "Batch", "Center", "Fit", "GramSystem", "LeaveOneOut", "Moments", "Origin"]
 __all__ += ["Paths", "Posterior", "Regression", "RowSystem", "Rows", "Sample", "Scaling", "SolveStats"]
-__all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "check_alike", "chunks", "common_center"]
+__all__ += [
+    "SolverOptions",
+    "System",
+    "about",
+    "augmented",
+    "best_ridge",
+    "best_ridges",
+    "check_alike",
+    "chunks",
+    "common_center",
+]
 __all__ += ["check_target_size"]
 __all__ += [
     "half_solve",

@@ -17,7 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from mixtune._array import Floats, add_to_diagonal, column_gram, factor_device, to_device, to_numpy, torch_module
+from mixtune._array import (
+    Floats,
+    Integers,
+    add_to_diagonal,
+    column_gram,
+    factor_device,
+    to_device,
+    to_numpy,
+    torch_module,
+)
 from mixtune._checks import check_nonnegative
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments._leave_one_out import SATURATED, left_out_residuals
@@ -672,8 +681,13 @@ def best_ridge(ridges: Floats, errors: Floats) -> int:
     >>> best_ridge(np.array([0.1, 1.0, 10.0]), np.array([2.0, 1.0, 1.0 + 1e-15]))
     2
     """
-    tied = errors <= np.min(errors) * (1 + TIED)
-    return int(np.argmax(np.where(tied, ridges, -np.inf)))
+    return int(best_ridges(ridges, errors))
+
+
+def best_ridges(ridges: Floats, errors: Floats) -> Integers:
+    """The same for each of many rows of errors (..., R)."""
+    tied = errors <= np.min(errors, axis=-1, keepdims=True) * (1 + TIED)
+    return np.asarray(np.argmax(np.where(tied, ridges, -np.inf), axis=-1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,7 +190,9 @@ class Choice(Validated):
     @property
     def prior(self) -> Prior:
         """The prior of the candidate that ``spreads`` are of."""
-        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top, self.memos)
+        # Memos are kept where the task has all rows.
+        task = self.focal.divided(self.size) if self.memos is None else self.task
+        return self.pool.prior(task, self.allowed, self.top, self.memos)
 
     @cached_property
     def play_errors(self) -> Floats | None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from mixtune._array import Booleans, Floats, Integers
-from mixtune.moments import Sample, best_ridge
+from mixtune.moments import Sample, best_ridge, best_ridges
 from mixtune.selection._compare import OWN_ROWS, compare, gain_posterior
 from mixtune.selection._settings import SETTINGS
 
@@ -68,8 +68,8 @@ class ValidationTask:
 
     def averaged(self, shares: Floats) -> ValidationTask:
         """The task with two candidates: the average, and the focal-only fit."""
-        both = [shares, np.eye(len(shares))[self.alone]]
-        residuals, left_out = (np.stack([mix(each, part) for each in both]) for part in (self.residuals, self.left_out))
+        parts = self.residuals, self.left_out
+        residuals, left_out = (np.array([mix(shares, part), part[self.alone]]) for part in parts)
         return replace(self, residuals=residuals, left_out=left_out, alone=1)
 
 
@@ -379,7 +379,7 @@ def nested_left_out(
     known, unknown = np.where(np.isfinite(own), own, 0.0), ~np.isfinite(own)
     others = np.maximum(known.sum(axis=1, keepdims=True) - known, 0.0)
     others[unknown.sum(axis=1, keepdims=True) > unknown] = np.inf
-    chosen = [best_ridge(ridges, column) for column in others.T]
+    chosen = best_ridges(ridges, others.T)
     return left_out[places[chosen], np.arange(len(chosen))]
 
 
