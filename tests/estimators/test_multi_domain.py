@@ -7,6 +7,7 @@ import pytest
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from mixtune import MultiDomainRegressor, RandomFeatures, RegretOptimalRegressorCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
@@ -116,7 +117,12 @@ def test_in_scikit_learn():
     assert scores.min() > 0.7
     with config_context(enable_metadata_routing=True):
         routed = cross_val_score(MultiDomainRegressor(None), X, y, params={"domain": names}, cv=CUTS)
+        steps = make_pipeline(StandardScaler(), MultiDomainRegressor(None))
+        scaled = cross_val_score(steps, X, y, params={"domain": names}, cv=CUTS)
+        search = GridSearchCV(MultiDomainRegressor(None), {"standardise": [True]}, cv=CUTS).fit(X, y, domain=names)
     np.testing.assert_allclose(routed, scores)
+    np.testing.assert_allclose(scaled, scores)
+    assert search.best_score_ == pytest.approx(scores.mean())
 
 
 def test_one_onnx_model_with_the_domain_as_an_input(data, linear, tmp_path):
