@@ -9,7 +9,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from mixtune import MultiDomainClassifier, RegretOptimalClassifierCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._classes import fit_sharpness, sharpness_of
+from mixtune.estimators._classifier import fit_sharpness, sharpness_of
 
 CUTS = KFold(2, shuffle=True, random_state=0)
 LABELS = np.array(["blue", "green", "red"])

@@ -16,20 +16,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Array, Floats, Integers, one_thread_if_small
 from mixtune._registry import check_array
-from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import column_names
-from mixtune.estimators._classes import (
+from mixtune.errors import DataError
+from mixtune.estimators._base import all_scores, column_names
+from mixtune.estimators._classifier import (
     ClassSigns,
     check_known,
-    classes_of,
-    declared_classes,
+    check_repeated,
+    found_classes,
     sharpness_of,
     signs_of,
     stream_labels,
 )
 from mixtune.estimators._fits import KeptRows, kept_rows
-from mixtune.estimators._inputs import read_focal
-from mixtune.estimators._labels import split_labels
+from mixtune.estimators._inputs import read_focal, split_labels
 from mixtune.estimators._multi_domain import (
     MultiDomainEstimator,
     MultiDomainRegressor,
@@ -134,8 +133,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         """
         if not hasattr(self, "regressors_"):
             return self._fit(X, y, sample_weight, domain, classes)
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
+        check_repeated(classes, self.classes_)
         self._check_parameters()
         stream, sampled = streamed(X)
         counts = class_counts(stream)
@@ -239,12 +237,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         inputs, y, domain = self._drawn(X, y, domain)
         rows = self._read(inputs, y, sample_weight, domain, reset=True)
         found = stream_labels(counts) or [part.y for part in rows.values()]
-        self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
-                "all domains together"
-            )
+        self.classes_ = found_classes(found, classes, "all domains")
         self._class_rows = self._counted(rows, counts, before={})
         self._learn(KeptRows(self._signed(rows), sampled=sampled), None if stream is None else self._coded(stream))
         return self
@@ -293,7 +286,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         self._kept = learned.kept
         rows = list(learned.kept.rows.values())
         self.class_counts_ = np.stack([self._class_rows[name] for name in self.domains_])
-        places = [np.argmax(self._all_scores(part.targets), axis=1) for part in rows]
+        places = [np.argmax(all_scores(part.targets), axis=1) for part in rows]
         self._calibrate([part.weight for part in rows], places)
 
     def _calibrate(self, weights: list[Floats], places: list[Integers]) -> None:
@@ -304,7 +297,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
         def left_out(name: str) -> Floats:
             fits: list[Any] = [each._fits for each in self.regressors_]
-            return self._all_scores(signs - np.column_stack([np.concatenate(getattr(fit, name)) for fit in fits]))
+            return all_scores(signs - np.column_stack([np.concatenate(getattr(fit, name)) for fit in fits]))
 
         own, without = left_out("residuals"), left_out("without")
         right = (np.argmax(own, axis=1) == wanted) & np.isfinite(own).all(axis=1)
@@ -317,7 +310,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         rows, places = self._rows(X, domain)
         features = self._features(rows, places)
         found = np.column_stack([each._predictions(features, places) for each in self.regressors_])
-        return self._all_scores(found), places
+        return all_scores(found), places
 
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
         parts = [each._exported()[:2] for each in self.regressors_]
@@ -325,10 +318,6 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         if len(parts) == 1:
             coef, intercept = (np.concatenate([-part, part], axis=-1) for part in (coef, intercept))
         return coef, intercept, {"classes": self.classes_, "sharpness": self.sharpness_}
-
-    @staticmethod
-    def _all_scores(scores: Floats) -> Floats:
-        return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.classes_)

@@ -48,8 +48,7 @@ from mixtune.estimators._fits import (
     samples_of,
     solvable,
 )
-from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
-from mixtune.estimators._labels import Labels, check_domains, split_labels
+from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
 from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
 from mixtune.estimators._onnx import DEFAULT_OPSET, domains_to_onnx
 from mixtune.estimators._saving import Savable, savable, write_bytes

@@ -14,10 +14,10 @@ import numpy as np
 
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_training
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._base import Shown
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources
 from mixtune.estimators._saving import load, read_info
-from mixtune.estimators._views import Shown
 
 
 @dataclass(frozen=True, eq=False)
