@@ -21,6 +21,7 @@ from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import (
     LinearTransferRegressor,
     Settings,
@@ -30,32 +31,6 @@ from mixtune.estimators._base import (
     column_names,
     transport_distances,
 )
-from mixtune.estimators._fits import (
-    AUTO,
-    HEAD_RIDGE,
-    ROUNDING,
-    Features,
-    Heads,
-    KeptRows,
-    Prepared,
-    Solved,
-    State,
-    StreamSums,
-    Uncertainty,
-    compared_of,
-    feature_range,
-    is_auto,
-    kept_rows,
-    like_targets,
-    local_heads,
-    posterior_of,
-    prepare,
-    principal_basis,
-    sample_note,
-    sample_size,
-    samples_of,
-    solvable,
-)
 from mixtune.estimators._inputs import (
     Sources,
     apart_notes,
@@ -64,9 +39,8 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_sources,
 )
-from mixtune.estimators._maps import auto_maps
+from mixtune.estimators._maps import Maps, auto_maps, input_range
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
-from mixtune.features import Clipped
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
@@ -96,7 +70,7 @@ MAX_PAIRS = 10**8
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
-TARGET_SCALES = (AUTO, "identity", "log")
+TARGET_SCALES = (fits.AUTO, "identity", "log")
 #: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
 LOG_SPAN = 10.0
 #: Where scales of targets are compared: focal rows that the tests of one validated source count as.
@@ -322,7 +296,7 @@ storable(TransferGain, former={"from_plays": "from_validation"})
 class TunedSettings(Settings):
     """Parameters shared by the self-tuned regressor and the self-tuned classifier."""
 
-    feature_map: Any = AUTO
+    feature_map: Any = fits.AUTO
     _: KW_ONLY
     clamp: bool = True
     seed: int = 0
@@ -333,7 +307,7 @@ class TunedRegressorSettings(TunedSettings):
     """Parameters of the self-tuned regressor."""
 
     _: KW_ONLY
-    target_scale: str = AUTO
+    target_scale: str = fits.AUTO
 
 
 @savable
@@ -463,11 +437,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _made_map: Any
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
-    _comparable: Prepared | None
+    _comparable: fits.Prepared | None
     _choices: tuple[MapAverage, ...] | None
     _places: Integers
     #: Not in files.
-    _kept: KeptRows | None
+    _kept: fits.KeptRows | None
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -504,7 +478,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             return self.fit(X, y, sample_weight, sources=sources)
         self._check_parameters()
         check_both(X, y)
-        kept, focal = kept_rows(self), self.domain_names_[0]
+        kept, focal = fits.kept_rows(self), self.domain_names_[0]
         features, own = self._make_features(), kept.rows[focal]
         if X is not None:
             added = self._read_focal(X, y, sample_weight)
@@ -514,13 +488,13 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         given = encoded_sources(self, as_sources(sources))
         streamed = self._read_streams(kept.rows[focal], given, None if kept.sums is None else kept.sums.origin)
         new = read_sources(given, own, column_names(self), focal)
-        self._learn_rows(kept.joined(new, features, streamed, sample_size(given)))
+        self._learn_rows(kept.joined(new, features, streamed, fits.sample_size(given)))
         return self
 
     def forget(self, name: str) -> Self:
         """Remove a source exactly: the result is that of ``fit`` without it."""
         check_is_fitted(self, "coef_")
-        kept = kept_rows(self)
+        kept = fits.kept_rows(self)
         check_source(name, self.domain_names_)
         self._learn_rows(kept.without(name))
         return self
@@ -534,25 +508,27 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         sums = self._read_streams(focal, sources)
         others = read_sources(sources, focal, column_names(self), self.focal_name)
         later = None if self._knows_features() else sources
-        self._learn_rows(KeptRows({self.focal_name: focal, **others}, sums, sample_size(sources)), later)
+        self._learn_rows(fits.KeptRows({self.focal_name: focal, **others}, sums, fits.sample_size(sources)), later)
 
     def _knows_features(self) -> bool:
         """Whether features and targets of the fit are known before any row is."""
-        return not is_auto(self.feature_map) and self.target_scale != "log"
+        return not fits.is_auto(self.feature_map) and self.target_scale != "log"
 
-    def _read_streams(self, focal: Rows, sources: Sources | None, origin: Origin | None = None) -> StreamSums | None:
+    def _read_streams(
+        self, focal: Rows, sources: Sources | None, origin: Origin | None = None
+    ) -> fits.StreamSums | None:
         """Sums of all rows of streamed sources, and their samples in the same pass, if features are known already."""
         if sources is None or not sources.streams or not self._knows_features():
             return None
-        return StreamSums.of(sources.streams, focal, self._make_features(), origin)
+        return fits.StreamSums.of(sources.streams, focal, self._make_features(), origin)
 
-    def _learn_rows(self, kept: KeptRows, sources: Sources | None = None) -> None:
+    def _learn_rows(self, kept: fits.KeptRows, sources: Sources | None = None) -> None:
         """Learn on the scale of the targets, of their logarithms, or both, and keep the better.
 
         Sums of features that are made here are read from the ``sources``.
         """
         rows, sums = kept.rows, kept.sums
-        tried = is_auto(self.target_scale) and is_auto(self.feature_map)
+        tried = fits.is_auto(self.target_scale) and fits.is_auto(self.feature_map)
         span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
@@ -574,8 +550,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                 notes, found = (), self._fitted(rows, sums, sources)
         what = "the choice was learned"
         if found.prepared.state is not None:
-            what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
-        self._keep(found, sample_note(kept.sampled, what) + notes, kept)
+            what = "feature maps were made and " * fits.is_auto(self.feature_map) + "cross-domain validation was done"
+        self._keep(found, fits.sample_note(kept.sampled, what) + notes, kept)
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
@@ -588,41 +564,41 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         return log_is_better(averages[0], averages[1], targets, (levels[0], levels[1]))
 
     def _fitted(
-        self, rows: dict[str, Rows], sums: StreamSums | None, sources: Sources | None, *, log: bool = False
+        self, rows: dict[str, Rows], sums: fits.StreamSums | None, sources: Sources | None, *, log: bool = False
     ) -> _Fitted:
-        prepared, made = self._prepared(rows, sums, sources, log=log)
-        return _Fitted(prepared, self._solve(prepared, made[1], log=log), made)
+        prepared, maps = self._prepared(rows, sums, sources, log=log)
+        return _Fitted(prepared, self._solve(prepared, maps, log=log), maps)
 
     def _prepared(
         self,
         rows: dict[str, Rows],
-        sums: StreamSums | None,
+        sums: fits.StreamSums | None,
         sources: Sources | None,
         *,
         log: bool = False,
         plain: bool = False,
-    ) -> tuple[Prepared, _Made]:
+    ) -> tuple[fits.Prepared, Maps | None]:
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
-        mapped, made = None, _NOT_MADE
+        mapped, maps = None, None
         features = there = super()._make_features()
-        if is_auto(self.feature_map):
-            limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
+        if fits.is_auto(self.feature_map):
+            limits = fits.feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
             maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
-            mapped, made = maps.mapped, (maps.feature_map, maps.blocks, maps.notes)
+            mapped = maps.mapped
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
             streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
-            sums = StreamSums.of(streams, rows[self.focal_name], there)
+            sums = fits.StreamSums.of(streams, rows[self.focal_name], there)
         options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        return prepare(rows, features, **options, mapped=mapped, sums=sums), made
+        return fits.prepare(rows, features, **options, mapped=mapped, sums=sums), maps
 
-    def _solve(self, prepared: Prepared, blocks: Sequence[FeatureBlock] | None = None, *, log: bool = False) -> Solved:
+    def _solve(self, prepared: fits.Prepared, maps: Maps | None = None, *, log: bool = False) -> fits.Solved:
         # Maps that were made from the rows clip their inputs themselves.
-        clamp = self.clamp and blocks is None
+        blocks, clamp = (None, self.clamp) if maps is None else (maps.blocks, False)
         return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
-    def _keep(self, found: _Fitted, notes: tuple[str, ...], kept: KeptRows) -> None:
-        self._made_map, _, map_notes = found.made
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], kept: fits.KeptRows) -> None:
+        self._made_map, map_notes = (None, ()) if found.maps is None else (found.maps.feature_map, found.maps.notes)
         found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(kept.rows.values()))
         self._kept = kept
         self._store(found.solved, found.prepared.names, found.prepared.scaling)
@@ -702,30 +678,24 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             )
 
     def _check_map(self) -> None:
-        if not is_auto(self.feature_map):
+        if not fits.is_auto(self.feature_map):
             super()._check_map()
 
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
 
     def _exported_range(self) -> tuple[Any, Any]:
-        inputs, *others = self._made_map.maps if is_auto(self.feature_map) else (None,)
-        if others:
-            raise ParameterError(
-                "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
-                "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
-            )
         if self._log_scale is not None:
             raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
-        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
+        return input_range(self._made_map) if fits.is_auto(self.feature_map) else super()._exported_range()
 
-    def _make_features(self, device: str | None = None) -> Features:
-        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
+    def _make_features(self, device: str | None = None) -> fits.Features:
+        return fits.Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:
         """The map of the fit: the one that was given, or the one that was made from the rows."""
-        return self._made_map if is_auto(self.feature_map) else self.feature_map
+        return self._made_map if fits.is_auto(self.feature_map) else self.feature_map
 
     def _get_stored(self) -> dict[str, Any]:
         self.distances_  # noqa: B018  computed now, since the file holds no rows to compute it from
@@ -737,30 +707,25 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         self._comparable = self._choices = self._kept = None
 
 
-#: A map that was made from the rows, its blocks, and notes on them.
-_Made = tuple[Any, tuple[FeatureBlock, ...] | None, tuple[str, ...]]
-_NOT_MADE: _Made = (None, None, ())
-
-
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
+    """A fit on one scale of the targets: rows, result, and the maps that were made for it."""
 
-    prepared: Prepared
-    solved: Solved
-    made: _Made
+    prepared: fits.Prepared
+    solved: fits.Solved
+    maps: Maps | None
 
 
-@solvable()
+@fits.solvable()
 def tuned_fit(
-    prepared: Prepared,
+    prepared: fits.Prepared,
     blocks: Sequence[FeatureBlock] | None = None,
     *,
     seed: int,
     device: str = "cpu",
     clamp: bool = True,
     log: bool = False,
-) -> Solved:
+) -> fits.Solved:
     """Choose for every output, and put together what an estimator stores.
 
     Local heads and the choice read the same moments. ``blocks`` are feature maps to average over. With ``log`` the
@@ -768,21 +733,24 @@ def tuned_fit(
     """
     width = prepared.focal.shape[1]
     there = torch_device(device)
-    state = State.of(prepared, there)
+    state = fits.State.of(prepared, there)
     notes = _row_notes(prepared, state)
     if blocks is None or len(blocks) == 1:
         with factorised_on(there):
-            basis, wide = principal_basis(prepared, state, seed)
+            basis, wide = fits.principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
-    heads = local_heads(state, HEAD_RIDGE)
+    heads = fits.local_heads(state, fits.HEAD_RIDGE)
     moments = [[block.moments(m).on_device(None) for m in state.moments] for block in blocks]
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.
     tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
     spectra: list[Any] = [[{} for _ in prepared.names] if len(outputs) > 1 else None for _ in blocks]
     samples = [
-        [samples_of(prepared, moments[place], blocks[place], places, output, spectra[place]) for place in tried[output]]
+        [
+            fits.samples_of(prepared, moments[place], blocks[place], places, output, spectra[place])
+            for place in tried[output]
+        ]
         for output in outputs
     ]
     logs = prepared.inputs[0].targets[:, 0] if log else None
@@ -798,14 +766,14 @@ def tuned_fit(
             heads,
             logs,
         )
-    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
-    low, high = feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
+    coef, intercept = fits.like_targets(prepared.focal, *_coefficients(choices, prepared))
+    low, high = fits.feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
     weights = _domain_weights(choices, prepared, heads, places, logs)
-    return Solved(
+    return fits.Solved(
         coef,
         intercept,
         # Leave-one-out and posterior of the average, both made when first asked for.
-        Uncertainty(partial(left_out_of, choices, prepared.focal), partial(posterior_of, choices)),
+        fits.Uncertainty(partial(left_out_of, choices, prepared.focal), partial(fits.posterior_of, choices)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
@@ -829,15 +797,15 @@ def tuned_fit(
     )
 
 
-def _plain_choice(prepared: Prepared, *, seed: int) -> Choice:
+def _plain_choice(prepared: fits.Prepared, *, seed: int) -> Choice:
     """The choice for one output and one map, among fits to the focal rows and around pooled ones: a cheap one."""
-    state, (places, _) = State.of(prepared), _source_places(prepared, seed)
-    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), principal_basis(prepared, state, seed)[0])
-    focal, *sources = samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
+    state, (places, _) = fits.State.of(prepared), _source_places(prepared, seed)
+    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), fits.principal_basis(prepared, state, seed)[0])
+    focal, *sources = fits.samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
     return choose(focal, sources, seed=seed, every=False, learned=False)
 
 
-def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:
+def _row_notes(prepared: fits.Prepared, state: fits.State) -> tuple[str, ...]:
     """What the rows themselves leave open."""
     focal = prepared.inputs[0]
     found: list[str] = []
@@ -855,7 +823,7 @@ def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
+def _source_places(prepared: fits.Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
     """Which sources priors are learned from, counted without the focal domain, and a note where not all are."""
     count = len(prepared.names) - 1
     places = sample_sources(prepared.mapped[1:], seed=seed, prepare=prepared.scaling.apply)
@@ -865,14 +833,14 @@ def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, 
     return places, (told,)
 
 
-def _coefficients(choices: Sequence[MapAverage], prepared: Prepared) -> tuple[Floats, Floats]:
+def _coefficients(choices: Sequence[MapAverage], prepared: fits.Prepared) -> tuple[Floats, Floats]:
     """Coefficients (p, D) and intercepts (D,)."""
     heads = np.column_stack([choice.head for choice in choices])
     return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
 
 
 def _domain_weights(
-    choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
+    choices: Sequence[MapAverage], prepared: fits.Prepared, heads: fits.Heads, places: Integers, logs: Floats | None
 ) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
     values = tuned_weights(choices, prepared.names, prepared.totals, places)
@@ -884,7 +852,7 @@ def tuned_weights(
     choices: Sequence[MapAverage], names: Sequence[str], totals: Sequence[float], places: Integers
 ) -> Floats:
     """Weights of the domains, which have so many rows each, the focal one first."""
-    values = np.sum([_weights_of(c, slice(None), c.shares, len(names), places) for c in choices], axis=0)
+    values = np.sum([_weights_of(*c.provided(), len(names), places) for c in choices], axis=0)
     # A prior from a source of a few rows is hardly more than the prior without it.
     values[1:] *= counted_part(np.array(totals[1:]))
     return values / values.sum()
@@ -903,17 +871,14 @@ def counted_part(rows: Floats) -> Floats:
     return full + (1.0 - full) * rows / (rows + NOISE_ROWS)
 
 
-def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
-    """Weights of ``count`` domains in candidates, averaged by their shares."""
-    sources = choice.weights[index]
-    own = np.where(sources.sum(axis=1) > 0, choice.own[index], 1.0)
+def _weights_of(own: float, sources: Floats, count: int, places: Integers) -> Floats:
+    """Weights of ``count`` domains, the focal one first, from its own and those of the sources at ``places``."""
     weights = np.zeros(count)
-    weights[0] = shares @ own
-    weights[1 + places] = (shares * (1 - own)) @ sources
+    weights[0], weights[1 + places] = own, sources
     return weights
 
 
-def _focal_errors(rows: Rows, heads: Heads, logs: Floats | None = None) -> Floats:
+def _focal_errors(rows: Rows, heads: fits.Heads, logs: Floats | None = None) -> Floats:
     """Mean squared error of every domain's own head on the focal rows; with ``logs``, of what these stand for."""
     share, targets = rows.weight / rows.total, rows.targets
     found = np.empty(len(heads.coef))
@@ -939,7 +904,7 @@ def _comparisons(
     focal_rows: Rows,
     focal: Sequence[Sequence[Sample]],
     moments: Sequence[Sequence[Sequence[Moments]]],
-    heads: Heads,
+    heads: fits.Heads,
     logs: Floats | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
@@ -961,12 +926,12 @@ def _comparisons(
             left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
             residuals[MEAN_OF_LOCALS].append(left)
     weight = np.tile(focal_rows.weight, len(choices))
-    least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
+    least = np.repeat([fits.ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
     if logs is not None:
         joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
         least = least * np.exp(logs)
-    found = compared_of(joined, weight, least)
+    found = fits.compared_of(joined, weight, least)
     rows = len(focal_rows.y)
     known = [part.reshape(-1, rows).T for name, part in joined.items() if name != MIXTUNE]
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
@@ -1020,7 +985,7 @@ def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Can
             family, settings = choice.labels[i]
             validation = None if choice.play_errors is None else float(choice.play_errors[i])
             figures = (float(choice.ridges[i]), float(choice.errors[i]), validation, float(choice.shares[i]))
-            weights = _weights_of(choice, [i], np.ones(1), count, places)
+            weights = _weights_of(*choice.provided([i]), count, places)
             found.append(Candidate(family, dict(settings), *figures, weights))
     return tuple(found)
 

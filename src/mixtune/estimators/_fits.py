@@ -599,9 +599,7 @@ class Uncertainty:
 
     def half_width(self, U: Floats, coverage: float) -> Floats:
         """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread."""
-        coverage = check_positive("coverage", coverage)
-        if coverage >= 1:
-            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        coverage = check_coverage(coverage)
         self._check()
         scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
         count = float(np.sum(self.left_out.copies))
@@ -628,6 +626,13 @@ class Uncertainty:
                 "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "
                 "row from; pass more focal rows or a positive ridge, transfer or stability"
             )
+
+
+def check_coverage(coverage: float) -> float:
+    """Refuse a coverage that is not between 0 and 1."""
+    if check_positive("coverage", coverage) >= 1:
+        raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+    return float(coverage)
 
 
 def same(value: Any) -> Any:

@@ -297,11 +297,7 @@ def as_sources(value: Any) -> Sources | None:
     """
     if value is None:
         return None
-    from mixtune.streaming import StreamedSources
-
-    if isinstance(value, StreamedSources):
-        value = Sources.from_stream(value)
-    elif isinstance(value, Domains):
+    if isinstance(value, Domains):
         value = Sources.from_domains(value)
     elif isinstance(value, Mapping):
         value = Sources(value)
@@ -311,10 +307,15 @@ def as_sources(value: Any) -> Sources | None:
             "domain=...), or pass {name: (X, y)} of Dask arrays"
         )
     elif not isinstance(value, Sources):
-        raise DataError(
-            f"sources is a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). Cross-validation splits "
-            "a plain dict or Domains with as many members as there are focal rows: wrap it in Sources"
-        )
+        # Most fits have no streams, and need not import how they are read.
+        from mixtune.streaming import StreamedSources
+
+        if not isinstance(value, StreamedSources):
+            raise DataError(
+                f"sources is a {type(value).__name__}; pass Sources({{name: (X, y), ...}}). Cross-validation splits "
+                "a plain dict or Domains with as many members as there are focal rows: wrap it in Sources"
+            )
+        value = Sources.from_stream(value)
     return value if value.names or value.streams else None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from mixtune._array import Floats, Integers
-from mixtune.errors import DataError
+from mixtune.errors import DataError, ParameterError
 from mixtune.features import (
     Clipped,
     Concatenate,
@@ -192,6 +192,17 @@ def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
     if isinstance(feature_map, LearnedColumns):
         return feature_map.out_of_fold(X, folds)
     return np.asarray(feature_map.transform(X))
+
+
+def input_range(feature_map: Any) -> tuple[Any, Any]:
+    """Between which values a map that was made clips inputs, for graphs that hold no map; None for no clipping."""
+    inputs, *others = feature_map.maps
+    if others:
+        raise ParameterError(
+            "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+            "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
+        )
+    return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
 
 
 def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tuple[str, ...]]:

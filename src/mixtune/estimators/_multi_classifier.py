@@ -27,14 +27,13 @@ from mixtune.estimators._classifier import (
     signs_of,
     stream_labels,
 )
-from mixtune.estimators._fits import KeptRows, kept_rows
+from mixtune.estimators._fits import KeptRows
 from mixtune.estimators._inputs import read_focal, split_labels
 from mixtune.estimators._multi_domain import (
     MultiDomainEstimator,
     MultiDomainRegressor,
     frame_of,
     learn_every,
-    streamed,
     summary_of,
 )
 from mixtune.estimators._saving import savable
@@ -135,14 +134,10 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
             return self._fit(X, y, sample_weight, domain, classes)
         check_repeated(classes, self.classes_)
         self._check_parameters()
-        stream, sampled = streamed(X)
-        counts = class_counts(stream)
-        inputs, y, domain = self._drawn(X, y, domain)
-        rows = self._read(inputs, y, sample_weight, domain, reset=False)
+        counts = class_counts(X)
+        rows, stream = self._incoming(X, y, sample_weight, domain, reset=False)
         check_known(self.classes_, stream_labels(counts) or [part.y for part in rows.values()])
-        signs = self._signed(rows)
-        sums = None if stream is None else self._read_stream(self._coded(stream), signs)
-        kept = kept_rows(self).joined(signs, self._make_features(), sums, sampled)
+        kept = self._with_rows(self._signed(rows), self._coded(stream))
         self._class_rows = self._counted(rows, counts, before=self._class_rows)
         self._learn(kept)
         return self
@@ -232,14 +227,12 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, domain: Any, classes: Any) -> Self:
         self._check_parameters()
-        stream, sampled = streamed(X)
-        counts = class_counts(stream)
-        inputs, y, domain = self._drawn(X, y, domain)
-        rows = self._read(inputs, y, sample_weight, domain, reset=True)
+        counts = class_counts(X)
+        rows, stream = self._incoming(X, y, sample_weight, domain, reset=True)
         found = stream_labels(counts) or [part.y for part in rows.values()]
         self.classes_ = found_classes(found, classes, "all domains")
         self._class_rows = self._counted(rows, counts, before={})
-        self._learn(KeptRows(self._signed(rows), sampled=sampled), None if stream is None else self._coded(stream))
+        self._learn(KeptRows(self._signed(rows)), self._coded(stream))
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
@@ -256,8 +249,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         """The rows with targets +1 and -1 in place of labels."""
         return {name: replace(part, y=self._signs(part.y)) for name, part in rows.items()}
 
-    def _coded(self, stream: StreamedSources) -> StreamedSources:
-        return stream.coded(self._signs)
+    def _coded(self, stream: StreamedSources | None) -> StreamedSources | None:
+        return None if stream is None else stream.coded(self._signs)
 
     def _counted(
         self, rows: Mapping[str, Rows], counts: ClassCounts, *, before: Mapping[str, Integers]
@@ -329,6 +322,6 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         check_array("class_counts_", self.class_counts_, (len(self.domains_), count), kind="i", least=0)
 
 
-def class_counts(stream: StreamedSources | None) -> ClassCounts:
-    """How many rows of each class the domains of a stream have."""
-    return {} if stream is None else stream.class_counts()
+def class_counts(X: Any) -> ClassCounts:
+    """How many rows of each class the domains of a stream have; nothing for rows in memory."""
+    return X.class_counts() if isinstance(X, StreamedSources) else {}

@@ -217,6 +217,13 @@ class MapAverage(Validated):
     def own(self) -> Floats:
         return np.concatenate([choice.own for choice in self.choices])
 
+    def provided(self, index: Any = slice(None)) -> tuple[float, Floats]:
+        """What the rows themselves provide of the prediction, and what each source does; or of one candidate's."""
+        shares = self.shares if isinstance(index, slice) else np.ones(1)
+        sources = self.weights[index]
+        own = np.where(sources.sum(axis=1) > 0, self.own[index], 1.0)
+        return float(shares @ own), (shares * (1 - own)) @ sources
+
     @cached_property
     def play_errors(self) -> Floats | None:
         """Mean squared error over the common validation tasks, relative to the best candidate of each."""
