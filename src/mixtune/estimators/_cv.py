@@ -39,7 +39,7 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_sources,
 )
-from mixtune.estimators._maps import Maps, auto_maps, input_range
+from mixtune.estimators._maps import Maps, input_range, made_maps
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
 from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
@@ -579,18 +579,14 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         plain: bool = False,
     ) -> tuple[fits.Prepared, Maps | None]:
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
-        mapped, maps = None, None
         features = there = super()._make_features()
-        if fits.is_auto(self.feature_map):
-            limits = fits.feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-            maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
-            mapped = maps.mapped
+        if (maps := made_maps(rows, self, plain=plain)) is not None:
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
             streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
             sums = fits.StreamSums.of(streams, rows[self.focal_name], there)
         options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        return fits.prepare(rows, features, **options, mapped=mapped, sums=sums), maps
+        return fits.prepare(rows, features, **options, mapped=None if maps is None else maps.mapped, sums=sums), maps
 
     def _solve(self, prepared: fits.Prepared, maps: Maps | None = None, *, log: bool = False) -> fits.Solved:
         # Maps that were made from the rows clip their inputs themselves.

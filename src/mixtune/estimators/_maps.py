@@ -16,6 +16,7 @@ import scipy.linalg
 
 from mixtune._array import Floats, Integers
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._fits import feature_range, is_auto
 from mixtune.features import (
     Clipped,
     Concatenate,
@@ -115,6 +116,14 @@ def auto_maps(
         made = columns if plain else [np.hstack(pair) for pair in zip(made, columns)]
     mapped = tuple(Rows(U, part.y, part.sample_weight) for U, part in zip(made, parts))
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
+
+
+def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps | None:
+    """The maps of a fit to all rows, made from them; None where the ``settings`` have a map."""
+    if not is_auto(settings.feature_map):
+        return None
+    limits = feature_range(tuple(rows.values())) if settings.clamp and len(rows) > 1 else None
+    return auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, **options)
 
 
 def _units(parts: Sequence[Rows]) -> Scaling:

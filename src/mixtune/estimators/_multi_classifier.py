@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Array, Floats, Integers, one_thread_if_small
 from mixtune._registry import check_array
+from mixtune.data import frame_of
 from mixtune.errors import DataError
 from mixtune.estimators._base import all_scores, column_names
 from mixtune.estimators._classifier import (
@@ -32,7 +33,6 @@ from mixtune.estimators._inputs import read_focal, split_labels
 from mixtune.estimators._multi_domain import (
     MultiDomainEstimator,
     MultiDomainRegressor,
-    frame_of,
     learn_every,
     summary_of,
 )

@@ -22,11 +22,12 @@ from mixtune._array import Floats, Integers, one_thread_if_small
 from mixtune._checks import check_whole
 from mixtune._messages import Renamed, nearest
 from mixtune._registry import check_array
-from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.data import frame_of
+from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import column_names
 from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
-from mixtune.estimators._maps import Maps, auto_maps, features_by_fold, input_range
+from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, domains_to_onnx
 from mixtune.estimators._saving import Savable, savable, write_bytes
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
@@ -43,7 +44,6 @@ from mixtune.selection import (
     choose_every,
     choose_maps,
     coefficient_errors,
-    compare,
     joint_left_out,
     learn_population,
     sample_sources,
@@ -227,8 +227,7 @@ def _pooled_left_out(samples: Sequence[Sample], moments: Sequence[Moments]) -> l
 
 def _compared(fit: _DomainFit, pooled: Floats, sample: Sample) -> tuple[Comparison, ...]:
     methods = {OWN_ROWS: fit.alone, POOLED: pooled, MIXTUNE: fit.left_out}
-    counted = {name: np.where(np.abs(part) > fits.ROUNDING * fit.size, part, 0.0) for name, part in methods.items()}
-    return tuple(compare(name, counted[MIXTUNE], part, sample.known.weight) for name, part in counted.items())
+    return tuple(fits.compared_of(methods, sample.known.weight, fits.ROUNDING * fit.size).values())
 
 
 @dataclass(eq=False, repr=False)
@@ -286,10 +285,8 @@ def learn_every(
     Sums of all rows that are not at hand are read from the ``stream``.
     """
     rows, sums = {name: kept.rows[name] for name in sorted(kept.rows)}, kept.sums
-    several, maps = len(rows) > 1, None
-    if fits.is_auto(settings.feature_map):
-        limits = fits.feature_range(tuple(rows.values())) if settings.clamp and several else None
-        maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
+    several = len(rows) > 1
+    maps = made_maps(rows, settings, every=several)
     features = fits.Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
     mapped = tuple(map(features.of, rows.values())) if maps is None else maps.mapped
     if sums is None and stream is not None:
@@ -911,10 +908,3 @@ def _row_notes(rows: Mapping[str, Rows], counts: Integers) -> tuple[str, ...]:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-
-
-def frame_of(columns: Mapping[str, Any]) -> Any:
-    try:
-        return pa.table(dict(columns)).to_pandas()
-    except ImportError as error:
-        raise MissingExtraError("pandas", "data", "a data frame") from error
