@@ -33,7 +33,7 @@ COLUMNS = ("change", "problem", "variant", "focal", "n_train", "seed", "rmse")
 PROBLEMS = ("diamonds", "star", "cps", "gapminder", "food", "rice")
 ROWS = (20, 60)
 #: Families of candidates, and feature maps, that are left out one at a time.
-FAMILIES = ("alike", "nearest", "similar", "groups", "context", "pooled", "stacked", "one level")
+FAMILIES = ("alike", "nearest", "similar", "groups", "pooled", "stacked", "one level")
 MAPS = ("Fourier", "learned", "splines")
 #: Numbers whose effect is on time or memory alone, at these sizes.
 OF_COST = ("message_bytes", "evidence_sources", "sampled_sources", "rows_per_column", "judged_rows")

@@ -226,7 +226,7 @@ def coverage_claim(what: str, share: float, wanted: float = 0.9) -> Claim:
     return Claim(f"{what}: {distance}", abs(share - wanted), 0.03, 1.0, unit="")
 
 
-def coefficient_coverage(apart: float, runs: int = 10) -> Claim:
+def coefficient_coverage(apart: float, runs: int = 40) -> Claim:
     """Coverage of intervals of coefficients, for 20 domains of 25 rows whose coefficients differ by ``apart``."""
     from mixtune import MultiDomainRegressor
 

@@ -133,7 +133,7 @@ def shares() -> Figure:
     own = train.focal_domain
     sound = {source.name: (source.X, source.y) for source in train.sources}
     misleading = {name: (X, 2 * y.mean() - y if place % 2 else y) for place, (name, (X, y)) in enumerate(sound.items())}
-    families = ("focal only", "alike", "nearest", "similar", "groups", "context")
+    families = ("focal only", "alike", "nearest", "similar", "groups")
     figure, axes = _axes(5.6, 2.7)
     for offset, (name, sources, colour) in enumerate(
         (("all sources sound", sound, TEAL), ("half of them misleading", misleading, ORANGE))

@@ -3,12 +3,13 @@
 import math
 import operator
 import re
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from mixtune._array import check_unmasked, to_numpy
-from mixtune.errors import ParameterError
+from mixtune.errors import MissingExtraError, ParameterError
 
 #: Weights computed in float32 and divided by their sum are off by about this much.
 SIMPLEX_TOLERANCE = 1e-5
@@ -16,6 +17,14 @@ SIMPLEX_TOLERANCE = 1e-5
 _UNITS = {"": 1, "B": 1}
 _UNITS |= {f"{prefix}B": 1000**power for power, prefix in enumerate("KMGT", start=1)}
 _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", start=1)}
+
+
+def import_extra(name: str, extra: str, purpose: str) -> Any:
+    """Import a module of an optional dependency, or say which extra of mixtune brings it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(name.split(".")[0], extra, purpose) from error
 
 
 def check_nonnegative(name: str, value: Any, *, allow_infinite: bool = False) -> float:

@@ -7,6 +7,7 @@ safetensors can look inside, no byte can change unnoticed, and reading never run
 
 import glob
 import hashlib
+import io
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
@@ -184,13 +185,10 @@ def read_model(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     if not path.is_file():
         raise DataError(f"{path} is {'a folder' if path.is_dir() else 'not a plain file'}; pass a saved model")
     try:
-        return _decode(path)
-    except DataError:
-        raise
+        with open(path, "rb") as file:
+            return _decode(file, FORMAT, str(path), "copy it again, or save the model again")
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}; check its permissions") from error
-    except (ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise DataError(f"{path} is cut off or altered: {error}; copy it again, or save the model again") from error
 
 
 def array_digest(arrays: Mapping[str, Any]) -> str:
@@ -290,7 +288,7 @@ def _loads(text: bytes, what: str) -> dict[str, Any]:
 
 
 def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str) -> bytes:
-    """Lay a spec and arrays out as the bytes of a file of the format ``form``, for :func:`unpack`.
+    """Write a spec and arrays as the bytes of a file of the format ``form``, for :func:`unpack`.
 
     Examples
     --------
@@ -302,22 +300,11 @@ def pack(spec: Mapping[str, Any], arrays: Mapping[str, Any], *, form: str) -> by
 
 def unpack(content: bytes, *, form: str, where: str) -> tuple[dict[str, Any], Arrays]:
     """Read bytes of :func:`pack`; nothing is used before it is checked, and ``where`` names them in errors."""
-    try:
-        if content[8:9] != b"{":
-            raise ValueError("its first bytes are not those of one")
-        (length,) = struct.unpack("<Q", content[:8])
-        if length > min(len(content) - 8, _LONGEST_HEADER):
-            raise ValueError(f"its header should take {length:,} bytes, there are {len(content):,}")
-        digest, spec = _check_metadata(where, _loads(content[8 : 8 + length], "header").get(_METADATA), form)
-        return _checked(content, digest, spec)
-    except DataError:
-        raise
-    except (ValueError, KeyError, safetensors.SafetensorError) as error:
-        raise DataError(f"{where} is cut off or altered: {error}; ask for it again") from error
+    return _decode(io.BytesIO(content), form, where, "ask for it again")
 
 
 def _encode(spec: dict[str, Any], arrays: Arrays, form: str = FORMAT) -> bytes:
-    """Lay the file out; the same model gives the same bytes."""
+    """The bytes of the file; the same model gives the same bytes."""
     # safetensors writes its metadata in random order, so it gets none, and they are put in front of its header here.
     body = safetensors.numpy.save(arrays)
     (length,) = struct.unpack("<Q", body[:8])
@@ -340,51 +327,51 @@ def _digest(content: bytes, digest: str) -> str:
     return hashlib.sha256(content.replace(_field(digest), _field(_NO_DIGEST), 1)).hexdigest()
 
 
-def _decode(path: Path) -> tuple[dict[str, Any], Arrays]:
-    """Read and check a file; if it is damaged, a ValueError or an error of safetensors says what is wrong."""
-    with open(path, "rb") as file:
-        size, start = os.fstat(file.fileno()).st_size, file.read(9)
-        if size == 0:
-            raise DataError(f"{path} is empty; it was never written, or was cut off: save the model again")
+def _decode(file: BinaryIO, form: str, where: str, remedy: str) -> tuple[dict[str, Any], Arrays]:
+    """Read and check what :func:`_encode` wrote; ``remedy`` says what to do about damage."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    start = file.read(9)
+    if size == 0:
+        raise DataError(f"{where} is empty; it was never written, or was cut off: {remedy}")
+    try:
         # A length may start with any byte, but the header after it starts with a brace.
         if start[8:] != b"{":
             likely = [f"it looks like {kind}" for magic, kind in _MAGIC.items() if start.startswith(magic)]
             short = [f"it has only {size} bytes"] if size < 9 else []
-            raise _foreign(path, [*likely, *short, "its first bytes are not those of one"][0])
+            raise _foreign(form, where, [*likely, *short, "its first bytes are not those of one"][0])
         (length,) = struct.unpack("<Q", start[:8])
         if length > min(size - 8, _LONGEST_HEADER):
-            raise ValueError(f"its header should take {length:,} bytes, the file has {size:,}")
+            raise ValueError(f"its header should take {length:,} bytes, there are {size:,}")
         file.seek(8)
         header = file.read(length)
-        digest, spec = _check_metadata(path, _loads(header, "header").get(_METADATA))
+        digest, spec = _check_metadata(_loads(header, "header").get(_METADATA), form, where)
         content = start[:8] + header + file.read()
-    return _checked(content, digest, spec)
+        if _digest(content, digest) != digest:
+            raise ValueError("its checksum does not agree with its content")
+        tensors = safetensors.numpy.load(content)
+        return _loads(spec.encode(), "spec"), {name: tensors[name] for name in sorted(tensors)}
+    except (ValueError, KeyError, safetensors.SafetensorError) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{where} is cut off or altered: {error}; {remedy}") from error
 
 
-def _checked(content: bytes, digest: str, spec: str) -> tuple[dict[str, Any], Arrays]:
-    """The spec and the arrays, if no byte was changed."""
-    if _digest(content, digest) != digest:
-        raise ValueError("its checksum does not agree with its content")
-    tensors = safetensors.numpy.load(content)
-    return _loads(spec.encode(), "spec"), {name: tensors[name] for name in sorted(tensors)}
-
-
-def _check_metadata(path: Path | str, metadata: Any, form: str = FORMAT) -> tuple[str, str]:
-    """Find the checksum and the spec, if this is a mixtune file of a known version."""
+def _check_metadata(metadata: Any, form: str, where: str) -> tuple[str, str]:
+    """Find the checksum and the spec, if this is a file of a known format and version."""
     if not isinstance(metadata, dict) or metadata.get("format") != form:
-        if form != FORMAT:
-            raise DataError(f"{path} is not a {form}; pass a file of that kind")
-        raise _foreign(path, "it is a safetensors file of something else")
+        raise _foreign(form, where, "it is a safetensors file of something else")
     version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))
     if not re.fullmatch("[1-9][0-9]{0,8}", str(version)):
         raise ValueError(f"its format version is {str(version)[:20]!r}")
     if int(str(version)) > FORMAT_VERSION:
         readable = f"this mixtune reads versions up to {FORMAT_VERSION}"
-        raise DataError(f"{path} has format version {version}, {readable}; update mixtune")
+        raise DataError(f"{where} has format version {version}, {readable}; update mixtune")
     if not re.fullmatch("[0-9a-f]{64}", str(digest)) or not isinstance(spec, str):
         raise ValueError("its header lacks the checksum or the spec")
     return str(digest), spec
 
 
-def _foreign(path: Path | str, why: str) -> DataError:
-    return DataError(f"{path} is not a mixtune model: {why}; pass a file that was written by save")
+def _foreign(form: str, where: str, why: str) -> DataError:
+    remedy = "pass a file that was written by save" if form == FORMAT else "pass a file of that kind"
+    return DataError(f"{where} is not a {form.replace('-', ' ')}: {why}; {remedy}")

@@ -231,7 +231,7 @@ def arrays_below(arrays: Mapping[str, Any], part: Any) -> Arrays:
     return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
 
 
-def joined_arrays(parts: Mapping[Any, Mapping[str, Any]]) -> Arrays:
+def joined_arrays(parts: Mapping[Any, Mapping[Any, Any]]) -> Arrays:
     """The arrays of several parts in one dict, from which :func:`arrays_below` takes those of each.
 
     Examples

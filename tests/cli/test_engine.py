@@ -28,7 +28,7 @@ def test_options_are_checked(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("mixtune.streaming._stream.import_module", missing)
+    monkeypatch.setattr("mixtune._checks.import_module", missing)
     with pytest.raises(MissingExtraError, match=r"mixtune\[dask\]"):
         check_engine("dask", None)
 

@@ -159,6 +159,6 @@ def test_a_device_is_handed_on_and_its_rows_explained(tmp_path, monkeypatch):
     app.command()(_reproduce.reproduce)
     done = CliRunner().invoke(app, ["table1", "--runs", "2", "--device", "cuda", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    for part in ("2/2 runs", "RO (eta=100)", "LO-1 (ridge tuned)", "Wasserstein weights and methods beyond"):
+    for part in ("2/2 runs", "RO (eta=100)", "LO-1 (ridge tuned)", "RO (tuned)", "Wasserstein weights need the CPU"):
         assert part in done.stdout
     assert "gamma" not in done.stdout

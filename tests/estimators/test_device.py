@@ -106,9 +106,9 @@ def test_streams_go_where_the_estimator_goes_unless_told(told, tmp_path, monkeyp
         columns = {f"x{i}": inputs[:, i] for i in range(4)} | {"y": targets}
         parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     asked = []
-    streamed = StreamedSources.moments.__globals__["MomentPass"]
+    streamed = StreamedSources.moments.__globals__["run_moments"]
     spy = lambda *args, **options: asked.append(options["device"]) or streamed(*args, **options)  # noqa: E731
-    monkeypatch.setitem(StreamedSources.moments.__globals__, "MomentPass", spy)
+    monkeypatch.setitem(StreamedSources.moments.__globals__, "run_moments", spy)
     stream = StreamedSources(tmp_path, target="y", device=told, progress=False)
     there = RegretOptimalRegressor(PHI, device="torch:cpu").fit(X, y, sources=stream)
     assert asked == [told or "torch:cpu"]

@@ -18,10 +18,9 @@ pytest.importorskip("cryptography")
 from mixtune.estimators._federated import MOST_CHANGE, Found, _members_share, federated_fit
 from mixtune.estimators._fits import Solved, Uncertainty, same
 from mixtune.federated import Coordinator, FixedMethod, Key, Ledger, Limits, Policy, RefusedError, Site, read_message
-from mixtune.federated._masks import from_ring
+from mixtune.federated._masks import Announcement, from_ring, key_text
 from mixtune.federated._messages import write_message
 from mixtune.federated._sums import decode, sizes
-from mixtune.federated._telling import Telling, key_text
 
 
 def forged(group, original, *, spec=None, arrays=None, to=None):
@@ -78,7 +77,7 @@ def test_different_stories_give_noise_and_are_noticed(group, second):
     total = np.sum(vectors, axis=0, dtype=np.uint64)
     spec, _ = request.open(group.keys["m0"])
     with pytest.raises(DataError, match="do not add up"):
-        decode(total, spec["exponents"], 4, 5)
+        decode(total, sizes(4), spec["exponents"], 5)
     # What is left are the masks of one member: numbers over the whole ring.
     assert np.median(np.abs(from_ring(total, 0))) > 2.0**55
     # A coordinator that follows the protocol finds that one answer is to another request.
@@ -233,7 +232,7 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
     from scipy import stats
 
     sites, _, request, _ = second
-    told = Telling.read(group.study, *request.open(group.keys["m0"]))
+    told = Announcement.read(group.study, *request.open(group.keys["m0"]))
     vectors = {name: site.answer(request).open(group.keys["m0"])[1]["masked"] for name, site in sites.items()}
     assert group.study.threshold > len(sites) - 3
     from mixtune.federated._masks import pair_mask
@@ -247,7 +246,7 @@ def test_all_but_three_members_and_the_coordinator_learn_only_the_sum_of_the_thr
             vectors[name] = vectors[name] - mask
     for name in honest:
         assert stats.kstest(vectors[name] / 2.0**64, "uniform").pvalue > 1e-6
-    blocks = decode(sum(vectors[name] for name in honest), told.exponents, 4, 3)
+    blocks = decode(sum(vectors[name] for name in honest), sizes(4), told.exponents, 3)
     expected = sum(told.weights[name] * sites[name]._local().blocks["cross"] for name in honest)
     np.testing.assert_allclose(blocks["cross"], expected, rtol=1e-12)
 
@@ -265,7 +264,7 @@ def test_a_lying_coordinator_needs_two_colluding_members(group, second):
         sites["m1"].answer(lie)
     sites["m1"].policy = Policy()
     vectors = [sites[name].answer(lie).open(group.keys["m0"])[1]["masked"] for name in few["roster"]]
-    total = decode(np.sum(vectors, axis=0, dtype=np.uint64), spec["exponents"], 4, 3)["cross"] * 4
+    total = decode(np.sum(vectors, axis=0, dtype=np.uint64), sizes(4), spec["exponents"], 3)["cross"] * 4
     theirs = sum(sites[name]._local().blocks["cross"] for name in ("m4", "m5"))
     np.testing.assert_allclose(total - theirs, sites["m1"]._local().blocks["cross"], rtol=1e-9)
     told = " ".join(group.study.describe())
@@ -587,7 +586,7 @@ def test_shares_and_ranks_of_the_wrong_shape(consortium, group, second):
     told = [site.answer(ranks) for site in tuned.sites().values()]
     for rank in ([1, 2], ["a"] * 7, [60, *[float(10**400 > 0)] * 5, None], [7.0] * 7):
         asking.rejected.clear()
-        asking._plan(asking._sorted([*moments, *told[1:], resent(tuned, told[0], spec={"rank": rank})]))
+        asking._plan(asking._log([*moments, *told[1:], resent(tuned, told[0], spec={"rank": rank})]))
         assert "orders its rows" in asking.rejected["m1"]
 
 
@@ -623,7 +622,7 @@ def test_a_false_report_of_a_drop_out_gives_nothing(consortium):
     alive = ["m1", "m2", "m3", "m4"]
     third = coordinator.ask([*answers, *(masked[name] for name in alive)])
     given = {name: sites[name].answer(third).open(group.keys["m0"])[1] for name in alive}
-    told = Telling.read(group.study, *second.open(group.keys["m0"]))
+    told = Announcement.read(group.study, *second.open(group.keys["m0"]))
     shares = {place: given[name]["shares"][0].tobytes() for place, name in enumerate(alive)}
     private = join_shares(dict(list(shares.items())[: group.study.threshold]))
     count = sum(sizes(4).values())

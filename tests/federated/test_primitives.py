@@ -16,6 +16,7 @@ pytest.importorskip("cryptography")
 from mixtune.federated import Key
 from mixtune.federated import _keys as keys
 from mixtune.federated import _masks as masks
+from mixtune.federated._study import mask_graph
 
 
 def test_x25519_agrees_with_rfc_7748_section_6_1():
@@ -138,12 +139,12 @@ def test_fewer_shares_than_the_threshold_say_nothing():
 
 
 def test_graphs_are_symmetric_and_connected():
-    graph = masks.Graph.of(300, b"seed")
-    assert {len(each) for each in graph.neighbours} == {20}
-    assert all(place in graph.neighbours[other] for place, own in enumerate(graph.neighbours) for other in own)
+    graph = mask_graph(300, b"seed", complete=64, degree=20)
+    assert {len(each) for each in graph} == {20}
+    assert all(place in graph[other] for place, own in enumerate(graph) for other in own)
     seen, edge = {0}, {0}
     while edge:
-        edge = {other for place in edge for other in graph.neighbours[place]} - seen
+        edge = {other for place in edge for other in graph[place]} - seen
         seen.update(edge)
     assert len(seen) == 300
-    assert masks.Graph.of(300, b"other") != graph
+    assert mask_graph(300, b"other", complete=64, degree=20) != graph

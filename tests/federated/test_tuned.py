@@ -18,7 +18,7 @@ pytest.importorskip("cryptography")
 from mixtune._files import pack
 from mixtune.federated import Policy, RefusedError
 from mixtune.federated._messages import CONTENT_FORM, write_message
-from mixtune.federated._plays import play_context
+from mixtune.federated._tuned import play_context
 
 
 @pytest.mark.parametrize(

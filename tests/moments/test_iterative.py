@@ -174,14 +174,14 @@ def test_the_walk_goes_on_where_its_residual_was_only_believed(monkeypatch):
     """Each walk stops at a thousandth of the residual that it began with, whatever its goal."""
     rng = np.random.default_rng(9)
     system, theta = RowSystem(*make_rows(rng, 120, 80, 2)), np.zeros((80, 2))
-    honest, walked = _iterative._walk, []
+    honest, walked = _iterative._iterations, []
 
     def early(system, shift, precondition, rhs, goals, most):
         part, steps = honest(system, shift, precondition, rhs, 1e-3 * np.linalg.norm(rhs, axis=0), most)
         walked.append(steps)
         return part, steps
 
-    monkeypatch.setattr(_iterative, "_walk", early)
+    monkeypatch.setattr(_iterative, "_iterations", early)
     step = iterate(system, theta, 1.0, WALK, most_steps=1000)
     assert len(walked) >= 3
     assert step.stats.iterations == sum(walked)
@@ -192,7 +192,7 @@ def test_the_walk_goes_on_where_its_residual_was_only_believed(monkeypatch):
 def test_a_walk_that_gets_nowhere_is_given_up(monkeypatch):
     system, theta = RowSystem(*make_rows(np.random.default_rng(9), 120, 80, 2)), np.zeros((80, 2))
     walked = []
-    monkeypatch.setattr(_iterative, "_walk", lambda *args: (walked.append(1) or np.zeros((80, 2)), 1))
+    monkeypatch.setattr(_iterative, "_iterations", lambda *args: (walked.append(1) or np.zeros((80, 2)), 1))
     with pytest.raises(ConvergenceError, match=r"relative residual of 1.0e\+00 in 2 steps"):
         iterate(system, theta, 1.0, WALK, most_steps=1000)
     assert len(walked) == 2

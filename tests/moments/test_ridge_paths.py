@@ -64,6 +64,26 @@ def test_few_rows_of_a_large_problem_are_left_out_as_all_rows_are(monkeypatch):
     np.testing.assert_allclose(found[1], whole[1][:, :4], rtol=1e-8)
 
 
+@pytest.mark.parametrize("noise", [0.7, 1e-9])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_a_few_inverses_are_what_a_spectrum_says(monkeypatch, noise, order):
+    rng = np.random.default_rng(4)
+    task = make_task(rng, 8, 12, weights=[0.5, 1.0, 3.0]).free
+    assert task.wide
+    mean, covariance = random_prior(rng, 12)
+    spread = task.design @ covariance @ task.design.T
+    kernel = np.array((spread + spread.T) / 2, order=order)
+    made = []
+    spectrum_of = _ridge_paths.spectrum_of
+    monkeypatch.setattr(_ridge_paths, "spectrum_of", lambda matrix: made.append(1) or spectrum_of(matrix))
+    found = task.dual_path(task.design @ mean, np.array(kernel), noise, SCALES)
+    assert len(made) == (noise < 1e-6)  # close to rounding, the spectrum it is
+    monkeypatch.setattr(_ridge_paths, "FEW_POINTS", 0)
+    expected = task.dual_path(task.design @ mean, np.array(kernel), noise, SCALES)
+    for mine, other in zip(found, expected):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)
+
+
 def test_a_root_of_what_rounding_leaves_indefinite():
     root = lower_root(np.ones((3, 3)))
     np.testing.assert_allclose(np.tril(root) @ np.tril(root).T, np.ones((3, 3)), atol=1e-9)

@@ -179,19 +179,27 @@ def test_several_runs_at_once_give_the_prices_of_each(device):
             assert found.rows[method]["price"] == pytest.approx(row["price"], rel=1e-9), method
 
 
-def test_a_study_on_a_device_is_kept_apart(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_study_on_a_device_is_kept_apart(tmp_path, jobs):
+    """Methods beyond the paper run beside the device, in processes."""
     pytest.importorskip("torch")
     experiment = small(TABLE1, more_paths=(), temperatures=())
     seen = []
     summary = run_study(
-        experiment, out=tmp_path / "device", runs=2, device="cpu", progress=lambda *pair: seen.append(pair)
+        experiment, out=tmp_path / "device", runs=2, device="cpu", jobs=jobs, progress=lambda *pair: seen.append(pair)
     )
     assert seen == [(0, 2), (1, 2), (2, 2)]
-    alone = run_study(dataclasses.replace(experiment, run=run_table), out=tmp_path / "numpy", runs=2)
+    alone = run_study(experiment, out=tmp_path / "numpy", runs=2)
     for found, line in zip(summary.as_json(), alone.as_json(), strict=True):
         assert found["method"] == line["method"]
         assert found["rp"] == pytest.approx(line["rp"], rel=1e-9)
-    assert summary.lead is None  # nothing beyond the paper
+    assert summary.lead is not None  # it compares methods beyond the paper
+    paper = run_study(dataclasses.replace(experiment, beside=None), out=tmp_path / "paper", runs=2, device="cpu")
+    assert [line["method"] for line in paper.as_json()] == [
+        line["method"] for line in summary.as_json() if line["block"] == PAPER
+    ]
+    with pytest.raises(ParameterError, match="beside is false there, true asked for"):
+        run_study(experiment, out=tmp_path / "paper", runs=2, device="cpu")
     with pytest.raises(ParameterError, match='device is "cpu" there, null asked for'):
         run_study(experiment, out=tmp_path / "device", runs=2)
     with pytest.raises(ParameterError, match="leave the executor out"):

@@ -445,6 +445,18 @@ def test_sources_without_rows_to_spare_play_by_leaving_rows_out():
     assert excess(found.head, truth) < excess(focal_only(focal), truth)
 
 
+def test_a_source_that_plays_with_all_its_rows_is_its_own_task(monkeypatch):
+    rng = np.random.default_rng(5)
+    head = rng.standard_normal(60)
+    focal, *sources = [make_task(rng, 20, 60, head=head + 0.3 * rng.standard_normal(60)) for _ in range(5)]
+    found = choose(focal, sources)
+    monkeypatch.setattr(_choose, "_task", lambda source, places: source.part(places))
+    expected = choose(focal, sources)
+    assert len(found.tasks) == 4
+    np.testing.assert_allclose(found.shares, expected.shares, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.head, expected.head, rtol=1e-9, atol=1e-12)
+
+
 def test_left_out_plays_survive_rows_that_cannot_be_left_out():
     """With fewer rows than columns some leverages are 1 and residuals without the row infinite."""
     focal, sources, _ = make_family(n=9, sizes=(9,) * 5, p=12)

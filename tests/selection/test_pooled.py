@@ -78,6 +78,18 @@ def test_messages_made_when_asked_for_are_those_kept(p, monkeypatch):
     assert family._kept_messages is None
 
 
+def test_one_source_of_few_rows_says_the_same_through_its_spectrum(monkeypatch):
+    sources, task = make(4, 30, n=7)
+    family = PooledFamily.learn(sources)
+    made = []
+    monkeypatch.setattr(family, "_sum", lambda *weights: made.append(1) or PooledFamily._sum(family, *weights))
+    found = family.fits(task, np.ones(4))
+    through_spectra = len(made)
+    monkeypatch.setattr(_pooled, "FEW_DIRECTIONS", 0.0)
+    assert_same_fits(found, family.fits(task, np.ones(4)))
+    assert len(made) == 2 * through_spectra + 1
+
+
 def test_released_messages_are_made_again():
     sources, task = make(6, 5)
     family = PooledFamily.learn(sources)

@@ -261,7 +261,7 @@ def test_without_dask(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr("mixtune.streaming._stream.import_module", missing)
+    monkeypatch.setattr("mixtune._checks.import_module", missing)
     with pytest.raises(MissingExtraError, match=r"mixtune\[dask\]"):
         gather_moments("rows.parquet", target="y")
 

@@ -23,8 +23,9 @@ from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_togethe
 
 CHOICES = (*EXPERIMENTS, "all")
 ON_DEVICE = (
-    "Priced on the device: all of the paper's rows, and LO-1 with its ridge tuned. Wasserstein weights and methods "
-    "beyond the paper need the CPU: run without --device, into another folder (--out)."
+    "Priced on the device: all of the paper's rows, and LO-1 with its ridge tuned; methods beyond the paper at the "
+    "same time by --jobs processes. Wasserstein weights need the CPU: run without --device, into another folder "
+    "(--out)."
 )
 
 

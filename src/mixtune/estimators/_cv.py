@@ -199,7 +199,7 @@ class Candidate:
     Attributes
     ----------
     family : str
-        "focal only", "alike", "nearest", "similar", "groups", "context", "stacked" or "pooled";
+        "focal only", "alike", "nearest", "similar", "groups", "stacked" or "pooled";
         "similar" and "pooled" also with ", one level": one intercept for all sources.
     settings : dict
         The settings that distinguish it from other candidates of its family.

@@ -1,18 +1,18 @@
-"""Members share sums that nobody can read apart, never rows: study, messages, masks, policy.
+"""Members share sums that hide each of them, never rows: study, messages, masks, policy.
 
 A study is agreed on (:class:`Study`), members answer requests with files (:class:`Site`), and the focal member combines
-the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. Any way to
-carry files carries them.
+the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. All
+messages are files, so that any transport of files will do.
 """
 
 from mixtune.federated._coordinator import MEMBERS, Combined, Coordinator
 from mixtune.federated._keys import Card, Key, key_path
 from mixtune.federated._messages import Message, read_message
-from mixtune.federated._plays import Summed, remote_tasks
 from mixtune.federated._policy import Ledger, Policy, RefusedError
 from mixtune.federated._site import Site
 from mixtune.federated._study import FeatureSpec, FixedMethod, Limits, Privacy, Study
 from mixtune.federated._sums import rows_about
+from mixtune.federated._tuned import Summed, remote_tasks
 
 __all__ = ["MEMBERS", "Card", "Combined", "Coordinator", "FeatureSpec", "FixedMethod", "Key", "Ledger", "Limits"]
 __all__ += ["Message", "Policy", "Privacy", "RefusedError", "Site", "Study", "Summed", "key_path", "read_message"]

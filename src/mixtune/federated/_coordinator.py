@@ -7,31 +7,31 @@ request or the result follows.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from mixtune._array import Floats
 from mixtune._files import Arrays, pack
 from mixtune._messages import quoted
-from mixtune._registry import arrays_below
+from mixtune._registry import arrays_below, joined_arrays
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError, MixtuneError
-from mixtune.federated import _plays as plays
+from mixtune.federated import _masks as masks
 from mixtune.federated import _sums as sums
+from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import KEY_BYTES, SIGNATURE_BYTES, Key, key_path, public_of
-from mixtune.federated._masks import SHARE_BYTES, best_exponent, join_shares, mask_of, own_mask
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._privacy import private_exponent, private_moments
 from mixtune.federated._study import Study
-from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript
 from mixtune.moments import Fit, Moments, Origin, Rows, leave_one_out, own_center, recentred
 from mixtune.selection import SETTINGS, Plan, RemoteTasks, SourceTerms, SummedTask
 from mixtune.weights import normalise, predictive_shares
@@ -48,7 +48,10 @@ RANKS = 7
 MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
-_Read = TypeVar("_Read")
+#: What a member said: values and arrays.
+_Answers: TypeAlias = dict[str, tuple[dict[str, Any], Arrays]]
+#: A request before it is sealed: to whom, what it says in words, values and arrays.
+_Question: TypeAlias = tuple[Sequence[str], list[str], dict[str, Any], dict[str, Any]]
 #: Why a member takes no part in validation.
 IDLE = "its policy allows no sums over so few of its rows"
 #: The sharing of predictive weights is doubled at most so often.
@@ -102,7 +105,7 @@ class Combined:
     sharing: float | None = None
     plan: Plan | None = None
     tasks: Sequence[SummedTask] = ()
-    summed: plays.Summed | None = None
+    summed: tuned.Summed | None = None
     terms: SourceTerms | None = None
     total: Moments | None = None
     head: Floats | None = None
@@ -169,7 +172,7 @@ class Coordinator:
         #: Answers that were left out, and why.
         self.rejected: dict[str, str] = {}
         self._sent: list[Message] = []
-        self._made: dict[Any, Any] = {}
+        self._cache: dict[Any, Any] = {}
 
     def run(self, exchange: Exchange, *, require_all: bool = False) -> list[Message]:
         """Ask until nothing is left to ask; returns the answers. Members that are missing are kept in ``rejected``.
@@ -204,51 +207,51 @@ class Coordinator:
 
     def ask(self, messages: Iterable[Message | str | Path | bytes] = ()) -> Message:
         """The next request, after the messages so far; the first one without any."""
-        known = self._sorted(messages)
-        if not known.requests:
-            made = self._first()
-        elif known.last.public["ask"] == "keys":
-            made = self._second(known)
-        elif known.last.public["ask"] == "sums" and (self.study.limits.confirm or self._dropped(known)):
-            made = self._third(known)
-        elif self.study.level == 2 and self.study.method == "tuned" and known.last.public["ask"] in ("sums", "terms"):
-            made = self._next_masked(known)
-        elif self.study.method == "tuned" and known.last.public["ask"] in ("moments", "ranks", "parts"):
-            made = self._next_play(known)
-        else:
-            raise DataError("there is nothing left to ask; combine the answers", code="nothing-left")
-        self._sent.append(made)
-        return made
-
-    def _request(self, ask: str, to: Sequence[str], says: Sequence[str], spec: Any, arrays: Any) -> Message:
-        study = self.study
-        return write_message(
+        known, study = self._log(messages), self.study
+        asked = self._next(known)
+        to, says, spec, arrays = getattr(self, f"_ask_{asked}")(known)
+        made = write_message(
             self.key,
             # The coordinator reads its own requests again when it combines.
             [study.card(name) for name in (*to, study.focal)],
             kind="request",
             study=study.fingerprint,
-            step=STEPS[ask],
+            step=STEPS[asked],
             says=[*says, *study.promise],
-            public={"ask": ask},
-            spec={"ask": ask, "map_hash": study.map_hash, **spec},
+            public={"ask": asked},
+            spec={"ask": asked, "map_hash": study.map_hash, **spec},
             arrays=arrays,
         )
+        self._sent.append(made)
+        return made
 
-    def _first(self) -> Message:
-        study = self.study
-        if study.level == 1:
-            return self._request("moments", study.sources, ["a question for sums, sealed to the coordinator"], {}, {})
-        says, arrays = ["a question for keys and sizes"], {}
+    def _next(self, known: _Log) -> str:
+        """What the study asks next; shares of masks only where some are left in the sum, and nothing after them."""
+        requests = self.study.requests
+        if not known.requests:
+            return requests[0]
+        last = known.last.public["ask"]
+        left = [] if last == "shares" else list(requests[requests.index(last) + 1 :])
+        if last == "sums" and not (self.study.limits.confirm or self._dropped(known)):
+            left.remove("shares")
+        if not left:
+            raise _nothing_left("there is nothing left to ask")
+        return left[0]
+
+    def _ask_moments(self, known: _Log) -> _Question:
+        return self.study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
+
+    def _ask_keys(self, known: _Log) -> _Question:
+        study, says, arrays = self.study, ["a question for keys and sizes"], dict[str, Any]()
         if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
             says.append(f'sums over the {len(inputs.y)} rows of "{study.focal}", for members to score their models on')
             arrays = sums.moment_arrays(self._focal.moments)
-        return self._request("keys", study.sources, says, {}, arrays)
+        return study.sources, says, {}, arrays
 
-    def _second(self, known: _Known) -> Message:
-        study, told = self.study, self._usable(known, known.last)
+    def _ask_sums(self, known: _Log) -> _Question:
+        study, told = self.study, self._usable_keys(known)
         least = self.policy.least_sources
         if len(told) < least:
             raise DataError(
@@ -259,214 +262,203 @@ class Coordinator:
         weights, sharing = self._weigh(roster, {name: told[name][0] for name in roster})
         exponents = {"private": private_exponent(len(roster))}
         if study.level == 2:
-            sizes_found = [told[name][0]["magnitudes"] for name in roster]
-            largest = {block: max(int(each[block]) for each in sizes_found) for block in sums.BLOCKS[:-1]}
-            exponents = {block: best_exponent(size, len(roster)) for block, size in largest.items()}
+            found = [told[name][0]["magnitudes"] for name in roster]
+            largest = {block: max(int(each[block]) for each in found) for block in sums.BLOCKS[:-1]}
+            exponents = {block: masks.best_exponent(size, len(roster)) for block, size in largest.items()}
         spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
-        spec |= {
-            "weights": [weights[name] for name in roster],
-            "focal_weight": weights[study.focal],
-            "sharing": sharing,
-        }
-        keys = {part: np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature")}
-        arrays = {"mask_keys": keys["public"], "mask_signatures": keys["signature"]}
+        spec |= {"weights": [weights[name] for name in roster], "focal_weight": weights[study.focal]}
+        public, signed = (np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature"))
         says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
-        return self._request("sums", roster, says, spec, arrays)
+        return roster, says, {**spec, "sharing": sharing}, {"mask_keys": public, "mask_signatures": signed}
 
-    def _usable(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
+    def _usable_keys(self, known: _Log) -> _Answers:
         """First answers at levels 2 and 3 that can be used; the others are left out and named."""
-        study, found = self.study, {}
+        study, request, found = self.study, known.requests[0], dict[str, Any]()
         for name, (spec, arrays) in self._read(known, request).items():
-            degree = len(study.graph.neighbours[study.sources.index(name)])
-            shapes: dict[str, tuple[int, ...]] = {
-                "public": (KEY_BYTES,),
-                "signature": (SIGNATURE_BYTES,),
-                "boxes": (degree, BOX_BYTES),
-            }
+            boxes = len(study.neighbours(name)), masks.BOX_BYTES
+            shapes: masks.Shapes = {"public": (KEY_BYTES,), "signature": (SIGNATURE_BYTES,), "boxes": boxes}
             if study.limits.confirm:
-                shapes |= {"own_boxes": (degree, BOX_BYTES), "own_digest": (KEY_BYTES,)}
-            sent = {part: arrays.get(part) for part in shapes}
-            if any(a is None or a.shape != shapes[part] or a.dtype != np.uint8 for part, a in sent.items()):
+                shapes |= {"own_boxes": boxes, "own_digest": (KEY_BYTES,)}
+            if not masks.has_bytes(arrays, shapes):
                 self.rejected[name] = "it sent no keys for masks"
-            elif not study.card(name).verifies(
-                key_text(study, request.digest, name, arrays["public"].tobytes()), arrays["signature"].tobytes()
-            ):
+                continue
+            public, signature = (arrays[part].tobytes() for part in ("public", "signature"))
+            if not study.card(name).verifies(masks.key_text(study, request.digest, name, public), signature):
                 self.rejected[name] = "it did not sign its key for masks"
-            elif study.level == 2 and not _sized(spec.get("magnitudes")):
+            elif study.level == 2 and not _are_magnitudes(spec.get("magnitudes")):
                 self.rejected[name] = "it sent no sizes of its sums"
             elif study.scored and not _is_score(spec.get("score")):
                 self.rejected[name] = "it sent no score that a model can have"
             else:
-                found[name] = (spec, arrays)
+                found[name] = spec, arrays
         return found if study.level == 3 else self._of_like_size(found)
 
-    def _of_like_size(self, told: dict[str, tuple[dict[str, Any], Arrays]]) -> dict[str, tuple[dict[str, Any], Arrays]]:
+    def _of_like_size(self, told: _Answers) -> _Answers:
         """Those whose sums are not so much larger than the others' that these would vanish in rounding."""
         found = dict(told)
         for block in sums.BLOCKS[:-1]:
-            sizes_found = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
-            usual = float(np.median(list(sizes_found.values()))) if sizes_found else 0.0
-            for name, size in sizes_found.items():
+            sizes = {name: spec["magnitudes"][block] for name, (spec, _) in told.items()}
+            usual = float(np.median(list(sizes.values()))) if sizes else 0.0
+            for name, size in sizes.items():
                 if size > usual + LARGER and found.pop(name, None) is not None:
                     self.rejected[name] = f"its sums are more than 2^{LARGER} times as large as those of the others"
         return found
 
-    def _third(self, known: _Known) -> Message:
-        second = known.last
-        spec, arrays = self._own(second)
+    def _ask_shares(self, known: _Log) -> _Question:
+        spec, arrays = known.last.open(self.key)
         dropped = self._dropped(known)
         alive = [name for name in spec["roster"] if name not in dropped]
         first = self._read(known, known.requests[0])
-        held = {**arrays, "boxes": _stacked([first[name][1]["boxes"] for name in dropped])}
+        boxes = [first[name][1]["boxes"] for name in dropped]
+        held = {**arrays, "boxes": np.stack(boxes) if boxes else np.zeros((0, 0, masks.BOX_BYTES), dtype=np.uint8)}
         if self.study.limits.confirm:
             held["own_boxes"] = np.stack([first[name][1]["own_boxes"] for name in alive])
-        told = {"second": spec, "second_digest": second.digest, "dropped": dropped}
+        told = {"second": spec, "second_digest": known.last.digest, "dropped": dropped}
         gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
-        says = [f"a question for shares of the masks of {gone}"]
-        return self._request("shares", alive, says, told, held)
+        return alive, [f"a question for shares of the masks of {gone}"], told, held
 
-    def _next_play(self, known: _Known) -> Message:
-        """The next request of the self-tuned choice; after the moments, ranks, then parts, then plays."""
+    def _ask_ranks(self, known: _Log) -> _Question:
         remote, mean = self._remote(known)
-        asked = str(known.last.public["ask"])
         rows = round(remote.focal.total)
-        common = sums.origin_arrays(mean)
-        if asked == "moments":
-            says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
-            return self._request("ranks", self._names_of(known), says, {"rows": rows}, common)
+        says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
+        return self._names_of(known), says, {"rows": rows}, sums.origin_arrays(mean)
+
+    def _ask_parts(self, known: _Log) -> _Question:
         plan = self._plan(known)
         places = self._places(known, plan)
-        if not places:
-            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
-        spec: dict[str, Any] = {"rows": plan.rows, "size": remote.size, "spare": plan.spare}
-        if asked == "ranks":
-            says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
-            return self._request("parts", list(places), says, spec, {**common, **_flat(self.study, places)})
-        boxes, names = {}, []
-        for name, parts in self._read_parts(known, places).items():
-            source = self._names_of(known).index(name)
-            found = [remote.candidates(source, part) for part in parts]
-            arrays = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
-            context = plays.play_context(self.study, name, known.last.digest)
-            box = self.study.card(name).seal(pack({}, arrays, form=CONTENT_FORM), context)
-            boxes[f"box.{self.study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
-            names.append(name)
-        if not names:
-            raise DataError("no member takes a validation task; combine the answers", code="nothing-left")
-        says = ["candidates for each member's validation tasks, sealed to that member"]
-        spec |= {"parts": known.last.digest}
-        kept = {name: places[name] for name in names}
-        return self._request("plays", names, says, spec, {**common, **_flat(self.study, kept), **boxes})
+        says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
+        return list(places), says, *self._task_content(known, plan, places)
 
-    def _next_masked(self, known: _Known) -> Message:
-        """The next request of the self-tuned choice at level 2: terms, then trials, of all that sent masked sums.
+    def _ask_plays(self, known: _Log) -> _Question:
+        plan, remote, study, boxes = self._plan(known), self._remote(known)[0], self.study, dict[str, Any]()
+        places = self._places(known, plan)
+        parts = self._read_parts(known, places)
+        spec, arrays = self._task_content(known, plan, {name: places[name] for name in parts})
+        for name, moments in parts.items():
+            source = self._names_of(known).index(name)
+            found = [remote.candidates(source, part) for part in moments]
+            sent = {f"{what}.{t}": pair[side] for t, pair in enumerate(found) for side, what in enumerate(_SENT)}
+            context = tuned.play_context(study, name, known.last.digest)
+            box = study.card(name).seal(pack({}, sent, form=CONTENT_FORM), context)
+            boxes[f"box.{study.sources.index(name)}"] = np.frombuffer(box, dtype=np.uint8)
+        says = ["candidates for each member's validation tasks, sealed to that member"]
+        return list(parts), says, {**spec, "parts": known.last.digest}, {**arrays, **boxes}
+
+    def _task_content(
+        self, known: _Log, plan: Plan, places: Mapping[str, Sequence[Any]]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What members are told of validation tasks: sizes, the common mean, and the rows of each one's tasks."""
+        if not places:
+            raise _nothing_left("no member takes a validation task")
+        remote, mean = self._remote(known)
+        drawn = joined_arrays({self.study.sources.index(name): dict(enumerate(each)) for name, each in places.items()})
+        return {"rows": plan.rows, "size": remote.size, "spare": plan.spare}, {**sums.origin_arrays(mean), **drawn}
+
+    def _ask_terms(self, known: _Log) -> _Question:
+        says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
+        return self._ask_further(known, says, {})
+
+    def _ask_trials(self, known: _Log) -> _Question:
+        if (blocks := self._further_sum(known, "terms")) is None:
+            raise _nothing_left("a member did not answer, so the last step is left out")
+        says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
+        return self._ask_further(known, says, joined_arrays({"terms": blocks}))
+
+    def _ask_further(self, known: _Log, says: list[str], more: Mapping[str, Any]) -> _Question:
+        """A further question of the self-tuned choice at level 2, to all that sent masked sums.
 
         Who is missing here cannot be recovered: its key would open the masks of its earlier sums as well.
         """
-        second = _asked(known, "sums")
-        if known.last.public["ask"] == "terms" and self._later(known, "terms") is None:
-            raise DataError("a member did not answer; combine the answers without the last step", code="nothing-left")
-        spec, arrays = self._own(second)
-        told, extra = self._summed(known).content()
+        second = known.request("sums")
+        spec, arrays = second.open(self.key)
+        told, summed = self._summed(known).content()
         told |= {"second": spec, "second_digest": second.digest, "rows": len(self._inputs().y)}
-        held = {**{name: arrays[name] for name in ("mask_keys", "mask_signatures")}, **extra}
-        if known.last.public["ask"] == "sums":
-            says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
-            return self._request("terms", spec["roster"], says, told, held)
-        blocks = self._later(known, "terms") or {}
-        held |= {f"terms.{name}": block for name, block in blocks.items()}
-        says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
-        return self._request("trials", spec["roster"], says, told, held)
+        keys = {name: arrays[name] for name in ("mask_keys", "mask_signatures")}
+        return spec["roster"], says, told, {**keys, **summed, **more}
 
-    def _summed(self, known: _Known) -> plays.Summed:
+    def _summed(self, known: _Log) -> tuned.Summed:
         """The sum of the members' moments, from the masked sums."""
         found = self._combine_masked(known)
         assert found.total is not None
         mean, count = found.total, len(found.names)
         gram, cross = mean.gram * count, np.asarray(mean.cross) * count
         total = Moments(round(float(gram[-1, -1])), gram, cross, float(mean.square) * count)
-        return plays.Summed.of(self.study.prepared(self._inputs()), total)
+        return tuned.Summed.of(self.study.prepared(self._inputs()), total)
 
-    def _later(self, known: _Known, asked: str) -> dict[str, Floats] | None:
+    def _further_sum(self, known: _Log, asked: str) -> dict[str, Floats] | None:
         """The blocks of a further masked sum, if all members of the first one answered."""
-        request = _asked(known, asked)
+        request = known.request(asked)
         if request is None:
             return None
-        spec, arrays = self._own(request)
-        told = Telling.read(self.study, spec["second"], arrays)
-        answers, transcript = self._read(known, request), later_transcript(told, spec, arrays).hex()
+        spec, arrays = request.open(self.key)
+        told = masks.Announcement.read(self.study, spec["second"], arrays)
+        answers, transcript = self._read(known, request), masks.later_transcript(told, spec, arrays).hex()
         if set(answers) != set(told.roster):
             return None
-        shapes = plays.blank_terms(self.study.n_features + 1) if asked == "terms" else plays.trial_blocks(None)
-        bits = plays.TERM_BITS if asked == "terms" else plays.TRIAL_BITS
-        count = len(plays.ring_of(shapes, bits, len(answers)))
-        total = _masked_total(answers, count, transcript)
-        return plays.blocks_of(total, shapes, bits, len(answers))
+        sizes = tuned.masked_sizes(asked, self.study.n_features + 1)
+        total = _sum_masked(answers, sum(sizes.values()), transcript)
+        return tuned.read_masked(asked, total, sizes, len(answers))
 
-    def _moments_of(self, known: _Known) -> tuple[dict[str, Moments], Origin]:
+    def _moments_of(self, known: _Log) -> tuple[dict[str, Moments], Origin]:
         """The members' moments about a common point, in the order of the study, and the point.
 
         Those that cannot be used are left out and named.
         """
         key = tuple(answer.digest for answer in known.answers if answer.step == 1)
-        if key in self._made:
-            return self._made[key]
+        if key in self._cache:
+            return self._cache[key]
 
         def read(name: str, _: dict[str, Any], arrays: Arrays) -> tuple[Moments, Origin]:
             return sums.sums_from(arrays, self.study.n_features, f'the sums of "{name}"')
 
-        found = self._each(known, known.requests[0], read)
+        found = self._read(known, known.requests[0], read)
         if not found:
             raise DataError(f"no member gave usable sums: {_listed(self._missing(()))}", code="few-answers")
-        self._made = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}
-        return self._made[key]
+        self._cache = {key: sums.about_common({name: found[name] for name in self.study.sources if name in found})}
+        return self._cache[key]
 
-    def _names_of(self, known: _Known) -> list[str]:
+    def _names_of(self, known: _Log) -> list[str]:
         return list(self._moments_of(known)[0])
 
-    def _remote(self, known: _Known) -> tuple[RemoteTasks, Origin]:
+    def _remote(self, known: _Log) -> tuple[RemoteTasks, Origin]:
         about = self._moments_of(known)
-        if "remote" not in self._made:
-            self._made["remote"] = plays.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
-        return self._made["remote"]
+        if "remote" not in self._cache:
+            self._cache["remote"] = tuned.remote_tasks(self.study, self.study.prepared(self._inputs()), *about)
+        return self._cache["remote"]
 
-    def _plan(self, known: _Known) -> Plan:
+    def _plan(self, known: _Log) -> Plan:
         """What is drawn, from the ranks of the members that take a validation task."""
-        request = _asked(known, "ranks")
-        told = {} if request is None else self._read(known, request)
-        names = self._names_of(known)
-        ranks: dict[int, Any] = {}
-        for name, (spec, _) in told.items():
-            if spec.get("plays") is True and name in names:
-                rank = spec.get("rank")
-                if _is_rank(rank, self._moments_of(known)[0][name].count):
-                    ranks[names.index(name)] = rank
+        moments, ranks = self._moments_of(known)[0], dict[int, Any]()
+        for name, (spec, _) in self._read(known, known.request("ranks")).items():
+            if spec.get("plays") is True and name in moments:
+                if _is_rank(rank := spec.get("rank"), moments[name].count):
+                    ranks[list(moments).index(name)] = rank
                 else:
                     self.rejected[name] = "what orders its rows is not what was asked for"
         return self._remote(known)[0].plan(ranks)
 
-    def _places(self, known: _Known, plan: Plan) -> dict[str, list[Any]]:
+    def _places(self, known: _Log, plan: Plan) -> dict[str, list[Any]]:
         """The rows of each member's tasks: as many as are learned from and tested on."""
         names, found = self._names_of(known), dict[str, list[Any]]()
         for source, places in plan.tasks:
             found.setdefault(names[source], []).append(places[: plan.rows + SETTINGS.test_rows])
         return found
 
-    def _read_parts(self, known: _Known, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
+    def _read_parts(self, known: _Log, places: Mapping[str, Sequence[Any]]) -> dict[str, list[Moments]]:
         def read(name: str, _: dict[str, Any], arrays: Arrays) -> list[Moments]:
             what, parts = f'the sums over parts of the rows of "{name}"', range(len(places[name]))
             return [sums.moments_from(arrays_below(arrays, part), self.study.n_features, what) for part in parts]
 
-        return self._each(known, _asked(known, "parts"), read)
+        return self._read(known, known.request("parts"), read)
 
-    def _tasks(self, known: _Known, plan: Plan) -> list[SummedTask]:
+    def _tasks(self, known: _Log, plan: Plan) -> list[SummedTask]:
         """The validation tasks that came back, in the order of the plan."""
-        remote, names, request = self._remote(known)[0], self._names_of(known), _asked(known, "plays")
+        remote, names = self._remote(known)[0], self._names_of(known)
 
         def read(name: str, spec: dict[str, Any], arrays: Arrays) -> list[SummedTask]:
-            return plays.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
+            return tuned.read_tasks(spec, arrays, names.index(name), len(remote.labels), f'"{name}"')
 
-        found = {} if request is None else self._each(known, request, read)
+        found = self._read(known, known.request("plays"), read)
         return [found[names[source]].pop(0) for source, _ in plan.tasks if found.get(names[source])]
 
     # --- combining ----------------------------------------------------------------------------------------------
@@ -482,7 +474,7 @@ class Coordinator:
         require_all : bool
             Refuse to go on without a member; by default those that are missing are named.
         """
-        known = self._sorted(messages)
+        known = self._log(messages)
         if not known.requests:
             raise DataError("there are no answers to combine; pass those of the members")
         asked = known.last.public["ask"]
@@ -498,7 +490,7 @@ class Coordinator:
             raise _missing_error(*next(iter(found.missing.items())))
         return found
 
-    def _combine_moments(self, known: _Known) -> Combined:
+    def _combine_moments(self, known: _Log) -> Combined:
         moments, origin = self._moments_of(known)
         parts: dict[str, Any] = {"moments": moments}
         if self.study.method == "tuned":
@@ -506,19 +498,20 @@ class Coordinator:
             parts |= {"plan": plan, "tasks": self._tasks(known, plan)}
         return self._combined(known, tuple(moments), origin, **parts)
 
-    def _combine_masked(self, known: _Known) -> Combined:
+    def _combine_masked(self, known: _Log) -> Combined:
         study = self.study
-        second = _asked(known, "sums")
-        spec, arrays = self._own(second)
-        told = Telling.read(study, spec, arrays)
+        second = known.request("sums")
+        spec, arrays = second.open(self.key)
+        told = masks.Announcement.read(study, spec, arrays)
         answers = self._read(known, second)
-        count = sum(sums.sizes(study.n_features, study.level).values())
+        sizes = sums.sizes(study.n_features, study.level)
+        count = sum(sizes.values())
         alive = [name for name in told.roster if name in answers]
-        total = _masked_total(answers, count, told.transcript.hex())
+        total = _sum_masked(answers, count, told.transcript.hex())
         dropped = [name for name in told.roster if name not in answers]
         if dropped or study.limits.confirm:
-            total = total + self._recovered(known, told, dropped, alive, count)
-        blocks = sums.decode(total, told.exponents, study.n_features, len(alive), study.level)
+            total = total + self._leftover_masks(known, told, dropped, alive, count)
+        blocks = sums.decode(total, sizes, told.exponents, len(alive))
         if study.level == 3:
             moments = private_moments(study, blocks["private"], len(told.roster))
             return self._combined(known, tuple(alive), moments={MEMBERS: moments})
@@ -537,48 +530,62 @@ class Coordinator:
         made |= {"total": Moments(rows, gram, cross, max(square, 0.0)), "head": blocks["head"] / shared}
         return self._combined(known, tuple(alive), weights=weights, scores=scores, **made)
 
-    def _with_terms(self, known: _Known, found: Combined) -> Combined:
+    def _with_terms(self, known: _Log, found: Combined) -> Combined:
         """The same with what further masked sums said of the members' models."""
-        terms, trials = self._later(known, "terms"), self._later(known, "trials")
+        terms, trials = self._further_sum(known, "terms"), self._further_sum(known, "trials")
         summed = self._summed(known)
         if terms is None:
             return replace(found, summed=summed)
-        made = plays.read_terms(terms, self.study.n_features + 1, len(found.names))
-        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else plays.read_trials(trials))
+        made = tuned.read_terms(terms, self.study.n_features + 1, len(found.names))
+        return replace(found, summed=summed, terms=made, tasks=[] if trials is None else tuned.read_trials(trials))
 
-    def _recovered(self, known: _Known, told: Telling, dropped: list[str], alive: list[str], count: int) -> Any:
+    def _leftover_masks(
+        self, known: _Log, told: masks.Announcement, dropped: list[str], alive: list[str], count: int
+    ) -> Any:
         """What masks left in the sum, negated: of members that dropped out, and of the others those of their own."""
         study = self.study
-        third = _asked(known, "shares")
-        if third is None or self._own(third)[0]["dropped"] != dropped:
+        third = known.request("shares")
+        if third is None or third.open(self.key)[0]["dropped"] != dropped:
             whose = f"{quoted(dropped)} took part in the first exchange and did not answer the second"
             raise DataError(
                 f"{whose if dropped else 'members have not confirmed who took part'}; ask again, for shares of masks",
                 code="dropped",
                 members=tuple(dropped),
             )
-        shapes = {"shares": (len(dropped), SHARE_BYTES)}
+        shapes: masks.Shapes = {"shares": (len(dropped), masks.SHARE_BYTES)}
         if study.limits.confirm:
-            shapes["own_shares"] = (len(alive), SHARE_BYTES)
-        answers = self._read(known, third)
-        for part, shape in shapes.items():
-            answers = {name: each for name, each in answers.items() if _is_bytes(each[1], part, shape)}
+            shapes["own_shares"] = (len(alive), masks.SHARE_BYTES)
+        answers = {name: each for name, (_, each) in self._read(known, third).items() if masks.has_bytes(each, shapes)}
         total: Any = np.zeros(count, dtype=np.uint64)
         first = self._read(known, known.requests[0]) if study.limits.confirm else {}
         for row, name in enumerate(alive if study.limits.confirm else ()):
-            digest = first[name][1]["own_digest"].tobytes()
-            shares = _shares_of(study, answers, "own_shares", row, name)
-            seed = _joined(shares, study.threshold, hashed, digest, name)
-            total = total - own_mask(seed, told.transcript, count)
+            shares = {each: arrays["own_shares"][row].tobytes() for each, arrays in answers.items()}
+            seed = self._recovered(name, shares, hashed, first[name][1]["own_digest"].tobytes())
+            total = total - masks.own_mask(seed, told.transcript, count)
         for row, name in enumerate(dropped):
-            place = study.sources.index(name)
-            holders = study.graph.neighbours[place]
-            shares = _shares_of(study, answers, "shares", row, name)
-            private = _joined(shares, study.threshold, public_of, told.public[name], name)
-            others = {study.sources.index(each): told.public[each] for each in alive}
-            others = {other: public for other, public in others.items() if other in holders}
-            total = total + mask_of(place, private, others, told.transcript, count)
+            shares = {each: arrays["shares"][row].tobytes() for each, arrays in answers.items()}
+            private = self._recovered(name, shares, public_of, told.public[name])
+            neighbours = [study.sources[place] for place in study.neighbours(name)]
+            others = {study.sources.index(each): told.public[each] for each in neighbours if each in alive}
+            total = total + masks.mask_of(study.sources.index(name), private, others, told.transcript, count)
         return total
+
+    def _recovered(self, name: str, given: Mapping[str, bytes], shown: Callable[[bytes], bytes], known: bytes) -> bytes:
+        """A member's secret behind shares that others gave, of which ``shown`` is known; a few of them may be wrong."""
+        places = {self.study.sources.index(each): share for each, share in given.items()}
+        shares = {place: places[place] for place in self.study.neighbours(name) if place in places}
+        threshold = self.study.threshold
+        if len(shares) < threshold:
+            raise DataError(
+                f'{len(shares)} members gave shares of the masks of "{name}", {threshold} are needed; wait for more, '
+                "or start again without it",
+                code="few-answers",
+            )
+        for chosen in islice(combinations(shares, threshold), MOST_TRIED):
+            secret = masks.join_shares({holder: shares[holder] for holder in chosen})
+            if secret is not None and shown(secret) == known:
+                return secret
+        raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
 
     # --- what both need -----------------------------------------------------------------------------------------
 
@@ -629,11 +636,7 @@ class Coordinator:
         error = leave_one_out(rows, fit).error
         return error if np.isfinite(error) else float(np.var(rows.y))
 
-    def _own(self, request: Message) -> tuple[dict[str, Any], Arrays]:
-        """What this coordinator wrote into a request."""
-        return request.open(self.key)
-
-    def _sorted(self, messages: Iterable[Message | str | Path | bytes]) -> _Known:
+    def _log(self, messages: Iterable[Message | str | Path | bytes]) -> _Log:
         """Messages of this study, checked, by kind and step; those that were sent from here are known already."""
         given, found = list(messages), {message.digest: message for message in self._sent}
         study, most = self.study, self.study.limits.message_bytes
@@ -643,7 +646,7 @@ class Coordinator:
         if lost := _without_requests(found.values()):
             folders = {Path(source).parent for source in given if isinstance(source, str | Path)}
             folders |= set() if study.folder is None else {study.folder}
-            found |= {each.digest: self._checked(each) for each in _messages_in(folders, set(lost), most)}
+            found |= {each.digest: self._checked(each) for each in _find_messages(folders, set(lost), most)}
         if lost := _without_requests(found.values()):
             raise DataError(
                 f"the request that the answers of step {min(lost.values())} belong to is neither among the files nor "
@@ -654,7 +657,7 @@ class Coordinator:
         steps = [request.step for request in requests]
         if len(set(steps)) < len(steps) or any(request.sender != study.focal for request in requests):
             raise DataError("there are two different requests of one step; pass those of one run", code="two-requests")
-        return _Known(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
+        return _Log(tuple(requests), tuple(each for each in found.values() if each.kind == "answer"))
 
     def _checked(self, message: Message) -> Message:
         """A message, if it is one of this study and its sender signed it."""
@@ -663,45 +666,35 @@ class Coordinator:
         message.check(self.study.card(message.sender))
         return message
 
-    def _read(self, known: _Known, request: Message) -> dict[str, tuple[dict[str, Any], Arrays]]:
-        """The answers to one request, by member; those that cannot be used are left out and named."""
-        found: dict[str, tuple[dict[str, Any], Arrays]] = {}
-        for answer in known.answers:
-            if answer.header["reply_to"] != request.digest or answer.sender not in request.header["recipients"]:
-                continue
+    def _read(
+        self, known: _Log, request: Message | None, use: Callable[..., Any] = lambda name, *content: content
+    ) -> Any:
+        """What the answers to a request say, by member; those that cannot be used are left out and named.
+
+        ``use`` is called with the member's name and the values and arrays of its answer, which it gives by default.
+        """
+        found, answers = dict[str, Any](), known.answers_to(request)
+        for name, count in Counter(answer.sender for answer in answers).items():
+            if count > 1:
+                raise DataError(f'there are two answers of "{name}" to one request; pass one of them')
+        for answer in answers:
             try:
                 spec, arrays = answer.open(self.key)
+                if spec.get("map_hash") != self.study.map_hash:
+                    raise DataError("it used another feature map than the study's")
+                found[answer.sender] = use(answer.sender, spec, arrays)
             except MixtuneError as error:
                 self.rejected[answer.sender] = str(error)
-                continue
-            if spec.get("map_hash") != self.study.map_hash:
-                self.rejected[answer.sender] = "it used another feature map than the study's"
-            elif answer.sender in found:
-                raise DataError(f'there are two answers of "{answer.sender}" to one request; pass one of them')
-            else:
-                found[answer.sender] = (spec, arrays)
         return found
 
-    def _each(
-        self, known: _Known, request: Message, read: Callable[[str, dict[str, Any], Arrays], _Read]
-    ) -> dict[str, _Read]:
-        """What the answers to one request say, by member; those that cannot be used are left out and named."""
-        found = {}
-        for name, answer in self._read(known, request).items():
-            try:
-                found[name] = read(name, *answer)
-            except MixtuneError as error:
-                self.rejected[name] = str(error)
-        return found
-
-    def _dropped(self, known: _Known) -> list[str]:
-        spec, _ = self._own(known.last)
+    def _dropped(self, known: _Log) -> list[str]:
+        spec, _ = known.last.open(self.key)
         answered = self._read(known, known.last)
         return [name for name in spec["roster"] if name not in answered]
 
     def missing(self, messages: Iterable[Message | str | Path | bytes]) -> dict[str, str]:
         """Members that gave no usable answer to the last request that others answered, and why."""
-        known = self._sorted(messages)
+        known = self._log(messages)
         answered = {answer.header["reply_to"] for answer in known.answers}
         asked = [request for request in known.requests if request.digest in answered]
         if not asked:
@@ -713,7 +706,7 @@ class Coordinator:
         told = {name: self.rejected.get(name, "it did not answer") for name in self.study.sources}
         return {name: why for name, why in told.items() if name not in names}
 
-    def _late(self, known: _Known, names: Collection[str]) -> dict[str, str]:
+    def _late(self, known: _Log, names: Collection[str]) -> dict[str, str]:
         found = dict[str, str]()
         for request in known.requests:
             answers = self._read(known, request)
@@ -722,7 +715,7 @@ class Coordinator:
             found |= {name: why for name, why in told.items() if name in {*names} & {*request.header["recipients"]}}
         return found
 
-    def _combined(self, known: _Known, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
+    def _combined(self, known: _Log, names: tuple[str, ...], origin: Origin | None = None, **parts: Any) -> Combined:
         traffic = dict.fromkeys(self.study.sources, 0)
         for message in (*known.requests, *known.answers):
             names_here = [message.sender] if message.kind == "answer" else message.header["recipients"]
@@ -746,7 +739,7 @@ def _without_requests(messages: Collection[Message]) -> dict[str, int]:
     return {each.header["reply_to"]: each.step for each in messages if each.step not in asked}
 
 
-def _messages_in(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
+def _find_messages(folders: Iterable[Path], digests: Collection[str], most_bytes: int) -> Iterator[Message]:
     """The messages with these digests among the files of some folders."""
     for path in (path for folder in folders for path in folder.glob("*.mxf")):
         # Other files in these folders are ignored.
@@ -761,11 +754,15 @@ def _listed(missing: Mapping[str, str]) -> str:
     return ", ".join(f'"{name}" ({why})' for name, why in missing.items())
 
 
+def _nothing_left(why: str) -> DataError:
+    return DataError(f"{why}; combine the answers", code="nothing-left")
+
+
 def _missing_error(name: str, why: str) -> DataError:
     return DataError(f'"{name}" is missing ({why}), and all members are required', code="missing-member")
 
 
-def _masked_total(answers: Mapping[str, tuple[dict[str, Any], Arrays]], count: int, transcript: str) -> Any:
+def _sum_masked(answers: _Answers, count: int, transcript: str) -> Any:
     """The sum of masked vectors of ``count`` elements, all of which were made for the same transcript."""
     for name, (words, sent) in answers.items():
         vector = sent.get("masked")
@@ -776,36 +773,7 @@ def _masked_total(answers: Mapping[str, tuple[dict[str, Any], Arrays]], count: i
     return np.sum([sent["masked"] for _, sent in answers.values()], axis=0, dtype=np.uint64)
 
 
-def _stacked(boxes: Sequence[Any]) -> Any:
-    return np.stack(boxes) if boxes else np.zeros((0, 0, BOX_BYTES), dtype=np.uint8)
-
-
-def _shares_of(study: Study, answers: Mapping[str, Any], part: str, row: int, name: str) -> dict[int, bytes]:
-    """The shares of one member's secret, by the places of those who hold them."""
-    given = {study.sources.index(each): arrays[part][row] for each, (_, arrays) in answers.items()}
-    holders = study.graph.neighbours[study.sources.index(name)]
-    shares = {holder: given[holder].tobytes() for holder in holders if holder in given}
-    if len(shares) < study.threshold:
-        raise DataError(
-            f'{len(shares)} members gave shares of the masks of "{name}", {study.threshold} are needed; wait for more, '
-            "or start again without it",
-            code="few-answers",
-        )
-    return shares
-
-
-def _joined(
-    shares: Mapping[int, bytes], threshold: int, shown: Callable[[bytes], bytes], known: bytes, name: str
-) -> bytes:
-    """The secret behind shares, of which ``shown`` is known; a few members may have sent wrong ones."""
-    for chosen in islice(combinations(shares, threshold), MOST_TRIED):
-        secret = join_shares({holder: shares[holder] for holder in chosen})
-        if secret is not None and shown(secret) == known:
-            return secret
-    raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
-
-
-def _sized(magnitudes: Any) -> bool:
+def _are_magnitudes(magnitudes: Any) -> bool:
     """Whether these are powers of two of all blocks."""
     return isinstance(magnitudes, dict) and all(
         type(magnitudes.get(block)) is int and abs(magnitudes[block]) <= 1100 for block in sums.BLOCKS[:-1]
@@ -823,23 +791,8 @@ def _is_rank(rank: Any, count: int) -> bool:
     return numbers and bool(np.all(np.isfinite(rank))) and rank[0] == count
 
 
-def _is_bytes(arrays: Arrays, name: str, shape: tuple[int, ...]) -> bool:
-    array = arrays.get(name)
-    return array is not None and array.shape == shape and array.dtype == np.uint8
-
-
-def _asked(known: _Known, asked: str) -> Any:
-    """The request of this kind, or None."""
-    return next((request for request in known.requests if request.public["ask"] == asked), None)
-
-
-def _flat(study: Study, places: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Rows of tasks as arrays named after the member's place in the study and the task."""
-    return {f"{study.sources.index(name)}.{t}": each for name, many in places.items() for t, each in enumerate(many)}
-
-
 @dataclass(frozen=True, eq=False)
-class _Known:
+class _Log:
     """Requests by step, and answers."""
 
     requests: tuple[Message, ...]
@@ -848,3 +801,14 @@ class _Known:
     @property
     def last(self) -> Message:
         return self.requests[-1]
+
+    def request(self, asked: str) -> Any:
+        """The request of this kind, or None."""
+        return next((request for request in self.requests if request.public["ask"] == asked), None)
+
+    def answers_to(self, request: Message | None) -> list[Message]:
+        """The answers of members that were asked."""
+        if request is None:
+            return []
+        told = [answer for answer in self.answers if answer.header["reply_to"] == request.digest]
+        return [answer for answer in told if answer.sender in request.header["recipients"]]

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
+from mixtune._checks import import_extra
 from mixtune._files import check_place
-from mixtune.errors import DataError, MissingExtraError
+from mixtune.errors import DataError
 
 #: Bytes of a public key, a signature and the tag of a sealed text.
 KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES = 32, 64, 16
@@ -44,10 +45,7 @@ def primitives() -> SimpleNamespace:
     """The primitives of ``cryptography`` that the protocol uses."""
     found = SimpleNamespace()
     for place, names in PLACES.items():
-        try:
-            module = import_module(f"cryptography.{place}")
-        except ImportError as error:
-            raise MissingExtraError("cryptography", "federated", "a federated study") from error
+        module = import_extra(f"cryptography.{place}", "federated", "a federated study")
         for name in names:
             setattr(found, name, getattr(module, name))
     return found
@@ -193,18 +191,15 @@ class Key:
         values = {"format": _FORMAT, "version": 1, "name": self.name}
         text = json.dumps({**values, "signing": self.signing.hex(), "sealing": self.sealing.hex()}, indent=1)
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
+                file.write(text)
         except FileExistsError as error:
             raise DataError(
                 f"{path} exists, and a key that is lost cannot be made again; choose another name"
             ) from error
         except OSError as error:
-            raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # a part of a key is none
+                path.unlink(missing_ok=True)
             raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
         return path
 

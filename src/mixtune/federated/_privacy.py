@@ -9,18 +9,16 @@ OpenDP: floating-point noise would leak. What the coordinator does with the sum 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from mixtune._array import Floats
-from mixtune.errors import DataError, MissingExtraError
+from mixtune._checks import import_extra
+from mixtune.errors import DataError
 from mixtune.federated._masks import Ring, best_exponent, to_ring
 from mixtune.federated._study import Study
-from mixtune.federated._sums import sizes
+from mixtune.federated._sums import full_gram, sizes, triangle
 from mixtune.moments import Moments, Rows
 
 #: c: what stands for the constant in a row; smaller than the features, since it adds to the sensitivity.
@@ -70,16 +68,17 @@ def private_vector(study: Study, rows: Rows) -> Floats:
     if len(rows.y) > 2**MOST_ROWS:
         raise DataError(f"level 3 takes up to {2**MOST_ROWS:,} rows of a member; there are {len(rows.y):,}")
     v = clipped_rows(study, rows)
-    upper = np.triu_indices(v.shape[1])
-    return (v.T @ v)[upper] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
+    return triangle(v.T @ v) * _multiples(v.shape[1])
+
+
+def _multiples(width: int) -> Floats:
+    """What a triangle is multiplied by, entry by entry, so that it is as long as the whole matrix."""
+    return triangle(np.where(np.eye(width) > 0, 1.0, np.sqrt(2.0)))
 
 
 def discrete_noise(scale: float, count: int) -> Ring:
     """Discrete Gaussian integers of the given scale, in the ring, from the operating system's random numbers."""
-    try:
-        dp: Any = import_module("opendp.prelude")
-    except ImportError as error:
-        raise MissingExtraError("opendp", "dp", "differential privacy") from error
+    dp = import_extra("opendp.prelude", "dp", "differential privacy")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="i64")
     drawn = dp.m.make_gaussian(*space, scale=scale)([0] * count)
@@ -106,10 +105,7 @@ def private_moments(study: Study, total: Floats, members: int) -> Moments:
     Eigenvalues below the size of the noise are raised to it: the noise says nothing there.
     """
     width = study.n_features + 2
-    upper = np.triu_indices(width)
-    matrix = np.zeros((width, width))
-    matrix[upper] = total / np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
-    matrix = matrix + np.triu(matrix, 1).T
+    matrix = full_gram(total / _multiples(width), width)
     spread = np.ldexp(noise_scale(study, members), -private_exponent(members)) * np.sqrt(members)
     values, vectors = np.linalg.eigh(matrix)
     matrix = (vectors * np.maximum(values, spread * np.sqrt(width))) @ vectors.T

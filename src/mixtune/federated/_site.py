@@ -16,29 +16,19 @@ import numpy as np
 from mixtune._array import Integers
 from mixtune._checks import check_whole
 from mixtune._files import Arrays, unpack
+from mixtune._registry import arrays_below, joined_arrays
 from mixtune.data import CsvFormat
 from mixtune.errors import DataError
-from mixtune.federated import _plays as plays
+from mixtune.federated import _masks as masks
+from mixtune.federated import _tuned as tuned
 from mixtune.federated._keys import Key, public_of
-from mixtune.federated._masks import SHARE_BYTES, Ring, mask_of, own_mask, split_secret
 from mixtune.federated._messages import CONTENT_FORM, STEPS, Message, hashed, read_message, write_message
 from mixtune.federated._policy import Ledger, Policy, RefusedError, data_hash
 from mixtune.federated._privacy import private_ring
 from mixtune.federated._study import Study
-from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from, sizes
-from mixtune.federated._telling import BOX_BYTES, Telling, key_text, later_transcript, share_context
+from mixtune.federated._sums import LocalSums, encode, moment_arrays, moments_from
 from mixtune.moments import Rows, augmented
 from mixtune.selection import PooledStart, leverages_of, order_of, play, rank_of, summed_play
-
-#: What a coordinator may ask, by level and method.
-ASKED = {
-    (1, "fixed"): ("moments",),
-    (1, "tuned"): ("moments", "ranks", "parts", "plays"),
-    (2, "fixed"): ("keys", "sums", "shares"),
-    (2, "tuned"): ("keys", "sums", "shares", "terms", "trials"),
-    (3, "fixed"): ("keys", "sums", "shares"),
-    (3, "tuned"): ("keys", "sums", "shares"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +95,7 @@ class Site:
         study = self.study
         if not isinstance(request, Message):
             request = read_message(request, most_bytes=study.limits.message_bytes)
-        spec, arrays = self._open(request)
+        spec, arrays = self._open_request(request)
         asked = spec["ask"]
         run = _run_of(request, spec)
         self._check_release(request, asked, run)
@@ -135,7 +125,7 @@ class Site:
         self.ledger.record(data=self.data, request=request.digest, run=run, **told)
         return answer
 
-    def _open(self, request: Message) -> tuple[dict[str, Any], Arrays]:
+    def _open_request(self, request: Message) -> tuple[dict[str, Any], Arrays]:
         """What the request asks, if it comes from the coordinator and belongs to the study."""
         study = self.study
         study.check()
@@ -149,7 +139,7 @@ class Site:
             raise RefusedError(f'an answer of "{self.key.name}" to "{request.sender}"', why)
         request.check(study.card(study.focal))
         spec, arrays = request.open(self.key)
-        allowed = ASKED.get((study.level, study.method), ())
+        allowed = study.requests
         if spec.get("ask") not in allowed or spec.get("map_hash") != study.map_hash:
             why = f"the study agreed on {', '.join(allowed)} at level {study.level} with map {study.map_hash[:16]}"
             raise RefusedError(f"{str(spec.get('ask'))!r} with the feature map {str(spec.get('map_hash'))[:16]}", why)
@@ -186,68 +176,68 @@ class Site:
 
     def _ranks(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """What orders the sources, and whether this one takes the focal role in validation."""
-        rows = plays.centred(self.rows, arrays)
+        rows = tuned.centred(self.rows, arrays)
         count = int(spec["rows"])
         takes = self.study.n_features <= self.policy.features_per_row * count
         says = ["the number of rows, and six sums over them that order the members"]
         says += [] if takes else [f"this member takes no validation task: {count} rows are too few for its policy"]
         return Answer(says, {"plays": takes, "rank": list(rank_of(rows))}, {})
 
-    def _orders(self, rows: Rows, arrays: Arrays) -> list[Integers]:
-        """The rows of this member's tasks, as places, after the policy let them pass."""
-        start, tasks = f"{self.place}.", []
-        for name in sorted(arrays):
-            if name.startswith(start):
-                places = np.asarray(arrays[name], dtype=np.int64)
-                if np.any((places < 0) | (places >= len(rows.y))):
-                    raise RefusedError("sums over rows that do not exist", "no task needs them", code="bad-rows")
-                tasks.append(order_of(rows, places))
-        return tasks
-
     def _parts(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Moments of the rows that were drawn for validation."""
-        rows, count, size = plays.centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
-        tasks = self._orders(rows, arrays)
-        plays.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
-        found: dict[str, Any] = {}
-        for place, order in enumerate(tasks):
-            part = rows.part(order[:count])
-            moments = augmented(Rows(part.X, part.y / size)).without_rows()
-            found |= {f"{place}.{name}": array for name, array in moment_arrays(moments).items()}
+        rows, tasks, count = self._drawn_tasks(spec, arrays)
+        parts = [moment_arrays(augmented(rows.part(order[:count])).without_rows()) for order in tasks]
         says = [f"sums over {count} of the rows, drawn at random, for each of {len(tasks)} validation tasks"]
-        return Answer(says, {"tasks": len(tasks)}, found)
+        return Answer(says, {"tasks": len(tasks)}, joined_arrays(dict(enumerate(parts))))
 
     def _plays(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Mean products of the candidates' residuals."""
-        rows, count, size = plays.centred(self.rows, arrays), int(spec["rows"]), float(spec["size"])
-        tasks = self._orders(rows, arrays)
-        plays.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        rows, tasks, count = self._drawn_tasks(spec, arrays)
         box = np.asarray(arrays[f"box.{self.place}"]).tobytes()
-        context = plays.play_context(self.study, self.key.name, str(spec["parts"]))
+        context = tuned.play_context(self.study, self.key.name, str(spec["parts"]))
         inner = self.key.open(box, "the candidates", context)
         _, sent = unpack(inner, form=CONTENT_FORM, where="the candidates")
-        own, found = Rows(rows.X, rows.y / size), []
+        found = []
         for place, order in enumerate(tasks):
             heads, quadratics = (sent[f"{name}.{place}"] for name in ("heads", "quadratics"))
-            plays.check_leverages(leverages_of(own.X[order[:count]], quadratics), self.study.n_features + 1)
-            found.append(play(own, order, count, bool(spec["spare"]), heads, quadratics))
+            tuned.check_leverages(leverages_of(rows.X[order[:count]], quadratics), self.study.n_features + 1)
+            found.append(play(rows, order, count, bool(spec["spare"]), heads, quadratics))
         says = [
             f"mean products of the residuals of {len(heads)} candidates on rows kept for testing, and on left-out rows"
         ]
-        return Answer(says, *plays.task_content(found))
+        return Answer(says, *tuned.task_content(found))
 
-    # --- level 2 ------------------------------------------------------------------------------------------------
+    def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
+        """The rows in the units of the validation tasks, the order of rows in each task of this member, if its policy
+        lets all of them pass, and how many rows of each are learned from.
+        """
+        rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
+        for _, drawn in sorted(arrays_below(arrays, self.place).items()):
+            places = np.asarray(drawn, dtype=np.int64)
+            inside = np.unique(places[(places >= 0) & (places < len(rows.y))])
+            if len(inside) < len(places) or len(places) < min(count, len(rows.y)):
+                asked = "sums over rows that do not exist, or are not all different"
+                raise RefusedError(asked, "no task needs them", code="bad-rows")
+            tasks.append(order_of(rows, places))
+        tuned.check_parts(self.policy, tasks, count, len(rows.y), self.study.n_features)
+        return Rows(rows.X, rows.y / float(spec["size"])), tasks, count
+
+    # --- levels 2 and 3 -----------------------------------------------------------------------------------------
 
     def _private(self, first: str) -> bytes:
         """The private key of the masks of one study run."""
         return self.key.secret(b"mask key", bytes.fromhex(first))
 
+    def _seed(self, first: str) -> bytes:
+        """The seed of the mask that this member has with nobody."""
+        return self.key.secret(b"own mask", bytes.fromhex(first))
+
     def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """A key for the masks, shares of it for the neighbours, the score, and the size of the sums."""
         study, first = self.study, request.digest
-        private = self._private(first)
+        private, seed = self._private(first), self._seed(first)
         public = public_of(private)
-        neighbours = study.graph.neighbours[self.place]
+        neighbours = study.neighbours(self.key.name)
         told: dict[str, Any] = {}
         says = [f"a public key, and shares of its private half, sealed to {len(neighbours)} other members"]
         if study.level == 2:
@@ -257,62 +247,76 @@ class Site:
             if study.scored:
                 told["score"] = local.score(moments_from(arrays, study.n_features, "the focal member's sums"))
                 says += ["one number that says how well the local model predicts the focal member's rows"]
-        signature = self.key.sign(key_text(study, first, self.key.name, public))
-        made = {"public": public, "signature": signature}
-        if study.limits.confirm:
-            made["own_digest"] = hashed(self._seed(first))
+        made = {"public": public, "signature": self.key.sign(masks.key_text(study, first, self.key.name, public))}
+        made |= {"own_digest": hashed(seed)} if study.limits.confirm else {}
         sent = {name: np.frombuffer(value, dtype=np.uint8) for name, value in made.items()}
-        sent["boxes"] = self._boxes(private, first, neighbours)
+        sent["boxes"] = self._seal_shares(private, first, neighbours)
         if study.limits.confirm:
-            sent["own_boxes"] = self._boxes(self._seed(first), first, neighbours)
+            sent["own_boxes"] = self._seal_shares(seed, first, neighbours)
         return Answer(says, told, sent)
 
-    def _boxes(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
+    def _seal_shares(self, secret: bytes, first: str, neighbours: Sequence[int]) -> Any:
         """Shares of a secret, each sealed to one neighbour."""
-        study, shares = self.study, split_secret(secret, neighbours, self.study.threshold)
-        boxes = np.zeros((len(neighbours), BOX_BYTES), dtype=np.uint8)
+        study, shares = self.study, masks.split_secret(secret, neighbours, self.study.threshold)
+        boxes = np.zeros((len(neighbours), masks.BOX_BYTES), dtype=np.uint8)
         for row, place in enumerate(neighbours):
             name = study.sources[place]
-            box = study.card(name).seal(shares[place], share_context(study, first, self.key.name, name))
+            box = study.card(name).seal(shares[place], masks.share_context(study, first, self.key.name, name))
             boxes[row] = np.frombuffer(box, dtype=np.uint8)
         return boxes
 
-    def _seed(self, first: str) -> bytes:
-        """The seed of the mask that this member has with nobody."""
-        return self.key.secret(b"own mask", bytes.fromhex(first))
+    def _read_announcement(
+        self, spec: Mapping[str, Any], arrays: Arrays, before: Any, why: str
+    ) -> tuple[masks.Announcement, dict[int, bytes]]:
+        """What all members of a sum were told, and the neighbours' keys.
+
+        Refused where keys were swapped, where the policy forbids the weights, where they are unequal although the study
+        agreed on equal ones, and, for the reason ``why``, where these rows did not answer the request ``before``.
+        """
+        told = masks.Announcement.read(self.study, spec, arrays)
+        neighbours = told.check(self.key.name, self._private(told.first))
+        self.policy.check_weights(told.weights)
+        if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
+            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones")
+        if not self.ledger.answered(data=self.data, request=str(before)):
+            raise RefusedError("masked sums or shares that follow from another request", why)
+        return told, neighbours
 
     def _sums(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """The weighted sums under masks."""
-        told = Telling.read(self.study, spec, arrays)
-        mine = told.check(self.key.name, self._private(told.first))
-        self._check_weights(told)
-        if not self.ledger.answered(data=self.data, request=told.first):
-            why = "these rows did not answer that request before; answer the first request first"
-            raise RefusedError("masked sums that follow from another request", why)
-        count = sum(sizes(self.study.n_features, self.study.level).values())
+        told, neighbours = self._read_announcement(
+            spec, arrays, spec.get("first"), "these rows did not answer that request before; do so first"
+        )
         roster, epsilon = len(told.roster), 0.0
-        says = [f"{count:,} numbers that are random without the masks of {len(mine)} other members"]
-        says += [f"the total over {roster} members is their weighted sum"]
+        says = [f"the total over {roster} members is their weighted sum"]
         if self.study.level == 3:
-            epsilon = self._spend()
+            epsilon = self._spend_epsilon()
             vector = np.append(private_ring(self.study, self.rows, roster), np.ones(1, dtype=np.uint64))
             says += ["a part of the noise is in them"]
         else:
             weight = told.weights[self.key.name]
-            vector = encode(self._local().blocks, weight, told.exponents, roster)
-        vector = vector + mask_of(self.place, self._private(told.first), mine, told.transcript, count)
+            weighted = {name: weight * block for name, block in self._local().blocks.items()}
+            vector = encode(weighted, told.exponents, roster)
         if self.study.limits.confirm:
-            vector = vector + own_mask(self._seed(told.first), told.transcript, count)
+            vector = vector + masks.own_mask(self._seed(told.first), told.transcript, len(vector))
             says += ["the other members take off a last mask when they have confirmed who took part"]
-        return Answer(says, {"transcript": told.transcript.hex()}, {"masked": vector}, epsilon)
+        return self._masked(told, neighbours, told.transcript, vector, says, epsilon)
 
-    def _check_weights(self, told: Telling) -> None:
-        """Refuse weights that the policy forbids, and others than equal ones where the study agreed on these."""
-        self.policy.check_weights(told.weights)
-        if not self.study.scored and {*told.weights.values()} != {told.focal_weight}:
-            raise RefusedError("a sum with unequal weights", "the study agreed on equal ones")
+    def _masked(
+        self,
+        told: masks.Announcement,
+        neighbours: Mapping[int, bytes],
+        transcript: bytes,
+        vector: masks.Ring,
+        says: Sequence[str],
+        epsilon: float = 0.0,
+    ) -> Answer:
+        """A vector under the masks with all neighbours."""
+        masked = vector + masks.mask_of(self.place, self._private(told.first), neighbours, transcript, len(vector))
+        hidden = f"{len(vector):,} numbers that are random without the masks of {len(neighbours)} other members"
+        return Answer([hidden, *says], {"transcript": transcript.hex()}, {"masked": masked}, epsilon)
 
-    def _spend(self) -> float:
+    def _spend_epsilon(self) -> float:
         """The epsilon of this release, if the member's budget has it."""
         epsilon = self.study.privacy.epsilon
         left = self.policy.largest_epsilon - self.ledger.spent(self.data)
@@ -320,43 +324,35 @@ class Site:
             raise RefusedError(f"a release with epsilon {epsilon:g}", f"{left:g} is left of the budget", code="budget")
         return epsilon
 
-    def _masked(self, spec: dict[str, Any], arrays: Arrays, vector: Ring, says: str) -> Answer:
-        """A further vector of the members of an earlier sum, under masks of its own."""
-        told = Telling.read(self.study, spec["second"], arrays)
-        mine = told.check(self.key.name, self._private(told.first))
-        self._check_weights(told)
-        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
-            raise RefusedError("a further sum", "these rows took no part in the sum before it")
-        transcript = later_transcript(told, spec, arrays)
-        masked = vector + mask_of(self.place, self._private(told.first), mine, transcript, len(vector))
-        lines = [f"{len(vector):,} numbers that are random without the masks of {len(mine)} other members", says]
-        return Answer(lines, {"transcript": transcript.hex()}, {"masked": masked})
-
     def _terms(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Coefficients under several priors, and how likely these make the targets: terms of a sum."""
-        summed, members = plays.Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
-        blocks = plays.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
-        says = "the total tells how much the members' models differ"
-        return self._masked(spec, arrays, plays.ring_of(blocks, plays.TERM_BITS, members), says)
+        summed = tuned.Summed.read(self.study, spec, arrays)
+        blocks = tuned.term_blocks(PooledStart.of(summed.near).posteriors(summed.sample(self.rows)))
+        return self._further(spec, arrays, blocks, "the total tells how much the members' models differ")
 
     def _trials(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Products of the candidates' residuals in a validation task of this member: terms of a sum."""
-        study, summed, members = self.study, plays.Summed.read(self.study, spec, arrays), len(spec["second"]["roster"])
-        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in plays.TERM_BITS}
-        terms = plays.read_terms(blocks, study.n_features + 1, members)
+        study, summed = self.study, tuned.Summed.read(self.study, spec, arrays)
+        blocks = {name: np.asarray(arrays[f"terms.{name}"], dtype=np.float64) for name in tuned.BITS["terms"]}
+        terms = tuned.read_terms(blocks, study.n_features + 1, len(spec["second"]["roster"]))
         own, near = summed.sample(self.rows), summed.near
-        start, rows = PooledStart.of(near), check_whole("rows", spec["rows"], least=1)
-        task = summed_play(own, near.moments, start, terms, rows, study.features.seed)
+        rows = check_whole("rows", spec["rows"], least=1)
+        task = summed_play(own, near.moments, PooledStart.of(near), terms, rows, study.features.seed)
         says = "the total tells how well candidates predict rows of members that were not used for them"
-        return self._masked(spec, arrays, plays.ring_of(plays.trial_blocks(task), plays.TRIAL_BITS, members), says)
+        return self._further(spec, arrays, tuned.trial_blocks(task), says)
+
+    def _further(self, spec: dict[str, Any], arrays: Arrays, blocks: Mapping[str, Any], says: str) -> Answer:
+        """Further blocks of the members of an earlier sum, under masks of their own."""
+        why = "these rows took no part in the sum before it"
+        told, neighbours = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
+        vector = tuned.masked_vector(spec["ask"], blocks, len(told.roster))
+        return self._masked(told, neighbours, masks.later_transcript(told, spec, arrays), vector, [says])
 
     def _shares(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:
         """Shares of the keys of members that dropped out."""
-        study, told = self.study, Telling.read(self.study, spec["second"], arrays)
-        dropped = list(map(str, spec["dropped"]))
-        told.check(self.key.name, self._private(told.first))
-        if not self.ledger.answered(data=self.data, request=str(spec["second_digest"])):
-            raise RefusedError("shares of masks", "these rows took no part in that sum")
+        study, dropped = self.study, list(map(str, spec["dropped"]))
+        why = "these rows took no part in that sum"
+        told, _ = self._read_announcement(spec["second"], arrays, spec["second_digest"], why)
         if not set(dropped) <= set(told.roster) or self.key.name in dropped:
             raise RefusedError(f"shares of {dropped}", "these members took no part in the sum")
         if len(dropped) > study.limits.drop_outs:
@@ -364,22 +360,22 @@ class Site:
             raise RefusedError(f"shares of the keys of {len(dropped)} members", why, code="few-sources")
         self.policy.check_weights({name: w for name, w in told.weights.items() if name not in dropped})
         # Of a member either the key or its own mask, never both: with both, its sums could be read.
-        found = {"shares": self._opened(told.first, dropped, arrays["boxes"])}
+        found = {"shares": self._open_shares(told.first, dropped, arrays["boxes"])}
         if study.limits.confirm:
             alive = [name for name in told.roster if name not in dropped]
-            found["own_shares"] = self._opened(told.first, alive, arrays["own_boxes"])
+            found["own_shares"] = self._open_shares(told.first, alive, arrays["own_boxes"])
         whose = ", ".join(dropped) or "those who took part"
         says = [f"shares that take the masks of {whose} from the sum; {study.threshold} are needed"]
         return Answer(says, {"dropped": dropped}, found)
 
-    def _opened(self, first: str, names: Sequence[str], boxes: Any) -> Any:
+    def _open_shares(self, first: str, names: Sequence[str], boxes: Any) -> Any:
         """The shares of these members' secrets that this one holds; zeros where it holds none."""
-        study, found = self.study, np.zeros((len(names), SHARE_BYTES), dtype=np.uint8)
+        study, found = self.study, np.zeros((len(names), masks.SHARE_BYTES), dtype=np.uint8)
         for row, name in enumerate(names):
-            holders = study.graph.neighbours[study.sources.index(name)]
+            holders = study.neighbours(name)
             if self.place in holders:
                 box = boxes[row, holders.index(self.place)].tobytes()
-                context = share_context(study, first, name, self.key.name)
+                context = masks.share_context(study, first, name, self.key.name)
                 found[row] = np.frombuffer(self.key.open(box, f'the share of "{name}"', context), dtype=np.uint8)
         return found
 

@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -25,7 +25,6 @@ from mixtune._messages import Note, quoted
 from mixtune.data import (
     UTF8,
     CsvFormat,
-    DateColumn,
     LevelColumn,
     NumberColumn,
     TableEncoder,
@@ -38,7 +37,6 @@ from mixtune.data import (
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import Concatenate, Identity, RandomFeatures, Scaled, to_spec
 from mixtune.federated._keys import Card
-from mixtune.federated._masks import COMPLETE, DEGREE, Graph
 from mixtune.federated._messages import MOST_BYTES, canonical
 from mixtune.federated._policy import Policy
 from mixtune.moments import Rows
@@ -46,6 +44,8 @@ from mixtune.moments import Rows
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
 DIGITS = 2
+#: What a study says of a column, beside its scales.
+_COLUMN_FIELDS = ("kind", "name", "levels", "parts", "origin", "dates")
 #: What a study says about missing values.
 _FILL = "a study does not fill in values: fill or drop these rows in the member's table"
 METHODS, WEIGHTS = ("fixed", "tuned"), ("predictive", "equal")
@@ -117,14 +117,14 @@ class Limits:
     collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
     neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
     never both. A coordinator that reports a member as gone although it answered then learns nothing.
-    ``complete`` and ``degree`` are those of the graph of masks.
+    Up to ``complete`` members everybody shares masks with everybody else; of more, each does with ``degree`` others.
     """
 
     message_bytes: int = MOST_BYTES
     drop_outs: int = 1
     confirm: bool = False
-    complete: int = COMPLETE
-    degree: int = DEGREE
+    complete: int = 64
+    degree: int = 20
 
     def __post_init__(self) -> None:
         check_whole("message_bytes", self.message_bytes, least=1000)
@@ -186,7 +186,7 @@ class Study:
     privacy: Privacy = Privacy()
     limits: Limits = Limits()
     members: tuple[Card, ...] = ()
-    map_hash: str = field(default="")
+    map_hash: str = ""
     folder: Path | None = None
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class Study:
         names = [card.name for card in self.members]
         if len(set(names)) < len(names) or "" in names:
             raise DataError("two members of the study have the same name, or one has none; give each its own")
-        found = self._map_hash()
+        found = hashlib.sha256(canonical(to_spec(self.feature_map)[0])).hexdigest()
         if self.map_hash not in ("", found):
             raise DataError(
                 f"the feature map of study {self.name!r} has the hash {self.map_hash[:16]}, the one that is built here "
@@ -279,13 +279,16 @@ class Study:
         return self.level == 2 and self.method == "fixed" and self.fixed.weights == "predictive"
 
     @property
+    def requests(self) -> tuple[str, ...]:
+        """What the coordinator may ask, in this order."""
+        if self.level == 1:
+            return ("moments",) if self.method == "fixed" else ("moments", "ranks", "parts", "plays")
+        return ("keys", "sums", "shares", *(("terms", "trials") if (self.level, self.method) == (2, "tuned") else ()))
+
+    @property
     def row_norm(self) -> float:
         """The bound on rows of features at level 3."""
         return self.privacy.row_norm or float(np.sqrt(self.n_features))
-
-    def _map_hash(self) -> str:
-        spec, _ = to_spec(self.feature_map)
-        return hashlib.sha256(canonical(spec)).hexdigest()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -298,29 +301,29 @@ class Study:
         return tuple(card.name for card in self.members if card.name != self.focal)
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> list[tuple[int, ...]]:
         """Who shares masks with whom, of :attr:`sources`."""
-        seed = bytes.fromhex(self.fingerprint)
-        return Graph.of(len(self.sources), seed, complete=self.limits.complete, degree=self.limits.degree)
+        limits, seed = self.limits, bytes.fromhex(self.fingerprint)
+        return mask_graph(len(self.sources), seed, complete=limits.complete, degree=limits.degree)
+
+    def neighbours(self, name: str) -> tuple[int, ...]:
+        """The places of those who share masks with a source."""
+        return self.graph[self.sources.index(name)]
 
     @property
     def threshold(self) -> int:
         """How many neighbours recover the masks of one that dropped out."""
-        return max(min(map(len, self.graph.neighbours), default=1) - self.limits.drop_outs, 1)
+        return max(min(map(len, self.graph), default=1) - self.limits.drop_outs, 1)
 
     def card(self, name: str) -> Card:
         """The pinned keys of a member."""
         if name in self._cards:
             return self._cards[name]
-        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(self._names)}')
+        raise DataError(f'"{name}" is not a member of study "{self.name}"; the members are {quoted(list(self._cards))}')
 
     @cached_property
     def _cards(self) -> dict[str, Card]:
         return {card.name: card for card in self.members}
-
-    @property
-    def _names(self) -> list[str]:
-        return [card.name for card in self.members]
 
     def joined(self, *cards: Card) -> Self:
         """The study with further members."""
@@ -331,7 +334,7 @@ class Study:
 
     def check(self, today: datetime.date | None = None) -> None:
         """Refuse a study that cannot run: too few members, no focal member, or expired."""
-        if self.focal not in self._names:
+        if self.focal not in self._cards:
             raise DataError(f'the focal member "{self.focal}" has not joined study "{self.name}"; let it join')
         least = 1 if self.level == 1 else 3
         if len(self.sources) < least:
@@ -362,7 +365,7 @@ class Study:
             f'level {self.level} ({kinds[self.level]}), method {self.method}; the model is for "{self.focal}"',
             self.predicts,
             f"feature map {self.map_hash[:16]}; open until {self.expires}",
-            f"{len(self.members)} members: {quoted(self._names, 20)}",
+            f"{len(self.members)} members: {quoted(list(self._cards), 20)}",
         ]
         if self.level > 1 and self.members:
             most, least = self.threshold, min(self.threshold, Policy().least_sources - 1)
@@ -414,13 +417,9 @@ class Study:
         """The study as plain values; what is None is left out."""
         columns: list[dict[str, Any]] = []
         start = 0
-        for column in self.encoder.columns:
+        for column, described in zip(self.encoder.columns, self.encoder.to_dict()["columns"]):
             stop = start + len(column.outputs)
-            own: dict[str, Any] = {"kind": column.kind, "name": column.name}
-            if isinstance(column, LevelColumn):
-                own["levels"] = list(column.levels)
-            elif isinstance(column, DateColumn):
-                own |= _known({"parts": list(column.parts), "origin": column.origin, "dates": column.dates})
+            own = _known({name: described.get(name) for name in _COLUMN_FIELDS})
             own |= {"shift": self.shift[start:stop].tolist(), "scale": self.scale[start:stop].tolist()}
             columns.append(own)
             start = stop
@@ -491,6 +490,30 @@ class Study:
             return replace(cls.from_toml(Path(path).read_text(encoding="utf-8")), folder=Path(path).parent)
         except (OSError, UnicodeError) as error:
             raise DataError(f"the study {path} cannot be read: {error}; check the path") from error
+
+
+def mask_graph(count: int, seed: bytes, *, complete: int, degree: int) -> list[tuple[int, ...]]:
+    """The places of each member's neighbours, in increasing order, of ``count`` members.
+
+    A complete graph, or a ring in random order where each member knows the ``degree`` nearest. The order follows from
+    ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
+
+    Examples
+    --------
+    >>> mask_graph(4, b"", complete=64, degree=20)[1]
+    (0, 2, 3)
+    >>> {len(each) for each in mask_graph(1000, b"", complete=64, degree=20)}
+    {20}
+    """
+    if count <= max(complete, degree + 1):
+        return [tuple(j for j in range(count) if j != i) for i in range(count)]
+    number = int.from_bytes(hashlib.sha256(b"mixtune/1 graph" + seed).digest(), "big")
+    order = np.random.default_rng(number).permutation(count)
+    steps = [step for half in range(1, degree // 2 + 1) for step in (half, -half)]
+    found: list[tuple[int, ...]] = [()] * count
+    for place, member in enumerate(order.tolist()):
+        found[member] = tuple(sorted(int(order[(place + step) % count]) for step in steps))
+    return found
 
 
 def _location(values: Floats) -> tuple[float, float]:

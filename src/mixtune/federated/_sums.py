@@ -16,7 +16,7 @@ import numpy as np
 
 from mixtune._array import Floats
 from mixtune.errors import DataError
-from mixtune.federated._masks import Ring, from_ring, magnitude, to_ring
+from mixtune.federated._masks import Ring, from_fine_ring, from_ring, magnitude, to_fine_ring, to_ring
 from mixtune.moments import Moments, Origin, Rows, about, augmented, own_center, recentred
 
 #: Features and targets beyond this many standard units are taken for a mistake, or an attack.
@@ -62,10 +62,8 @@ class LocalSums:
     @cached_property
     def blocks(self) -> dict[str, Floats]:
         """The sums as vectors, the upper triangle of the Gram matrix by rows."""
-        gram = self.moments.gram
         square = np.reshape(self.moments.square, 1)
-        upper = gram[np.triu_indices(len(gram))]
-        return {"gram": upper, "cross": self.moments.cross, "square": square, "head": self.head}
+        return {"gram": triangle(self.moments.gram), "cross": self.moments.cross, "square": square, "head": self.head}
 
     @property
     def magnitudes(self) -> dict[str, int]:
@@ -95,30 +93,37 @@ def sizes(n_features: int, level: int = 2) -> dict[str, int]:
     return {"gram": p * (p + 1) // 2, "cross": p, "square": 1, "head": n_features, "members": 1}
 
 
-def encode(blocks: Mapping[str, Floats], weight: float, exponents: Mapping[str, int], count: int) -> Ring:
-    """Weighted blocks as one vector of ring elements, with the member itself as the last one."""
-    parts = [to_ring(weight * blocks[name], int(exponents[name]), count) for name in BLOCKS[:-1]]
+def encode(blocks: Mapping[str, Floats], exponents: Mapping[str, int], count: int, *, fine: bool = False) -> Ring:
+    """Blocks as one vector of ring elements, two for each number if ``fine``; the last one is the member itself."""
+    write = to_fine_ring if fine else to_ring
+    parts = [write(block, int(exponents[name]), count) for name, block in blocks.items()]
     return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
 
 
-def decode(total: Ring, exponents: Mapping[str, int], n_features: int, count: int, level: int = 2) -> dict[str, Floats]:
-    """The blocks of a sum over ``count`` members; an error where masks did not cancel."""
-    check_cancelled(total, count)
-    found, start = {}, 0
-    for name, size in list(sizes(n_features, level).items())[:-1]:
-        found[name] = from_ring(total[start : start + size], int(exponents[name]))
-        start += size
-    return found
+def decode(
+    total: Ring, sizes: Mapping[str, int], exponents: Mapping[str, int], count: int, *, fine: bool = False
+) -> dict[str, Floats]:
+    """The blocks of a sum over ``count`` members; an error where masks did not cancel.
 
-
-def check_cancelled(total: Ring, count: int) -> None:
-    """An error where the masks of ``count`` members did not cancel."""
+    ``sizes`` are numbers of ring elements, in order; the last one counts the members.
+    """
     if int(total[-1]) != count:
         raise DataError(
             f"the masked answers of {count} members do not add up: members were told different things, an answer was "
             "altered, or a member did not follow the protocol; start again with a new request",
             code="masks-left",
         )
+    found, start = {}, 0
+    for name, size in list(sizes.items())[:-1]:
+        part, exponent = total[start : start + size], int(exponents[name])
+        found[name] = from_fine_ring(part, exponent, count) if fine else from_ring(part, exponent)
+        start += size
+    return found
+
+
+def triangle(matrix: Floats) -> Floats:
+    """The upper triangle of a symmetric matrix, by rows."""
+    return matrix[np.triu_indices(len(matrix))]
 
 
 def full_gram(upper: Floats, width: int) -> Floats:
@@ -198,5 +203,5 @@ def about_common(sums: Mapping[str, tuple[Moments, Origin]]) -> tuple[dict[str, 
 
 def moment_arrays(moments: Moments) -> dict[str, Any]:
     """Moments as arrays for a message."""
-    upper = moments.gram[np.triu_indices(moments.n_features)]
-    return {"gram": upper, "cross": moments.cross, "square": np.array(float(moments.square)), "count": moments.count}
+    sums = {"cross": moments.cross, "square": np.array(float(moments.square)), "count": moments.count}
+    return {"gram": triangle(moments.gram), **sums}

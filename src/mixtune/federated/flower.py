@@ -10,14 +10,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mixtune._checks import import_extra
 from mixtune._files import write_file
 from mixtune._messages import quoted
-from mixtune.errors import DataError, MissingExtraError, MixtuneError
+from mixtune.errors import DataError, MixtuneError
 from mixtune.federated._coordinator import Coordinator
 from mixtune.federated._keys import Key
 from mixtune.federated._messages import Message, read_message
@@ -224,8 +224,6 @@ def _leave(out: Path, outcome: Mapping[str, Any]) -> None:
 
 def _flower() -> Any:
     """The names of Flower's Message API in one place."""
-    try:
-        parts = [import_module(f"flwr.{place}") for place in ("app", "clientapp", "serverapp")]
-    except ImportError as error:
-        raise MissingExtraError("flwr", "flower", "Flower as a transport") from error
+    places = ("app", "clientapp", "serverapp")
+    parts = [import_extra(f"flwr.{place}", "flower", "Flower as a transport") for place in places]
     return SimpleNamespace(**vars(parts[0]), ClientApp=parts[1].ClientApp, ServerApp=parts[2].ServerApp)

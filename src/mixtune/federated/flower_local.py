@@ -19,12 +19,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from mixtune._checks import import_extra
 from mixtune.errors import DataError, MissingExtraError
-from mixtune.federated._keys import primitives
 from mixtune.federated.flower import OUTCOME, write_app
 
 #: Every member needs three processes of Flower.
@@ -34,7 +33,7 @@ START, END = 180.0, 5.0
 _LOOK = 0.5
 _CONNECTION = "study"
 _PROGRAMS = ("flower-superlink", "flower-supernode", "flwr")
-_FORMS = "hazmat.primitives.serialization"
+_FORMS, _CURVES = "hazmat.primitives.serialization", "hazmat.primitives.asymmetric.ec"
 
 
 def exchange_on_this_machine(
@@ -227,11 +226,7 @@ def _listens(port: int) -> bool:
 
 def make_certificates(folder: Path) -> None:
     """Certificates of the loopback interface for a day: ``server.crt``, and ``ca.crt``, which signed it."""
-    primitives()
-    x509, ec, hashes, form = (
-        import_module(f"cryptography.{place}")
-        for place in ("x509", "hazmat.primitives.asymmetric.ec", "hazmat.primitives.hashes", _FORMS)
-    )
+    x509, ec, hashes, form = map(_cryptography, ("x509", _CURVES, "hazmat.primitives.hashes", _FORMS))
     keys = [ec.generate_private_key(ec.SECP384R1()) for _ in range(2)]
     names = [x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, text)]) for text in ("mixtune trial", "localhost")]
     now = datetime.datetime.now(datetime.UTC)
@@ -249,10 +244,14 @@ def make_certificates(folder: Path) -> None:
 
 def _write_node_key(home: Path) -> None:
     """A key that a SuperNode authenticates itself with, as ``ssh-keygen -t ecdsa -b 384`` makes it."""
-    ec, form = (import_module(f"cryptography.{place}") for place in ("hazmat.primitives.asymmetric.ec", _FORMS))
+    ec, form = map(_cryptography, (_CURVES, _FORMS))
     key: Any = ec.generate_private_key(ec.SECP384R1())
     _write_private(home / "node", key, form, form.PrivateFormat.OpenSSH)
     (home / "node.pub").write_bytes(key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH))
+
+
+def _cryptography(place: str) -> Any:
+    return import_extra(f"cryptography.{place}", "federated", "certificates of a trial")
 
 
 def _write_private(path: Path, key: Any, form: Any, kind: Any) -> None:

@@ -38,14 +38,6 @@ class Folder:
 
     path: Path
 
-    def send(self, request: Message) -> None:
-        """Lay down a request."""
-        write_atomically(self.path / f"q{request.step}.mxf", request.content)
-
-    def finish(self) -> None:
-        """Tell the members that nothing follows."""
-        write_atomically(self.path / _DONE, b"")
-
     def key_path(self, name: str) -> Path:
         return self.path / f"{name.encode().hex()}.key"
 
@@ -54,7 +46,7 @@ class Folder:
         return self.path / f"a{step}-{name.encode().hex()}{ending}"
 
     def refuse(self, name: str, error: MixtuneError, step: int = 0) -> None:
-        """Lay down why a member does not answer a step; 0 stands for all of them."""
+        """Write why a member does not answer a step; 0 stands for all of them."""
         text = json.dumps({"refused": str(error), "code": error.code})
         write_atomically(self.answer_path(name, step, ".refused"), text.encode())
 
@@ -126,35 +118,18 @@ def serve(folder: Folder, sites: Sequence[Site], *, timeout: float, faults: Faul
         time.sleep(LOOK)
 
 
-@dataclass(frozen=True)
-class MemberProcess:
-    """A process that answers for some members; all of them are gone when it ends."""
-
-    process: Any
-    names: tuple[str, ...]
-
-    @property
-    def ended(self) -> bool:
-        return self.process.exitcode is not None
-
-    def end(self) -> None:
-        """Let it end by itself, or end it."""
-        self.process.join(timeout=1.0)
-        if not self.ended:
-            self.process.kill()
-            self.process.join()
-
-
-def start_members(
+@contextmanager
+def exchange_by_processes(
     folder: Folder,
     tables: Mapping[str, Path],
     *,
     processes: int,
     timeout: float,
+    step: Callable[[str], None],
     policy: Policy | None = None,
     faults: Faults | None = None,
-) -> list[MemberProcess]:
-    """Start processes for the members of the study ``study.toml`` in the folder, whose keys are there as well.
+) -> Iterator[Exchange]:
+    """Processes for the members of the study ``study.toml`` in the folder, whose keys are there as well.
 
     Parameters
     ----------
@@ -163,47 +138,44 @@ def start_members(
     processes
         The most processes: with more members, each serves several.
     timeout
-        Seconds without a request after which a process ends.
+        Seconds without a request after which a process ends, and without an answer after which a member is left behind.
+    step
+        Called with what is done next.
+
+    Yields
+    ------
+    exchange
+        What carries a request to the members and brings back their answers.
     """
     # A server that has imported everything forks the members: each of them would take seconds to import it again.
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
     if hasattr(context, "set_forkserver_preload"):
         private = Study.load(folder.path / "study.toml").level == 3
         context.set_forkserver_preload([__name__, *_PRELOADED, *(["opendp.prelude"] if private else [])])
-    found = []
+    running: list[tuple[Any, list[str]]] = []
     for place in range(min(processes, len(tables))):
         own = dict(list(tables.items())[place::processes])
         options = {"timeout": timeout, "policy": policy or Policy(), "faults": faults or Faults()}
         process = context.Process(target=_run_members, args=(folder, own), kwargs=options, daemon=True)
         process.start()
-        found.append(MemberProcess(process, tuple(own)))
-    return found
-
-
-@contextmanager
-def exchange_by_processes(
-    folder: Folder, tables: Mapping[str, Path], *, timeout: float, step: Callable[[str], None], **options: Any
-) -> Iterator[Exchange]:
-    """Members in processes, as :func:`start_members` starts them, and what carries requests to them and answers back.
-
-    ``step`` is called with what is done next.
-    """
-    running = start_members(folder, tables, timeout=timeout, **options)
+        running.append((process, list(own)))
 
     def gone() -> list[str]:
-        return [name for each in running if each.ended for name in each.names]
+        return [name for process, names in running if process.exitcode is not None for name in names]
 
     def exchange(request: Message, names: Sequence[str]) -> tuple[list[Message], dict[str, str]]:
         step(f"Exchange {request.step}")
-        folder.send(request)
+        write_atomically(folder.path / f"q{request.step}.mxf", request.content)
         return folder.collect(request, names, timeout=timeout, gone=gone)
 
     try:
         yield exchange
-        folder.finish()
+        write_atomically(folder.path / _DONE, b"")
     finally:
-        for each in running:
-            each.end()
+        for process, _ in running:
+            process.join(timeout=1.0)  # it may end by itself
+            process.kill()
+            process.join()
 
 
 def _run_members(

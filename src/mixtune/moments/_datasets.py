@@ -1,7 +1,7 @@
 """Many small datasets at once: their local heads by stacked solves, in chunks of bounded memory.
 
 Ten thousand heads of fifty rows each are ten thousand small factorisations. One by one, Python spends longer between
-them than they take; stacked, NumPy's linear algebra walks over them in one call. :func:`local_heads` answers exactly
+them than they take; stacked, NumPy solves all of them in one call. :func:`local_heads` gives exactly
 what ``[m.head(ridge) for m in moments]`` answers, up to rounding, and leaves to it whatever needs care: ridges so small
 that a matrix may be singular, wide features, other array libraries.
 """
@@ -80,7 +80,7 @@ def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
 
 
 def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | float = 0.0) -> tuple[Floats, Booleans]:
-    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is lost, and which to trust: ridges clear of rounding."""
+    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is overwritten, and which solutions to trust."""
     diagonal = np.einsum("kii->ki", grams)  # a view
     largest = np.maximum(diagonal.max(axis=1), summed)
     safe = ridges > rounding_of(grams.shape[1]) * largest

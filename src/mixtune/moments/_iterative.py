@@ -1,9 +1,9 @@
 """Conjugate gradients for (A + r I) delta = b - A theta where neither A nor its dual should be formed.
 
-All outputs walk side by side, each with its own step lengths, so that one product with A serves them all; an output
-that has arrived leaves. The recursion's residual drifts from the true one, so when it says that the goal is reached
-the residual is computed afresh from the rows, and where it is not small enough the walk goes on from there. What comes
-back is therefore certified: its residual was measured, not believed.
+All outputs are solved together, each with its own step lengths, so that one product with A serves them all; an output
+that has converged is left out of further steps. The residual of the recursion drifts from the true one. When it is
+small enough, the residual is therefore computed afresh from the rows, and if that is too large, the iteration
+continues from there: the residual of every result was measured.
 
 A random sketch of a positive semidefinite matrix: its strong directions, learned from a few products.
 
@@ -138,7 +138,9 @@ def iterate(system: System, theta: Array, shift: float, options: SolverOptions, 
     precondition = system.sketch.preconditioner(shift)
     residual, steps, ratio = rhs, 0, math.inf
     while True:
-        part, walked = _walk(system, shift, precondition, residual, 0.5 * options.tolerance * sizes, most_steps - steps)
+        part, walked = _iterations(
+            system, shift, precondition, residual, 0.5 * options.tolerance * sizes, most_steps - steps
+        )
         delta, steps = delta + part, steps + walked
         residual = system.gradient(theta + delta) - shift * delta
         left = _norms(residual)
@@ -182,7 +184,7 @@ def _expected_steps(sketch: Sketch, shift: float, tolerance: float) -> float:
     return 0.5 * math.sqrt(1.0 + sketch.tail / least) * math.log(2.0 / tolerance) if least > 0 else 1.0
 
 
-def _walk(
+def _iterations(
     system: System, shift: float, precondition: Callable[[Array], Array], rhs: Array, goals: Floats, most: int
 ) -> tuple[Array, int]:
     """Conjugate gradients from zero, by the recursion alone, until every column's residual is below its goal."""

@@ -1,9 +1,9 @@
-"""Moments: the sums a dataset's features boil down to, and the currency of everything after them.
+"""Moments: sums over the rows of a dataset, from which everything else is computed.
 
 ``count = n``, ``gram = U'U``, ``cross = U'Y``, ``square = |Y|^2`` are all that heads, losses, weights and the
 regret-optimal solution need of a dataset. They add (more rows, another site), subtract (forget a site, leave rows
 out) and stream. While a dataset has fewer rows than features its rows are the smaller description: they are kept, and
-the p x p Gram matrix is formed only when somebody asks for it. So are the rows of very wide datasets on request.
+the p x p Gram matrix is formed only on first access. So are the rows of very wide datasets on request.
 """
 
 from __future__ import annotations

@@ -41,6 +41,9 @@ RANK_TOLERANCE = 1e-12
 CLEAR_DIRECTION = 1e-8
 #: With at most this part as many rows to leave out as directions, a tridiagonal form is cheaper than a spectrum.
 FEW_ROWS = 0.5
+#: Up to so many inverses are cheaper than a spectrum (of 100 rows, six take two thirds of its time), and as exact where
+#: what is added to a kernel is at least this part of its trace.
+FEW_POINTS, CLEAR_SHIFT = 8, 1e-6
 #: Errors that differ by less than this part are equal: rounding.
 TIED = 1e-9
 
@@ -86,7 +89,7 @@ class Regression:
     total: float
     center: Center | None = None
     count: float | None = None
-    spectra: dict[bool, Spectrum] | None = None
+    spectra: dict[str, Spectrum] | None = None
 
     @cached_property
     def rows(self) -> Any:
@@ -175,17 +178,26 @@ class Regression:
     @cached_property
     def spectrum(self) -> Spectrum:
         """That of U'U, through the smaller of U'U and U U'; directions that no row has are left out of the latter."""
+        return self._shared("columns", self._make_spectrum)
+
+    @cached_property
+    def _row_spectrum(self) -> Spectrum:
+        """That of the kernel U U' of a wide problem."""
+        return self._shared("rows", lambda: spectrum_of(np.array(self.kernel)))
+
+    def _shared(self, name: str, make: Callable[[], Spectrum]) -> Spectrum:
+        """One spectrum for all problems that differ by their targets alone."""
         if self.spectra is None:
-            return self._make_spectrum()
-        key = self.center is None
+            return make()
+        key = name if self.center is None else f"{name} about their mean"
         if key not in self.spectra:
-            self.spectra[key] = self._make_spectrum()
+            self.spectra[key] = make()
         return self.spectra[key]
 
     def _make_spectrum(self) -> Spectrum:
         if not self.wide:
             return spectrum_of(np.array(self.gram))
-        values, left = spectrum_of(np.array(self.kernel))
+        values, left = self._row_spectrum
         kept = values > RANK_TOLERANCE * values[-1]
         return values[kept], self.design.T @ (left[:, kept] / np.sqrt(values[kept]))
 
@@ -210,8 +222,7 @@ class Regression:
         """Plain ridge regression at every ridge."""
         if self.wide and self.targets.shape == (len(self.rows.y),):
             # A prior N(0, I/ridge), through the kernel of the rows, where these are the rows to leave out.
-            nothing, scales = np.zeros(len(self.targets)), 1.0 / np.asarray(ridges)
-            duals, leverages = self.dual_path(nothing, np.array(self.kernel), 1.0, scales)
+            duals, leverages = self._filtered(self._row_spectrum, self.targets, 1.0, 1.0 / np.asarray(ridges))
             return self.finish(duals @ self.design, leverages)
         values, vectors = self.spectrum
         filters = 1.0 / (values[..., None, :] + np.asarray(ridges)[..., None])
@@ -219,13 +230,17 @@ class Regression:
         heads = (filters * turned(pull)) @ turned(vectors)
         return self.finish(heads, self.unit[..., None, :] * (filters @ turned((self.rows.X @ vectors) ** 2)))
 
-    def ridge_errors(self, ridges: Floats) -> Floats:
-        """Leave-one-out errors (Q,) of plain ridge regression at every ridge; with few rows, without a spectrum."""
+    def ridge_left_out(self, ridges: Floats) -> Floats:
+        """Residuals of left-out rows (Q, n) of plain ridge regression; where rows are few, without a spectrum."""
         found = None
         if not self.wide and len(self.rows.X) <= FEW_ROWS * self.width and factor_device(self.width) is None:
             found = tridiagonal_solves(np.array(self.gram), ridges, self.cross, self.rows.X)
         paths = self.ridge_path(ridges) if found is None else self.finish(found[0], self.unit * found[1])
-        return self.error(paths.left_out)
+        return paths.left_out
+
+    def ridge_errors(self, ridges: Floats) -> Floats:
+        """Leave-one-out errors (Q,) of plain ridge regression at every ridge."""
+        return self.error(self.ridge_left_out(ridges))
 
     def generalised_errors(self, ridges: Floats) -> tuple[Floats, Floats, Floats]:
         """Generalised cross-validation (Q,) of plain ridge regression, with its parts; it needs sums only.
@@ -265,8 +280,8 @@ class Regression:
     def dual_path(self, fitted: Floats, kernel: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """The same for one prior N(mean, q S), through r x r matrices: duals (Q, r) and leverages (Q, n).
 
-        ``fitted`` is ``design mean`` (r,), ``kernel`` is ``design S design'`` (r, r), which is lost; coefficients are
-        ``mean + S design' dual``.
+        ``fitted`` is ``design mean`` (r,), ``kernel`` is ``design S design'`` (r, r), which is overwritten;
+        coefficients are ``mean + S design' dual``.
         """
         across = None if factor_device(len(kernel)) else self._across
         if across is not None and len(across) <= FEW_ROWS * len(kernel):
@@ -274,12 +289,20 @@ class Regression:
             if found is not None:
                 whole = np.sum(across**2, axis=1)
                 return found[0], (whole - (noise / scales)[:, None] * found[1]) * self.unit
-        values, vectors = spectrum_of(kernel)
+        if self._across is None and len(scales) <= FEW_POINTS and factor_device(len(kernel)) is None:
+            shifts = noise / scales
+            if shifts.min() >= CLEAR_SHIFT * np.trace(kernel):
+                duals, diagonals = shifted_inverses(kernel, shifts, self.targets - fitted)
+                return duals, (1.0 - shifts[:, None] * diagonals) * (self.unit / self.rows.weight)
+        return self._filtered(spectrum_of(kernel), self.targets - fitted, noise, scales)
+
+    def _filtered(self, spectrum: Spectrum, residual: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
+        """Duals (Q, r) and leverages (Q, n) by the spectrum of a kernel."""
+        values, vectors = spectrum
         # Rows about their mean have a direction without variance, of which rounding would make a small one.
         values = values * (values > RANK_TOLERANCE * values[-1])
-        residual = vectors.T @ (self.targets - fitted)
         filters = scales[:, None] / (scales[:, None] * values + noise)
-        duals = (filters * residual) @ vectors.T
+        duals = (filters * (vectors.T @ residual)) @ vectors.T
         if self._across is None:
             return duals, (filters * values) @ (vectors**2).T * (self.unit / self.rows.weight)
         return duals, (filters * values) @ ((self._across @ vectors) ** 2).T * self.unit
@@ -337,7 +360,7 @@ class Sample:
         *,
         intercept: bool = True,
         size: int | None = None,
-        spectra: dict[bool, Spectrum] | None = None,
+        spectra: dict[str, Spectrum] | None = None,
     ) -> None:
         self.moments, self._given, self.intercept, self._size, self._spectra = moments, rows, intercept, size, spectra
 
@@ -590,7 +613,7 @@ def _with_constant(sample: Sample) -> Rows:
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:
-    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is lost: no copy is made."""
+    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is overwritten."""
     if (there := factor_device(len(matrix))) is not None:
         torch = torch_module()
         try:
@@ -602,6 +625,21 @@ def spectrum_of(matrix: Floats) -> Spectrum:
     if info != 0:  # pragma: no cover - only numbers beyond float64 get here
         raise np.linalg.LinAlgError(f"eigenvalues did not converge (LAPACK info {info})")
     return np.maximum(values, 0.0), vectors
+
+
+def shifted_inverses(kernel: Floats, shifts: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """``(K + c)^{-1} right`` (Q, r), and the diagonals (Q, r) of these inverses, at every shift c clear of rounding."""
+    duals, diagonals = np.empty((2, len(shifts), len(kernel)))
+    symmetric = kernel.T if kernel.flags.c_contiguous else kernel  # in the order of LAPACK
+    work = np.empty_like(symmetric)
+    for k, shift in enumerate(shifts):
+        work[:] = symmetric
+        work.reshape(-1, order="F")[:: len(work) + 1] += shift
+        root, _ = scipy.linalg.lapack.dpotrf(work, lower=1, clean=1, overwrite_a=1)
+        inverse, _ = scipy.linalg.lapack.dtrtri(root, lower=1, overwrite_c=1)
+        duals[k] = inverse.T @ (inverse @ right)
+        diagonals[k] = np.einsum("ij,ij->j", inverse, inverse)
+    return duals, diagonals
 
 
 def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floats) -> tuple[Floats, Floats] | None:
@@ -654,7 +692,7 @@ def lower_root(matrix: Floats, shift: float = 0.0) -> Floats:
 
 
 def half_solve(root: Floats, right: Floats, *, transposed: bool = False) -> Floats:
-    """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is lost."""
+    """``L^{-1} right``, or ``L'^{-1} right``, for a lower triangular matrix L; ``right`` is overwritten."""
     columns = right.reshape(len(right), -1)
     if (there := factor_device(len(root))) is not None:
         lower, wanted = to_device(root, there), to_device(columns, there)
@@ -685,9 +723,9 @@ def best_ridge(ridges: Floats, errors: Floats) -> int:
 
 
 def best_ridges(ridges: Floats, errors: Floats) -> Integers:
-    """The same for each of many rows of errors (..., R)."""
+    """The same for errors (..., Q) of several problems."""
     tied = errors <= np.min(errors, axis=-1, keepdims=True) * (1 + TIED)
-    return np.asarray(np.argmax(np.where(tied, ridges, -np.inf), axis=-1))
+    return np.argmax(np.where(tied, ridges, -np.inf), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Rows of one dataset: the container that all rooms share, and rows on their way into moments.
 
-Shapes are checked first, values through the sums, which costs nothing.
+Shapes are checked first, values through the sums, which needs no further pass.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Rows:
 
 
 def check_rows(U: Array, Y: Array) -> tuple[Array, Array, bool]:
-    """Shapes only: values are checked from the sums, which costs nothing."""
+    """Check shapes and types; values are checked through the sums, which needs no further pass."""
     # Lists and data frames become NumPy arrays; arrays stay in their library.
     U = U if array_api_compat.is_array_api_obj(U) else as_float64(U, what="U")
     Y = Y if array_api_compat.is_array_api_obj(Y) else as_float64(Y, what="Y")
@@ -141,7 +141,7 @@ class ShiftedRows:
 
 @dataclass(frozen=True, eq=False)
 class RowParts:
-    """Rows kept on request, where they lie and in the precision they have: nothing is copied until it is asked for.
+    """Rows kept on request, in the arrays and the precision of the user: nothing is copied before it is needed.
 
     Attributes
     ----------

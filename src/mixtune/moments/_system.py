@@ -6,8 +6,8 @@ With X the stacked rows and T the stacked targets, everything the method asks of
 
 :class:`GramSystem` keeps (A, b, c): p x p, however many rows went in. :class:`RowSystem` keeps (X, T), mostly while
 there are fewer rows than features, and works with the n x n matrix X X' instead (the dual). Both answer the same
-questions, so callers need not know which one they hold; and both can leave the matrix unfactored and walk to the
-solution by products with it, where that is cheaper or all that memory allows.
+questions, so callers need not know which one they hold; and both can solve by conjugate gradients, which need only
+products with the matrix, where that is cheaper or all that memory allows.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class System(ABC):
             return self._factored_step(theta, shift, first)
         from mixtune.moments._iterative import iterate  # only here, where a matrix is too large to factor
 
-        # A walk that takes as long as the factorisation would have taken is given up for it.
+        # Conjugate gradients that take as long as the factorisation would have taken are given up for it.
         most_steps = min([MOST_STEPS, *(int(USUAL_STEPS * cost.work / first.work) for cost in rest)])
         try:
             return iterate(self, theta, shift, options, most_steps=most_steps)
@@ -268,7 +268,7 @@ class RowSystem(System):
     """``rows`` (n, p) and ``targets`` (n, D), mostly with n < p.
 
     ``parts`` are where they come from: one array each, or several that are multiplied block by block and stacked only
-    where somebody asks for ``rows``.
+    on first access to ``rows``.
     """
 
     parts: tuple[Part, ...]

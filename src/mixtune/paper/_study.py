@@ -187,6 +187,8 @@ class Experiment(Generic[S]):
         Raised when a change of the code changes the numbers, so that old and new runs are not mixed.
     together : function (settings, seeds, device) -> list of Outcome, optional
         Several runs at once on a device, where an experiment can do that: the same numbers up to rounding.
+    beside : function (settings, seed) -> Outcome, optional
+        What ``together`` leaves out of a run, because a device is no faster at it: processes do it at the same time.
     """
 
     name: str
@@ -196,11 +198,14 @@ class Experiment(Generic[S]):
     runs: int
     revision: int = 1
     together: Together | None = None
+    beside: Callable[[S, int], Outcome] | None = None
 
     def configuration(self, seed: int, device: str | None = None) -> dict[str, Any]:
         """What the results depend on, as a JSON document; runs of a device differ in rounding and are kept apart."""
         found = {"revision": self.revision, "seed": seed, "settings": asdict(self.settings)}  # type: ignore[call-overload]
-        return found if device is None else found | {"device": device.partition(":")[0]}
+        if device is None:
+            return found
+        return found | {"device": device.partition(":")[0], "beside": self.beside is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,8 +289,8 @@ def run_study(
     runs : int, optional
         How many; by default as many as the paper made. Results with more runs than that are cut to them.
     jobs : int
-        Processes. The numbers do not depend on it. More than one needs a main module that can be imported
-        (``if __name__ == "__main__":``).
+        Processes; with a device, those of what is done beside it. The numbers do not depend on it. More than one needs
+        a main module that can be imported (``if __name__ == "__main__":``).
     executor : function (run, settings, seeds) -> generator of (index, outcome, seconds), optional
         Who does the runs of ``seeds`` (run index to seed), in any order, such as a cluster; by default ``jobs``
         processes of this machine. The numbers do not depend on it.
@@ -303,7 +308,8 @@ def run_study(
     seed, jobs = check_whole("seed", seed), check_whole("jobs", jobs, least=1)
     made_with, doing = MADE_WITH, executor or partial(execute, jobs=jobs)
     if device is not None:
-        doing = partial(execute_together, check_together(experiment, device), device)
+        together = check_together(experiment, device)
+        doing = partial(execute_together, together, device, beside=experiment.beside, jobs=jobs)
         made_with = f"{MADE_WITH}, {describe_device(device)}"
         if executor is not None:
             raise ParameterError("a device does its runs by itself; leave the executor out")
@@ -339,17 +345,42 @@ def execute(run: Run, settings: Any, seeds: Mapping[int, int], *, jobs: int) -> 
         yield index, *_timed(run, settings, seed)
 
 
-def execute_together(together: Together, device: str, run: Run, settings: Any, seeds: Mapping[int, int]) -> Outcomes:
-    """Do the runs of ``seeds`` on a device, several at once, in this process; yields what :func:`execute` does."""
+def execute_together(
+    together: Together,
+    device: str,
+    run: Run,
+    settings: Any,
+    seeds: Mapping[int, int],
+    *,
+    beside: Run | None = None,
+    jobs: int = 1,
+) -> Outcomes:
+    """Do the runs of ``seeds`` on a device, several at once; yields what :func:`execute` does.
+
+    ``beside`` does the rest of each run at the same time, in ``jobs`` processes.
+    """
     groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
-    # Two groups at a time: one draws random numbers on the host while the other computes on the device.
-    with ThreadPoolExecutor(2) as threads:
+    # Two groups at a time: one draws random numbers on the host while the other computes on the device. One limit of
+    # threads for all of them: each would put back what it found, which may be the limit of another.
+    with threadpool_limits(limits=1), ThreadPoolExecutor(2) as threads:
         begun = [threads.submit(_timed, together, settings, [seeds[run] for run in now], device) for now in groups]
+        places = {index: (future, k) for now, future in zip(groups, begun) for k, index in enumerate(now)}
+
+        def of_device(index: int) -> tuple[Outcome, float]:
+            future, k = places[index]
+            outcomes, seconds = future.result()
+            return outcomes[k], seconds / len(outcomes)
+
         try:
-            for now, future in zip(groups, begun):
-                outcomes, seconds = future.result()
-                for index, outcome in zip(now, outcomes, strict=True):
-                    yield index, outcome, seconds / len(now)
+            if beside is None:
+                for index in seeds:
+                    yield index, *of_device(index)
+                return
+            with closing(execute(beside, settings, seeds, jobs=jobs)) as others:
+                for index, rest, seconds in others:
+                    outcome, more = of_device(index)
+                    both = Outcome({**outcome.rows, **rest.rows}, {**outcome.curves, **rest.curves})
+                    yield index, both, seconds + more
         finally:
             threads.shutdown(wait=True, cancel_futures=True)
 

@@ -525,16 +525,27 @@ def _validate(
     """Validation tasks of equally many rows, in one call for each family."""
     allowed = np.tile(known, (len(run), 1))
     allowed[np.arange(len(run)), [k for k, _ in run]] = 0.0
-    parts = [sources[k].known.part(order[: plan.rows]) for k, order in run]
     if len(run) == 1:
-        task = Sample.of(parts[0], intercept=sources[0].intercept)
+        task = _task(sources[run[0][0]], run[0][1][: plan.rows])
         return [_validated(pool, sources, plan, run[0], *_one_task(pool, plan, task, allowed[0]))]
+    parts = [sources[k].known.part(_places(sources[k], order[: plan.rows])) for k, order in run]
     batch = Batch(parts, intercept=sources[0].intercept)
     heads, left_out, _ = pool.batch_paths(batch, allowed)
     smallest = [negligible_part(variance) for variance in (batch.free.square / batch.total).tolist()]
     own = left_out[:, : len(SETTINGS.focal_ridges)]
     rows = zip(run, heads, left_out, own, parts, parts, smallest)
     return [_validated(pool, sources, plan, *each) for each in rows]
+
+
+def _task(source: Sample, places: Integers) -> Sample:
+    """The rows of a source at these places; where they are all of its rows, the source itself, with its spectrum."""
+    whole = len(places) == source.size == source.moments.count
+    return source if whole else source.part(_places(source, places))
+
+
+def _places(source: Sample, places: Integers) -> Integers | slice:
+    """All rows in their own order, in whatever order they were drawn: tasks of several maps have the same rows."""
+    return slice(None) if len(places) == source.size else places
 
 
 def _one_task(

@@ -183,7 +183,7 @@ def joint_left_out(focal: Sample, pooled: System) -> Floats:
     middle = Center(np.zeros(focal.free.width), np.zeros(()), total) if focal.intercept else None
     joint = Regression(slopes, focal.known, total, middle)
     ridges = SETTINGS.joint_ridges * joint.mean_eigenvalue
-    left_out = joint.ridge_path(ridges).left_out
+    left_out = joint.ridge_left_out(ridges)
     return left_out[best_ridge(ridges, joint.error(left_out))]
 
 

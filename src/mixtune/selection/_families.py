@@ -4,8 +4,7 @@
 * alike: one learned prior for all sources;
 * nearest: a learned prior from the sources under which the domain's rows are likeliest;
 * similar: a learned prior from the sources whose features are like the domain's;
-* groups: two learned priors, each counting as likely as it makes the domain's rows;
-* context: a learned prior whose mean depends on the domain's mean features.
+* groups: two learned priors, each counting as likely as it makes the domain's rows.
 
 The learned ones (:mod:`mixtune.selection._hierarchy`) need few columns. With many columns, or few sources,
 :mod:`mixtune.selection._pooled` serves.

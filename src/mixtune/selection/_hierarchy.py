@@ -5,17 +5,11 @@ which directions they differ: ridge in the metric S is exactly the prior of a mi
 shrinkages of S are of use: one for domains that differ along a few common directions, and one towards a sparse
 diagonal, for domains that differ in a few coefficients. Sources of two kinds (one of them misleading, say) are told
 apart by a mixture of two such priors.
-
-The prior mean may depend on what a domain is like. Quarters with large houses, schools with able pupils: how targets
-depend on features often goes with what the features of a domain are like on average, which is known before any of its
-targets. So heads are theta_i ~ N(mu + Gamma c_i, S), where c_i are the mean features of domain i in units of their
-spread between domains, shrunk by how well its rows determine them. Every row of Gamma has a ridge of its own, learned
-together with S: one that explains nothing goes to 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,11 +58,11 @@ class StackedMoments(NamedTuple):
     def mean_gram(self) -> Floats:
         return self.grams.sum(axis=0) / self.totals.sum()
 
-    def posteriors(self, noises: Floats, means: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        """Means (N, d) and covariances (N, d, d) of the sources' heads under the priors N(means, covariance)."""
+    def posteriors(self, noises: Floats, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        """Means (N, d) and covariances (N, d, d) of the sources' heads under the prior N(mean, covariance)."""
         inverse = np.linalg.inv(covariance)
         uncertainties = np.linalg.inv(self.grams / noises[:, None, None] + inverse)
-        heads = np.einsum("nij,nj->ni", uncertainties, self.crosses / noises[:, None] + means @ inverse)
+        heads = np.einsum("nij,nj->ni", uncertainties, self.crosses / noises[:, None] + mean @ inverse)
         return heads, uncertainties
 
 
@@ -109,28 +103,22 @@ class Hierarchy:
         return mean, self.shrinkage(sums, effective + pseudo) * (1 + 1 / grown)
 
 
-def learn_hierarchy(
-    sums: StackedMoments, shrinkage: Shrinkage, *, centers: Callable[[Floats, Floats], Floats] | None = None
-) -> Hierarchy:
-    """Expectation-maximisation from a pooled start.
-
-    ``centers`` makes the prior mean of each head (N, d) from all heads and their covariance: by default their mean.
-    """
+def learn_hierarchy(sums: StackedMoments, shrinkage: Shrinkage) -> Hierarchy:
+    """Expectation-maximisation from a pooled start."""
     count, width = sums.crosses.shape
     identity = np.eye(width)
     size = max(np.trace(sums.mean_gram) / width, SETTINGS.smallest_variance)
     mean = np.linalg.solve(sums.grams.sum(axis=0) + 1e-3 * size * identity, sums.crosses.sum(axis=0))
-    means = np.broadcast_to(mean, (count, width))
-    left = float(_squares(sums, means).sum() / sums.totals.sum())
+    left = float(_squares(sums, np.broadcast_to(mean, (count, width))).sum() / sums.totals.sum())
     noise = max(0.7 * left, SETTINGS.smallest_variance)
     # Sources with fewer rows than columns are fitted exactly, and would say that there is no noise.
     smallest = max(SETTINGS.smallest_noise * left, SETTINGS.smallest_variance)
     noises = np.full(count, noise)
     covariance = noise / size * identity
     for _ in range(SETTINGS.hierarchy_steps):
-        heads, uncertainties = sums.posteriors(noises, means, covariance)
-        means = np.broadcast_to(heads.mean(axis=0), heads.shape) if centers is None else centers(heads, covariance)
-        apart = heads - means
+        heads, uncertainties = sums.posteriors(noises, mean, covariance)
+        mean = heads.mean(axis=0)
+        apart = heads - mean
         covariance = shrinkage(uncertainties.sum(axis=0) + apart.T @ apart, float(count))
         squares = _squares(sums, heads) + np.einsum("nij,nji->n", sums.grams, uncertainties)
         each = np.maximum(squares / sums.totals, smallest)
@@ -138,7 +126,7 @@ def learn_hierarchy(
         noises = (each * sums.totals + SETTINGS.noise_rows * noise) / (sums.totals + SETTINGS.noise_rows)
         covariance = covariance + 1e-6 * noise / size * identity
     spread = max(float(np.var(np.log(each)) - np.mean(2 / sums.totals)), 0.01)
-    return Hierarchy(means.mean(axis=0), covariance, noise, spread, noises, heads, uncertainties, shrinkage)
+    return Hierarchy(mean, covariance, noise, spread, noises, heads, uncertainties, shrinkage)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,107 +196,6 @@ def _squares(sums: StackedMoments, heads: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Descriptions:
-    """How a domain's mean features become numbers of order one.
-
-    Attributes
-    ----------
-    center, between, within : arrays (p,)
-        Mean of the sources' means; variance between sources, and within them.
-    """
-
-    center: Floats
-    between: Floats
-    within: Floats
-
-    @classmethod
-    def of(cls, samples: Sequence[Sample]) -> Descriptions:
-        """Learn from the sources' features."""
-        means = np.stack([sample.center.features for sample in samples])
-        within = np.mean([np.diagonal(sample.free.gram) / sample.total for sample in samples], axis=0)
-        # What the means of few rows vary by chance.
-        chance = within * np.mean([1.0 / sample.total for sample in samples])
-        between = np.maximum(means.var(axis=0) - chance, SETTINGS.least_between * within)
-        return cls(means.mean(axis=0), np.where(between > 0, between, 1.0), within)
-
-    def __call__(self, sample: Sample | Batch) -> Floats:
-        """``(1, c)`` of a domain: (p + 1,)."""
-        reliability = self.between / (self.between + self.within / np.asarray(sample.total)[..., None])
-        described = (sample.center.features - self.center) / np.sqrt(self.between) * reliability
-        return np.concatenate([np.ones((*described.shape[:-1], 1)), described], axis=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class Context:
-    """The learned prior N(mu + Gamma c, S).
-
-    Attributes
-    ----------
-    descriptions : Descriptions
-    design : array (N, p + 1)
-        ``(1, c_i)`` of the sources.
-    ridges : array (d,)
-        Of each row of Gamma.
-    hierarchy : Hierarchy
-        Posterior heads of the sources, and S.
-    """
-
-    descriptions: Descriptions
-    design: Floats
-    ridges: Floats
-    hierarchy: Hierarchy
-
-    @classmethod
-    def learn(cls, samples: Sequence[Sample], sums: StackedMoments, shrinkage: Shrinkage) -> Context:
-        """Learn Gamma along with the covariance."""
-        descriptions = Descriptions.of(samples)
-        regression = _Regression(np.stack([descriptions(sample) for sample in samples]), sums.crosses.shape[1])
-        hierarchy = learn_hierarchy(sums, shrinkage, centers=regression)
-        return cls(descriptions, regression.design, regression.ridges, hierarchy)
-
-    def prior(self, sample: Sample | Batch, allowed: Floats) -> tuple[Floats, Floats, Floats]:
-        """Weights on the sources (N,), mean (d,) and covariance (d, d) for a domain, from the allowed sources.
-
-        A prediction of the regression is a weighted sum of the sources' heads, with weights for each coefficient; what
-        is given are their averages, none below zero.
-        """
-        described = self.descriptions(sample)
-        used = self.design * allowed[..., None]
-        system = (turned(used) @ self.design)[..., None, :, :] + _penalties(self.ridges, described.shape[-1] - 1)
-        solved = np.linalg.solve(system, described[..., None, :, None])[..., 0]
-        weights = solved @ turned(used)
-        mean = np.einsum("...rn,nr->...r", weights, self.hierarchy.heads)
-        # As a new observation's variance in any regression: 1 + leverage.
-        grown = np.sqrt(1.0 + np.maximum((solved @ described[..., None])[..., 0], 0.0))
-        share = np.maximum(weights.mean(axis=-2), 0.0)
-        share /= share.sum(axis=-1, keepdims=True)
-        return share, mean, self.hierarchy.covariance * (grown[..., :, None] * grown[..., None, :])
-
-
-class _Regression:
-    """Heads on descriptions, in each step of expectation-maximisation, with ridges that are learned on the way."""
-
-    def __init__(self, design: Floats, width: int) -> None:
-        self.design, self.ridges = design, np.full(width, SETTINGS.context_ridge)
-
-    def __call__(self, heads: Floats, covariance: Floats) -> Floats:
-        """Prior means (N, d) of the heads."""
-        count = self.design.shape[1] - 1
-        inverse = np.linalg.inv(self.design.T @ self.design + _penalties(self.ridges, count))
-        gamma = np.einsum("rij,jr->ri", inverse, self.design.T @ heads)
-        # E|gamma_r|^2 in units of the variance of coefficient r is what its ridge stands for.
-        variance = np.maximum(np.diagonal(covariance), 1e-300)
-        square = np.sum(gamma[:, 1:] ** 2, axis=1) / variance + np.trace(inverse[:, 1:, 1:], axis1=1, axis2=2)
-        self.ridges = np.clip(count / np.maximum(square, 1e-300), *SETTINGS.context_ridge_range)
-        return self.design @ gamma.T
-
-
-def _penalties(ridges: Floats, count: int) -> Floats:
-    """Ridges on all but the constant: (d, count + 1, count + 1)."""
-    return ridges[:, None, None] * np.diag([0.0] + [1.0] * count)
-
-
-@dataclass(frozen=True, eq=False)
 class LearnedFamily:
     """Priors whose covariance between domains is learned from the sources.
 
@@ -318,7 +205,6 @@ class LearnedFamily:
     full: Hierarchy
     sparse: Hierarchy
     groups: Groups | None
-    context: Context | None
     inputs: Inputs
 
     @classmethod
@@ -328,17 +214,12 @@ class LearnedFamily:
         full = learn_hierarchy(sums, Shrinkage(zero=min(count / 2, 32.0), diagonal=3.0))
         sparse = learn_hierarchy(sums, Shrinkage(zero=float(np.clip(count / 4, 8, 16)), diagonal=30.0))
         inputs = Inputs.of(sources)
-        if count < SETTINGS.grouped_sources:
-            return cls(full, sparse, None, None, inputs)
-        # Without an intercept, features are not taken about their means, and neither are domains told apart by them.
-        context = Context.learn(sources, sums, sparse.shrinkage) if sources[0].intercept else None
-        return cls(full, sparse, find_groups(sums, sparse), context, inputs)
+        groups = find_groups(sums, sparse) if count >= SETTINGS.grouped_sources else None
+        return cls(full, sparse, groups, inputs)
 
     @property
     def labels(self) -> list[Label]:
         kinds: list[Label] = [("alike", {}), ("nearest", {}), ("similar", {"distance": SETTINGS.similar_reach})]
-        if self.context is not None:
-            kinds.append(("context", {}))
         if self.groups is not None:
             kinds.append(("groups", {}))
         return [(family, settings | {"scale": float(q)}) for family, settings in kinds for q in SETTINGS.learned_scales]
@@ -387,8 +268,6 @@ class LearnedFamily:
         like = similar(recalled(memo, "distances", lambda: self.inputs.distances(task)), allowed)
         like /= like.sum(axis=-1, keepdims=True)
         found.append((like, *sparse.local(like, SETTINGS.similar_spread)))
-        if self.context is not None:
-            found.append(self.context.prior(task, allowed))
         weights, means, covariances = zip(*found)
         return noise, np.stack(weights, axis=-2), np.stack(means, axis=-2), np.stack(covariances, axis=-3)
 

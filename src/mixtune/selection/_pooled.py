@@ -29,6 +29,9 @@ from mixtune.moments import Regression, Sample, best_ridge, half_solve, lower_ro
 from mixtune.selection._families import USED, Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
+#: With at most this part as many rows as columns, the spectrum of a source is cheaper than a p x p factor.
+FEW_DIRECTIONS = 0.5
+
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
 Message = tuple[Floats, Floats]
 
@@ -71,10 +74,13 @@ class PooledSource:
 
     def message(self, own: float) -> Message:
         """Precision about mu (p, p), and precision times mean (p,), with domains' own variance ``own``."""
-        filters = 1.0 / (self.noise + own * self.values)
         # A matrix times its own transpose is half the work, and symmetric.
-        root = self.vectors * np.sqrt(self.values * filters)
-        return root @ root.T, self.vectors @ (filters * (self.vectors.T @ self.cross))
+        root = self.vectors * np.sqrt(self.values / (self.noise + own * self.values))
+        return root @ root.T, self.pull(own)
+
+    def pull(self, own: float) -> Floats:
+        """Precision times mean (p,)."""
+        return self.vectors @ ((self.vectors.T @ self.cross) / (self.noise + own * self.values))
 
     def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
         """Log likelihood of a task's targets if only this source informed its prior."""
@@ -160,8 +166,8 @@ class PooledFamily:
                 found.append(_no_path(regression))
                 continue
             if (key := weight.tobytes()) not in known:
-                total = self._sum(weight, known.get("sum"))
-                if known is memo:
+                total = self._one_source(weight) or self._sum(weight, known.get("sum"))
+                if known is memo and isinstance(total, _Pooled):
                     known["sum"] = replace(total)  # without its factor
                 known[key] = self._path(regression, total)
             found.append(known[key])
@@ -177,7 +183,7 @@ class PooledFamily:
     def _view(self, task: Sample) -> Regression:
         return task.full if self.one_level else task.free
 
-    def _path(self, task: Regression, pooled: _Pooled) -> Path:
+    def _path(self, task: Regression, pooled: _Pooled | _OneSource) -> Path:
         """One path, through the kernel of the task's rows."""
         own, scales = self.own, SETTINGS.pooled_scales
         # Half a solve makes the kernel; the other half is for as many vectors only as the path has points.
@@ -211,6 +217,13 @@ class PooledFamily:
             precision += told if more == 1.0 else more * told
             pull += more * toward
         return _Pooled(weight, precision, pull)
+
+    def _one_source(self, weight: Floats) -> _OneSource | None:
+        """What the only source with weight says, if it has few rows."""
+        index = int(np.argmax(weight))
+        source = self.sources[index]
+        few = len(source.values) <= FEW_DIRECTIONS * len(source.cross)
+        return _OneSource(source, self.own, self.shared) if few and weight[index] == weight.sum() == 1.0 else None
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few, and those of like features."""
@@ -324,6 +337,26 @@ class _Pooled:
     def covariance(self) -> Floats:
         half = self.half(np.eye(len(self.pull), order="F"))
         return half.T @ half
+
+
+@dataclass(frozen=True, eq=False)
+class _OneSource:
+    """What is known of mu by one source of few rows, through their spectrum instead of p x p matrices."""
+
+    source: PooledSource
+    own: float
+    shared: float
+
+    @cached_property
+    def pull(self) -> Floats:
+        return self.source.pull(self.own)
+
+    def half(self, right: Floats, *, transposed: bool = False) -> Floats:
+        """``R right``, where R R is the covariance: ``shared`` outside the span of the rows, less inside it."""
+        told = self.source.values / (self.source.noise + self.own * self.source.values)
+        inside = np.sqrt(self.shared) - np.sqrt(1.0 / (1.0 / self.shared + told))
+        vectors = self.source.vectors
+        return np.sqrt(self.shared) * right - vectors @ (inside[:, None] * (vectors.T @ right))
 
 
 def _likeliest(score: Floats, size: int) -> Floats:

@@ -26,7 +26,7 @@ class ChoiceSettings:
     #: Most sources for which pooled candidates also come with one level for all, up to and above ``wide_columns``: the
     #: spectra of the sources are most of the cost.
     one_level_sources: tuple[int, int] = (40, 12)
-    #: Fewest sources for two groups, and for a prior mean that depends on a domain's mean features.
+    #: Fewest sources for two groups.
     grouped_sources: int = 8
     #: Ridges of the focal-only candidates, relative to the mean eigenvalue of the features.
     focal_ridges: Floats = field(default_factory=lambda: np.logspace(-3.5, 2.5, 13))
@@ -38,7 +38,7 @@ class ChoiceSettings:
     # --- priors learned by expectation-maximisation ---
 
     #: Steps of expectation-maximisation, for the hierarchy and for two groups; it has settled by then.
-    hierarchy_steps: int = 40
+    hierarchy_steps: int = 20
     group_steps: int = 15
     #: Rows that the common noise counts as when each source's noise is estimated: few rows alone would say zero.
     noise_rows: float = 10.0
@@ -53,11 +53,6 @@ class ChoiceSettings:
     similar_spread: float = 0.3
     group_spread: float = 0.3
     pseudo_domains: float = 2.0
-    #: Where the ridges of the regression on mean features start, and the range they stay in.
-    context_ridge: float = 10.0
-    context_ridge_range: tuple[float, float] = (1e-3, 1e9)
-    #: Least variance of means between sources, relative to that within them: below, a mean says nothing.
-    least_between: float = 1e-4
 
     # --- similar features ---
 
@@ -110,9 +105,9 @@ class ChoiceSettings:
     #: Parameters of the boosted trees that are learned from the sources.
     trees: dict[str, float] = field(
         default_factory=lambda: {
-            "max_iter": 40,
+            "max_iter": 20,
             "learning_rate": 0.2,
-            "max_leaf_nodes": 15,
+            "max_leaf_nodes": 8,
             "min_samples_leaf": 20,
             "max_depth": 6,
         }

@@ -26,7 +26,7 @@ from mixtune._messages import Wording, counted
 from mixtune._registry import Reader, Writer
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.moments import Moments
-from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, TableChunk, dask_module, reported
+from mixtune.streaming._stream import Chunk, DelayedChunk, Progress, Stream, TableChunk, dask_module, with_progress
 
 #: Seconds to wait for a scheduler to answer.
 CONNECT_SECONDS = 10
@@ -88,7 +88,7 @@ class Cluster:
             All that kept moments depend on besides their chunk; without it nothing is kept.
         """
         delayed = dask_module("dask").delayed
-        chunks = [part for chunk in stream.chunks for part in _parts(chunk, self.block_rows)]
+        chunks = [part for chunk in stream.chunks for part in _task_chunks(chunk, self.block_rows)]
         parts = [(number, *part) for number, part in enumerate(chunks)]
         folder = None if settings is None or self.folder is None else Path(self.folder).resolve()
         if folder is not None:
@@ -114,7 +114,7 @@ class Cluster:
             done[event[1]["number"]] = event[1]["rows"]  # a chunk that is done twice counts once
             report(sum(done.values()), stream.rows)
 
-        with _connected(self.scheduler, self.workers, again) as client:
+        with _connect(self.scheduler, self.workers, again) as client:
             report(0, stream.rows)
             client.subscribe_topic(task.topic, handle)
             try:
@@ -161,7 +161,7 @@ def run_tasks(
     ...     sorted((key, result) for key, result, _ in run_tasks(pow, {"a": (2, 3), "b": (3, 2)}, scheduler=client))
     [('a', 8), ('b', 9)]
     """
-    with _connected(scheduler, workers, "what came before the error is complete: call the others again") as client:
+    with _connect(scheduler, workers, "what came before the error is complete: call the others again") as client:
         futures = client.map(partial(_timed, function), list(arguments.values()), pure=False)
         keys = dict(zip(futures, arguments, strict=True))
         with closing(_results(client, futures)) as results:
@@ -202,7 +202,7 @@ class _Task:
                 return found, sum(moments.count for moments in found.values())
         seen = [0]
         _check_unchanged(chunk, identity)
-        blocks = reported(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
+        blocks = with_progress(chunk.blocks(self.job.reading_rows), lambda done, _: seen.append(done))
         found = self.job.fold(blocks, (number,))
         _check_unchanged(chunk, identity)
         if path is not None:
@@ -245,7 +245,7 @@ def merge_tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
     return parts[0]
 
 
-def _parts(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
+def _task_chunks(chunk: Chunk, rows: int) -> list[tuple[Any, Any]]:
     """A chunk as smaller ones for tasks, each with the identity of its file; blocks of collections have none yet.
 
     Files have their full names, for processes that run in another folder.
@@ -334,7 +334,7 @@ def _results(client: Any, futures: Sequence[Any]) -> Generator[tuple[Any, Any], 
 
 
 @contextmanager
-def _connected(scheduler: Any, workers: int | None, again: str | Wording) -> Iterator[Any]:
+def _connect(scheduler: Any, workers: int | None, again: str | Wording) -> Iterator[Any]:
     """A client of the scheduler at an address, or a client that is there already.
 
     Without either it is the client that this process has open, as everywhere in Dask, or else a new local cluster.

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,7 +29,7 @@ from mixtune.errors import DataError, ParameterError
 from mixtune.features import FeatureMap, Identity, RandomFeatures, map_rows, placed, to_spec
 from mixtune.moments import Moments, Origin
 from mixtune.streaming._dask import Cluster, digest
-from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 T = TypeVar("T")
 TargetCode: TypeAlias = Callable[[Array], Array]
@@ -230,7 +229,7 @@ class StreamFeatures:
 
 
 def map_digest(feature_map: Any) -> str | None:
-    """Tell maps apart by what they are made of; None for a map that says nothing of it."""
+    """A hash of what a map is made of; None for a map that cannot be written down."""
     try:
         spec, arrays = to_spec(feature_map)
     except ParameterError:
@@ -314,7 +313,7 @@ class MomentJob:
     @staticmethod
     def merge(parts: Sequence[Mapping[str, Moments]]) -> dict[str, Moments]:
         """The sums of several parts, in their order: rounding is the same whoever computed them."""
-        return merged(parts, lambda name, before, after: before + after)
+        return merge_domains(parts, lambda name, before, after: before + after)
 
     def finish(self, found: Mapping[str, Moments]) -> dict[str, Moments]:
         """The result, which knows its rounding; refuse a source without rows."""
@@ -335,12 +334,12 @@ class MomentJob:
                 yield running.popleft().result()
 
 
-def merged(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
+def merge_domains(parts: Sequence[Mapping[str, T]], join: Callable[[str, T, T], T]) -> dict[str, T]:
     """What parts of a source have of each domain, joined in their order.
 
     Examples
     --------
-    >>> merged([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
+    >>> merge_domains([{"a": 1}, {"b": 2, "a": 3}], lambda name, before, after: before + after)
     {'a': 4, 'b': 2}
     """
     total = dict(parts[0])
@@ -424,68 +423,54 @@ def stream_moments(
     array([2.])
     """
     options: dict[str, Any] = {"feature_map": feature_map, "memory_limit": memory_limit, "dtype": dtype}
-    found = MomentPass(source, reading, origin=origin, device=device, threads=threads, cluster=cluster, **options)
-    return found.job.finish(found.run(found.job, progress))
+    options |= {"origin": origin, "device": device, "threads": threads, "cluster": cluster}
+    return run_moments(source, reading, progress=progress, **options)
 
 
-@dataclass(frozen=True, eq=False)
-class MomentPass:
-    """A pass over a source: its moments, and whatever else a job makes of the same blocks.
+def run_moments(
+    source: Any,
+    reading: dict[str, Any],
+    *,
+    feature_map: FeatureMap | None,
+    memory_limit: int | str,
+    dtype: str,
+    origin: Origin | None,
+    device: str,
+    cluster: Cluster | None,
+    progress: Progress | None,
+    threads: int | None = None,
+    code: TargetCode | None = None,
+    joined: Callable[[Stream, MomentJob], Any] | None = None,
+) -> Any:
+    """A pass over a source, as :func:`stream_moments` makes it; with a ``code``, of what it makes of the targets.
 
-    The parameters are those of :func:`stream_moments`; with a ``code``, targets are what it makes of these.
+    ``joined`` makes of the stream and the job for its moments a job that does more with the same blocks.
     """
-
-    source: Any
-    reading: dict[str, Any]
-    _: KW_ONLY
-    feature_map: FeatureMap | None
-    memory_limit: int | str
-    dtype: str
-    origin: Origin | None
-    device: str
-    cluster: Cluster | None
-    threads: int | None = None
-    code: TargetCode | None = None
-
-    @cached_property
-    def stream(self) -> Stream:
-        """The source, looked at."""
-        return open_stream(self.source, **self.reading)
-
-    @cached_property
-    def job(self) -> MomentJob:
-        """What is done with the blocks."""
-        there = torch_device(self.device)
-        if there and self.cluster is not None:
-            raise ParameterError(f"device={self.device!r} does not go with Dask, whose workers use NumPy; leave it out")
-        stream = self.stream
-        features = StreamFeatures.of(stream, self.feature_map, self.dtype, self.origin, there, self.code)
-        lanes = 1 if there or self.cluster is not None else min(self._threads, _MOST_LANES)
-        outputs = stream.n_outputs if self.code is None or self.origin is None else self.origin.targets.size
-        sizes = stream.n_inputs, outputs, features.n_features
-        return MomentJob(features, Budget(as_bytes(self.memory_limit), *sizes, lanes))
-
-    @property
-    def _threads(self) -> int:
-        return cpu_count() if self.threads is None else check_whole("threads", self.threads, least=1)
-
-    def run(self, job: Any, progress: Progress | None) -> Any:
-        """What a job with the blocks of these moments finds; only the moments themselves are kept in a folder."""
-        features, budget = self.job.features, self.job.budget
-        if self.cluster is not None:
-            settings = None
-            if self.cluster.folder is not None and job is self.job:
-                settings = [self.reading, self.stream.columns, self.dtype, features.digest()]
-            return self.cluster.run(job, self.stream, progress, settings)
-        # Where every chunk is one domain, too many of them are refused before reading.
-        counts: Counter[str] = Counter()
-        for chunk in self.stream.chunks:
-            if chunk.name is not None and getattr(chunk, "labels", None) is None:
-                counts[chunk.name] += chunk.rows or 0
-        p = budget.n_features
-        budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
-        with threadpool_limits(limits=max(1, self._threads // budget.lanes)):
-            return job.fold(reported(self.stream.blocks(job.reading_rows), progress, self.stream.rows))
+    there = torch_device(device)
+    if there and cluster is not None:
+        raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
+    stream = open_stream(source, **reading)
+    features = StreamFeatures.of(stream, feature_map, dtype, origin, there, code)
+    outputs = stream.n_outputs if code is None or origin is None else origin.targets.size
+    cores = cpu_count() if threads is None else check_whole("threads", threads, least=1)
+    lanes = 1 if there or cluster is not None else min(cores, _MOST_LANES)
+    p = features.n_features
+    budget = Budget(as_bytes(memory_limit), stream.n_inputs, outputs, p, lanes)
+    sums = MomentJob(features, budget)
+    job = sums if joined is None else joined(stream, sums)
+    if cluster is not None:
+        # Only moments are kept in a folder, never rows.
+        kept = cluster.folder is not None and job is sums
+        settings = [reading, stream.columns, dtype, features.digest()] if kept else None
+        return job.finish(cluster.run(job, stream, progress, settings))
+    # Where every chunk is one domain, too many of them are refused before reading.
+    counts: Counter[str] = Counter()
+    for chunk in stream.chunks:
+        if chunk.name is not None and getattr(chunk, "labels", None) is None:
+            counts[chunk.name] += chunk.rows or 0
+    budget.check_sums(sum(8 * p * min(rows, p) for rows in counts.values()), len(counts))
+    with threadpool_limits(limits=max(1, cores // lanes)):
+        return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
 def gather_moments(

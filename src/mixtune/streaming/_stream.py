@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -27,6 +26,7 @@ import pyarrow.csv as csv
 import pyarrow.parquet as parquet
 
 from mixtune._array import Array, Integers, check_unmasked, is_collection
+from mixtune._checks import import_extra
 from mixtune._files import array_digest
 from mixtune._messages import Wording, nearest, quoted, setting
 from mixtune.data import (
@@ -40,7 +40,7 @@ from mixtune.data import (
     file_label,
     to_matrix,
 )
-from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.errors import DataError, ParameterError
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 """Called with the rows done and the rows in all, None where only reading tells."""
@@ -175,9 +175,9 @@ class TableChunk:
                     yield self.roles.block(table.slice(begin, rows), self.name, where)
                 first += table.num_rows
         except (OSError, pa.ArrowException) as error:
-            raise self._explained(str(error)) from error
+            raise self._read_error(str(error)) from error
 
-    def _explained(self, error: str) -> DataError:
+    def _read_error(self, error: str) -> DataError:
         """Why the file cannot be read; Arrow gives the number of a column of CSV, its name says more."""
         found = re.search(r"CSV column #(\d+)", error)
         if found is None:
@@ -191,13 +191,13 @@ class TableChunk:
         )
 
     def _tables(self, rows: int) -> Iterator[Any]:
-        with _opened(self.path, self.roles.form, self.roles) as file:
+        with _open_table(self.path, self.roles.form, self.roles) as file:
             for batch in file.batches(self.part, rows):
                 yield pa.Table.from_batches([batch]).select(self.roles.names)
 
     def split(self, rows: int) -> list[Chunk]:
         """The same rows as chunks of about ``rows`` each, as far as the file can be entered in the middle."""
-        with _opened(self.path, self.roles.form) as file:
+        with _open_table(self.path, self.roles.form) as file:
             sizes = file.sizes()
         if sizes is None:
             return [self]
@@ -231,13 +231,13 @@ class ArrayChunk:
         return self.end - self.begin
 
     def blocks(self, rows: int) -> Iterator[Block]:
-        X, y = mapped(self.X), mapped(self.y)
+        X, y = open_array(self.X), open_array(self.y)
         for begin in range(self.begin, self.end, rows):
             here = slice(begin, min(begin + rows, self.end))
             labels = None if self.labels is None else self.labels[here]
             block = array_block(_floats(X[here]), _floats(y[here]), labels, self.name)
-            _release(X)
-            _release(y)
+            _drop_pages(X)
+            _drop_pages(y)
             yield block
 
     def split(self, rows: int) -> list[Chunk]:
@@ -283,7 +283,7 @@ def file_kind(path: str | Path) -> str:
 def file_schema(path: str, form: CsvFormat) -> tuple[Any, int | None]:
     """The Arrow schema of a file and its number of rows (None for CSV and Arrow), without reading the rows."""
     try:
-        with _opened(path, form) as file:
+        with _open_table(path, form) as file:
             return file.schema, file.rows
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise DataError(f'"{path}" cannot be read: {error}') from error
@@ -303,7 +303,7 @@ class _TableFile(NamedTuple):
 
 
 @contextmanager
-def _opened(path: str, form: CsvFormat, roles: ColumnRoles | None = None) -> Iterator[_TableFile]:
+def _open_table(path: str, form: CsvFormat, roles: ColumnRoles | None = None) -> Iterator[_TableFile]:
     """A reader of the file; the columns of CSV are typed where their roles are known."""
     kind, names = file_kind(path), None if roles is None else roles.names
     if kind == "parquet":
@@ -341,7 +341,7 @@ def _opened(path: str, form: CsvFormat, roles: ColumnRoles | None = None) -> Ite
             yield _TableFile(reader.schema, None, lambda: None, lambda part, rows: reader)
 
 
-def mapped(array: Any) -> Any:
+def open_array(array: Any) -> Any:
     """The array of a .npy file, mapped, or the array itself."""
     return np.load(array, mmap_mode="r", allow_pickle=False) if isinstance(array, str) else array
 
@@ -356,7 +356,7 @@ def _floats(rows: Any) -> Array:
     return np.array(values, dtype=np.float32 if values.dtype == np.float32 else np.float64)
 
 
-def _release(array: Any) -> None:
+def _drop_pages(array: Any) -> None:
     """Give mapped pages back: they would count as memory of this process until the machine runs short of it."""
     memory = getattr(array, "_mmap", None)
     # A private copy ("c") would lose its changes.
@@ -396,7 +396,7 @@ class Stream:
             yield from chunk.blocks(rows)
 
 
-def reported(stream: Iterable[Block], progress: Progress | None, total: int | None = None) -> Iterator[Block]:
+def with_progress(stream: Iterable[Block], progress: Progress | None, total: int | None = None) -> Iterator[Block]:
     """The same blocks; reports how many rows are done each time that one has been used."""
     report, done = progress or (lambda done, total: None), 0
     report(done, total)
@@ -586,7 +586,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
     for name, pair in pairs.items():
         X, y = (os.fspath(part) if isinstance(part, os.PathLike) else part for part in pair)
         try:
-            arrays = {"X": mapped(X), "y": mapped(y)}
+            arrays = {"X": open_array(X), "y": open_array(y)}
         except (OSError, ValueError) as error:
             raise DataError(f'the .npy files of domain "{name}" cannot be read: {error}') from error
         for part, array in arrays.items():
@@ -605,7 +605,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
             raise DataError(f"there are {len(labels)} labels in domain for {inputs[0]} rows; pass one label per row")
         kinds.setdefault((inputs[1], targets[1:]), name)
         if is_collection(X) or is_collection(y):
-            chunks.extend(_aligned(name, X, y, labels))
+            chunks.extend(_dask_chunks(name, X, y, labels))
         else:
             chunks.append(ArrayChunk(X, y, name, 0, inputs[0], labels))
     if len(kinds) > 1:
@@ -615,7 +615,7 @@ def _array_stream(pairs: Mapping[str, tuple[Any, Any]], target: Any, columns: An
     return Stream(tuple(chunks), None, int(width), int(rest[0]) if rest else 1)
 
 
-def _aligned(name: str, X: Any, y: Any, labels: Any) -> Iterator[Chunk]:
+def _dask_chunks(name: str, X: Any, y: Any, labels: Any) -> Iterator[Chunk]:
     """Chunks of whole rows of Dask arrays, those of y and the labels cut like those of X."""
     if not (is_collection(X) and is_collection(y)):
         raise ParameterError(f'domain "{name}" must be a pair (X, y) of Dask arrays')
@@ -645,7 +645,4 @@ def _array_block(X: Any, y: Any, labels: Any, name: str) -> Block:
 
 def dask_module(name: str) -> Any:
     """Import a module of Dask, or say how to install it."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(name.split(".")[0], "dask", "work on a Dask cluster") from error
+    return import_extra(name, "dask", "work on a Dask cluster")

@@ -24,8 +24,8 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, MomentPass, TargetCode, map_digest, merged
-from mixtune.streaming._stream import Block, Progress, Stream, open_stream, reported
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, TargetCode, map_digest, merge_domains, run_moments
+from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
@@ -73,11 +73,11 @@ class SampleJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> dict[str, Sample]:
         """The sample of all blocks; ``place`` tells their draws from those of other parts of the same source."""
         found: dict[str, Sample] = {}
-        for _ in self.watched(blocks, found, place):
+        for _ in self.sample_along(blocks, found, place):
             pass
         return found
 
-    def watched(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
+    def sample_along(self, blocks: Iterable[Block], found: dict[str, Sample], place: Sequence[int]) -> Iterator[Block]:
         """The same blocks; the sample of those that went by is in ``found``. It does not depend on their sizes."""
         rng = np.random.default_rng([self.seed, *place])
         for block in blocks:
@@ -88,17 +88,17 @@ class SampleJob:
             codes, starts = np.unique(block.codes[order], return_index=True)
             for code, own in zip(codes.tolist(), np.split(order, starts[1:])):
                 name, new = block.names[code], Sample(draws[own], block.X[own], block.y[own])
-                found[name] = self.joined(name, found[name], new) if name in found else self._cut(name, new)
+                found[name] = self.joined(name, found[name], new) if name in found else self._smallest_draws(name, new)
             self._check_size(found)
             yield block
 
     def merge(self, parts: Sequence[Mapping[str, Sample]]) -> dict[str, Sample]:
         """The sample of several parts, from the samples of each."""
-        return merged(parts, self.joined)
+        return merge_domains(parts, self.joined)
 
     def joined(self, name: str, *samples: Sample) -> Sample:
         """The sample of a domain from those of its parts."""
-        return self._cut(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
+        return self._smallest_draws(name, Sample(*map(np.concatenate, zip(*samples, strict=True))))
 
     def _limit(self, found: Mapping[str, Sample], name: str) -> float:
         """The draw that a further row of the domain must stay below."""
@@ -112,7 +112,7 @@ class SampleJob:
                 raise DataError(f'no row belongs to domain "{name}"; {nearest(name, list(found))}')
         return {name: (sample.X, sample.y) for name, sample in found.items()}
 
-    def _cut(self, name: str, sample: Sample) -> Sample:
+    def _smallest_draws(self, name: str, sample: Sample) -> Sample:
         """The rows of a domain with the smallest draws."""
         if name in self.whole:
             if self.most_whole is not None and len(sample.X) > self.most_whole:
@@ -151,10 +151,10 @@ class ClassJob:
         """The counts of all blocks; ``place``, where they stand in the source, does not matter here."""
         found: ClassCounts = {}
         for block in blocks:
-            found = self.merge([found, self._counted(block)])
+            found = self.merge([found, self._counts(block)])
         return found
 
-    def _counted(self, block: Block) -> ClassCounts:
+    def _counts(self, block: Block) -> ClassCounts:
         if block.y.ndim > 1:
             raise DataError(f"a classifier needs one label per row; the data have {block.y.shape[1]} targets")
         labels, places = np.unique(block.y, return_inverse=True)
@@ -168,7 +168,7 @@ class ClassJob:
 
     def merge(self, parts: Sequence[ClassCounts]) -> ClassCounts:
         """The counts of several parts."""
-        return merged(parts, lambda name, before, after: before + after)
+        return merge_domains(parts, lambda name, before, after: before + after)
 
     @staticmethod
     def finish(found: ClassCounts) -> ClassCounts:
@@ -190,7 +190,7 @@ class WithSamplesJob:
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
         """Both, of all blocks."""
         drawn: dict[str, Sample] = {}
-        return self.whole.fold(self.samples.watched(blocks, drawn, place), place), drawn
+        return self.whole.fold(self.samples.sample_along(blocks, drawn, place), place), drawn
 
     def merge(self, parts: Sequence[Any]) -> Any:
         """Both, of several parts."""
@@ -252,14 +252,14 @@ def stream_samples(
     stream = open_stream(source, **reading)
     limit = None if memory_limit is None else as_bytes(memory_limit)
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
-    return job.finish(_folded(job, stream, progress, cluster))
+    return _run(job, stream, progress, cluster)
 
 
-def _folded(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
-    """What a job makes of all blocks of a stream."""
+def _run(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
+    """What a job finds in all blocks of a stream."""
     if cluster is not None:
-        return cluster.run(job, stream, progress)
-    return job.fold(reported(stream.blocks(job.reading_rows), progress, stream.rows))
+        return job.finish(cluster.run(job, stream, progress))
+    return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
 
 
 def gather_samples(
@@ -294,7 +294,7 @@ def gather_samples(
     return stream_samples(source, cluster=Cluster(scheduler, workers, None, block_rows), **options)
 
 
-class _Pass(NamedTuple):
+class _CachedPass(NamedTuple):
     """What a pass over the data gave, and what it depends on."""
 
     key: Any
@@ -390,7 +390,7 @@ class StreamedSources:
     separator: str | None = None
     decimal: str = "."
     #: What was read already, "moments", "samples" and "classes"; copies of these sources share it.
-    _passes: dict[str, _Pass] = field(default_factory=dict, init=False)
+    _passes: dict[str, _CachedPass] = field(default_factory=dict, init=False)
     _code: TargetCode | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -436,7 +436,7 @@ class StreamedSources:
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._key(feature_map, reading, origin.features.size, origin.targets.size, repr(self._code))
+        key = self._cache_key(feature_map, reading, origin.features.size, origin.targets.size, repr(self._code))
         done = self._passes.get("moments")
         if done is None or key is None or done.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
@@ -444,31 +444,17 @@ class StreamedSources:
             options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "code": self._code}
             options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
-            with self._shown("Sums of the sources") as how:
-                opened = MomentPass(self.data, reading, cluster=how["cluster"], **options)
-                # Rows are not written to the folder of the sums.
-                job = self._with_samples(opened.job, opened.stream, reading, wanted=sampled and self.folder is None)
-                found = self._finished(job, opened.run(job, how["progress"]), reading)
-            done = self._passes["moments"] = _Pass(key, found, near)
+            # Rows are not written to the folder of the sums.
+            if sampled and self.folder is None and not self._has_samples(reading):
+                options["joined"] = self._with_samples
+            with self._pass_options("Sums of the sources") as how:
+                found = run_moments(self.data, reading, **how, **options)
+            if "joined" in options:
+                found = self._keep_samples(found, reading)
+            done = self._passes["moments"] = _CachedPass(key, found, near)
         there = done.origin
         assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._left(done.found).items()}
-
-    def _with_samples(self, job: Any, stream: Stream, reading: dict[str, Any], *, wanted: bool = True) -> Any:
-        """The job, with samples in the same pass if they are wanted and not there yet."""
-        done = self._passes.get("samples")
-        if not wanted or (done is not None and done.key == self._key(None, reading)):
-            return job
-        width = stream.n_inputs + stream.n_outputs
-        return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
-
-    def _finished(self, job: Any, found: Any, reading: dict[str, Any]) -> Any:
-        """What a job found; samples that came with it are kept."""
-        if not isinstance(job, WithSamplesJob):
-            return job.finish(found)
-        whole, rows = job.finish(found)
-        self._passes["samples"] = _Pass(self._key(None, reading), rows)
-        return whole
+        return {name: about(sums, there, origin) for name, sums in self._without_left_out(done.found).items()}
 
     def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
         """How many rows of each class every domain has, where targets are classes; :meth:`samples` come with them.
@@ -486,15 +472,15 @@ class StreamedSources:
         {'a': Counter({0.0: 1, 1.0: 1}), 'b': Counter({1.0: 1})}
         """
         reading = self._reading(columns)
-        key, done = self._key(None, reading), self._passes.get("classes")
+        key, done = self._cache_key(None, reading), self._passes.get("classes")
         if done is None or done.key != key:
-            stream = open_stream(self.data, **reading)
-            size = max(64, READING_BYTES // (8 * (stream.n_inputs + stream.n_outputs)))
-            job = self._with_samples(ClassJob(size), stream, reading)
-            with self._shown("Classes of the sources") as how:
-                found = _folded(job, stream, **how)
-            done = self._passes["classes"] = _Pass(key, self._finished(job, found, reading))
-        return self._left(done.found)
+            stream, known = open_stream(self.data, **reading), self._has_samples(reading)
+            job = ClassJob(max(64, READING_BYTES // (8 * (stream.n_inputs + stream.n_outputs))))
+            with self._pass_options("Classes of the sources") as how:
+                found = _run(job if known else self._with_samples(stream, job), stream, **how)
+            found = found if known else self._keep_samples(found, reading)
+            done = self._passes["classes"] = _CachedPass(key, found)
+        return self._without_left_out(done.found)
 
     def coded(self, code: TargetCode) -> StreamedSources:
         """The same sources with other targets, which a function makes of those in the data; what was read is shared.
@@ -528,8 +514,8 @@ class StreamedSources:
         {'a': 2, 'b': 6}
         """
         reading = self._reading(columns)
-        key, before = self._key(None, reading), self._passes.get("samples")
-        # Domains that came whole in an earlier pass do no harm where they are left out now.
+        key, before = self._cache_key(None, reading), self._passes.get("samples")
+        # Domains that came whole in an earlier pass may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
                 "rows": self.sample_rows,
@@ -537,10 +523,10 @@ class StreamedSources:
                 "whole": tuple(whole),
                 "most_whole": MOST_FOCAL,
             }
-            with self._shown("Rows of the sources") as how:
+            with self._pass_options("Rows of the sources") as how:
                 found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
-            before = self._passes["samples"] = _Pass(key, found, whole=frozenset(whole))
-        left: Samples = self._left(before.found, kept=whole)
+            before = self._passes["samples"] = _CachedPass(key, found, whole=frozenset(whole))
+        left: Samples = self._without_left_out(before.found, kept=whole)
         return left if self._code is None else {name: (X, self._code(y)) for name, (X, y) in left.items()}
 
     def rows_used(self, columns: Sequence[str] | None = None) -> dict[str, int]:
@@ -553,7 +539,7 @@ class StreamedSources:
         {'a': 2, 'b': 2}
         """
         if (done := self._passes.get("moments")) is not None:
-            return {name: sums.count for name, sums in self._left(done.found).items()}
+            return {name: sums.count for name, sums in self._without_left_out(done.found).items()}
         return {name: len(y) for name, (_, y) in self.samples(columns).items()}
 
     def without(self, *names: str) -> StreamedSources:
@@ -567,19 +553,33 @@ class StreamedSources:
         other = copy.copy(self)
         other.leave_out = (*self.leave_out, *names)
         for done in self._passes.values():
-            other._left(done.found)
+            other._without_left_out(done.found)
         return other
 
     def __repr__(self) -> str:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
+    def _has_samples(self, reading: dict[str, Any]) -> bool:
+        done = self._passes.get("samples")
+        return done is not None and done.key == self._cache_key(None, reading)
+
+    def _with_samples(self, stream: Stream, job: MomentJob | ClassJob) -> WithSamplesJob:
+        width = stream.n_inputs + stream.n_outputs
+        return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
+
+    def _keep_samples(self, found: tuple[Any, Samples], reading: dict[str, Any]) -> Any:
+        """Keep the samples that came with something else, and return that."""
+        whole, rows = found
+        self._passes["samples"] = _CachedPass(self._cache_key(None, reading), rows)
+        return whole
+
     @property
     def _sample_limit(self) -> int | None:
         return None if self.engine == "dask" else int(self.memory_limit)
 
     @contextmanager
-    def _shown(self, words: str) -> Iterator[dict[str, Any]]:
+    def _pass_options(self, words: str) -> Iterator[dict[str, Any]]:
         """Where to compute a pass, and what to report it to: nothing, a callable, or a bar if one is wanted."""
         cluster = Cluster(self.scheduler, self.workers, self.folder) if self.engine == "dask" else None
         if callable(self.progress) or not self.progress:
@@ -608,7 +608,7 @@ class StreamedSources:
         csv = {"encoding": self.encoding, "separator": self.separator, "decimal": self.decimal}
         return {"target": self.target, "domain": self.domain, "columns": chosen, **csv}
 
-    def _left(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
+    def _without_left_out(self, found: Mapping[str, Any], *, kept: Sequence[str] = ()) -> dict[str, Any]:
         """What was found, without the domains that are left out; names that no domain has are refused."""
         for name in self.leave_out:
             if name not in found:
@@ -618,7 +618,7 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _key(self, feature_map: Any, reading: dict[str, Any], *others: Any) -> Any:
+    def _cache_key(self, feature_map: Any, reading: dict[str, Any], *others: Any) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         made = map_digest(feature_map)

@@ -18,20 +18,11 @@ from mixtune._array import Floats, Integers
 from mixtune._checks import check_positive
 from mixtune._files import Arrays
 from mixtune.errors import DataError
-from mixtune.federated._masks import Ring, best_exponent, from_fine_ring, to_fine_ring
+from mixtune.federated import _sums as sums
+from mixtune.federated._masks import Ring, best_exponent
 from mixtune.federated._messages import hashed
 from mixtune.federated._policy import Policy, RefusedError
 from mixtune.federated._study import Study
-from mixtune.federated._sums import (
-    check_cancelled,
-    full_gram,
-    moment_arrays,
-    origin_arrays,
-    origin_from,
-    rows_about,
-    sums_from,
-    zero_of,
-)
 from mixtune.moments import Moments, Origin, Rows, Sample, about, augmented, pooled_scale
 from mixtune.selection import (
     SETTINGS,
@@ -53,32 +44,25 @@ def remote_tasks(
     """The choice for prepared focal rows and moments about ``origin``, and the mean that all are taken about in it."""
     common = common_mean(focal, list(moments.values()), origin)
     sources = [Sample(about(each, origin, common)) for each in moments.values()]
-    return RemoteTasks(Sample.of(rows_about(focal, common)), sources, seed=study.features.seed), common
+    return RemoteTasks(Sample.of(sums.rows_about(focal, common)), sources, seed=study.features.seed), common
 
 
 def common_mean(focal: Rows, moments: Sequence[Moments], origin: Origin) -> Origin:
     """The mean of prepared focal rows and of the rows behind moments about ``origin``."""
-    mean, _, level = pooled_scale([augmented(rows_about(focal, origin)), *moments])
+    mean, _, level = pooled_scale([augmented(sums.rows_about(focal, origin)), *moments])
     return Origin(origin.features + mean, np.asarray(origin.targets + level))
 
 
 def centred(rows: Rows, arrays: Arrays) -> Rows:
     """A member's prepared rows about the common mean of a request."""
-    return rows_about(rows, origin_from(arrays, rows.shape[1], "the tasks of the request"))
-
-
-def drawn_rows(tasks: Sequence[Integers], count: int, rows: int) -> list[tuple[Integers, Integers]]:
-    """The rows of each task and of its test, as sets of places."""
-    for order in tasks:
-        if len(order) < min(count, rows) or len(np.unique(order)) < len(order) or np.any((order < 0) | (order >= rows)):
-            raise RefusedError("sums over rows that are not all different rows", "no task needs them", code="bad-rows")
-    return [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    return sums.rows_about(rows, sums.origin_from(arrays, rows.shape[1], "the tasks of the request"))
 
 
 def check_parts(policy: Policy, tasks: Sequence[Integers], count: int, rows: int, n_features: int) -> None:
     """Refuse sums over sets of rows so few, or so nearly the same, that their differences tell about single rows."""
     least = n_features / policy.features_per_row
-    drawn = [[set(map(int, part)) for part in pair] for pair in drawn_rows(tasks, count, rows)]
+    pairs = [(order[:count], order[count : count + SETTINGS.test_rows]) for order in tasks]
+    drawn = [[set(map(int, part)) for part in pair] for pair in pairs]
     sets = [part for pair in drawn for part in pair if part] + [pair[0] | pair[1] for pair in drawn]
     everything = set(range(rows))
     apart = [len(one) for one in sets] + [len(everything - one) for one in sets]
@@ -129,8 +113,10 @@ def play_context(study: Study, name: str, request: str) -> bytes:
 # --- level 2: only sums are known -------------------------------------------------------------------------------------
 
 #: Powers of two that sums of one member stay below, with targets of unit variance and features in the study's units.
-TERM_BITS = {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10}
-TRIAL_BITS = {"say": 8, "plays": 2, "squares": 24, "clipped": 24}
+BITS = {
+    "terms": {"heads": 16, "seconds": 32, "evidence": 36, "log_noise": 10},
+    "trials": {"say": 8, "plays": 2, "squares": 24, "clipped": 24},
+}
 #: Products of residuals, relative to the error of the fit to a task's own rows, count up to this.
 _LARGEST_PRODUCT = 2.0**14
 
@@ -146,59 +132,54 @@ class Summed:
     @classmethod
     def of(cls, focal: Rows, total: Moments) -> Summed:
         """From prepared focal rows and the sum of the members' moments."""
-        whole = cls(total, common_mean(focal, [total], zero_of(focal.shape[1])), 1.0)
+        whole = cls(total, common_mean(focal, [total], sums.zero_of(focal.shape[1])), 1.0)
         return replace(whole, size=target_scale([whole.sample(focal), whole.near]))
 
     @classmethod
     def read(cls, study: Study, spec: Mapping[str, Any], arrays: Arrays) -> Summed:
         """From a request."""
-        total, mean = sums_from(arrays, study.n_features, "the sums over all members")
+        total, mean = sums.sums_from(arrays, study.n_features, "the sums over all members")
         return cls(total, mean, check_positive("size", spec["size"]))
 
     def content(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """For a request."""
-        return {"size": self.size}, {**moment_arrays(self.total), **origin_arrays(self.mean)}
+        return {"size": self.size}, {**sums.moment_arrays(self.total), **sums.origin_arrays(self.mean)}
 
     @property
     def near(self) -> Sample:
         """The sum about the common mean, targets divided."""
-        return Sample(about(self.total, zero_of(len(self.mean.features)), self.mean)).divided(self.size)
+        return Sample(about(self.total, sums.zero_of(len(self.mean.features)), self.mean)).divided(self.size)
 
     def sample(self, rows: Rows) -> Sample:
         """A member's prepared rows likewise."""
-        return Sample.of(rows_about(rows, self.mean)).divided(self.size)
+        return Sample.of(sums.rows_about(rows, self.mean)).divided(self.size)
 
 
 def term_blocks(terms: SourceTerms) -> dict[str, Floats]:
     """Sums over posteriors as vectors."""
-    upper = np.triu_indices(terms.seconds.shape[1])
-    parts = {"heads": terms.heads.ravel(), "seconds": terms.seconds[:, *upper].ravel()}
-    return {**parts, "evidence": terms.evidence, "log_noise": np.array([terms.log_noise])}
+    seconds = np.concatenate([sums.triangle(matrix) for matrix in terms.seconds])
+    parts = {"heads": terms.heads.ravel(), "seconds": seconds, "evidence": terms.evidence}
+    return {**parts, "log_noise": np.array([terms.log_noise])}
 
 
 def read_terms(blocks: Mapping[str, Floats], width: int, count: int) -> SourceTerms:
     """From :func:`term_blocks`, for ``width`` coefficients and ``count`` members."""
     sizes = len(blocks["evidence"])
     seconds = blocks["seconds"].reshape(sizes, -1)
-    matrices = np.stack([full_gram(each, width) for each in seconds])
+    matrices = np.stack([sums.full_gram(each, width) for each in seconds])
     noise = float(blocks["log_noise"][0])
     return SourceTerms(blocks["heads"].reshape(sizes, width), matrices, blocks["evidence"], noise, count)
 
 
 def trial_blocks(task: SummedTask | None) -> dict[str, Floats]:
     """A validation task as vectors; zeros for a member that has no rows to spare."""
-    count = len(summed_labels())
-    upper = np.triu_indices(count)
     if task is None:
-        nothing = np.zeros(len(upper[0]))
+        nothing = sums.triangle(np.zeros((len(summed_labels()),) * 2))
         return {"say": np.zeros(1), "plays": np.zeros(1), "squares": nothing, "clipped": nothing}
     say, limit = np.sqrt(task.total), _LARGEST_PRODUCT
     relative = task.squares / max(float(task.errors[task.alone]), 1e-12)
-    parts = {
-        name: say * np.clip(part, -limit, limit)[upper]
-        for name, part in (("squares", relative), ("clipped", task.clipped))
-    }
-    return {"say": np.array([say]), "plays": np.ones(1), **parts}
+    squares, clipped = (say * sums.triangle(np.clip(part, -limit, limit)) for part in (relative, task.clipped))
+    return {"say": np.array([say]), "plays": np.ones(1), "squares": squares, "clipped": clipped}
 
 
 def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
@@ -207,29 +188,30 @@ def read_trials(blocks: Mapping[str, Floats]) -> list[SummedTask]:
     if plays < 1 or say <= 0:
         return []
     count = len(summed_labels())
-    squares, clipped = (full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
+    squares, clipped = (sums.full_gram(blocks[name] / say, count) for name in ("squares", "clipped"))
     return [task_of_sums(squares, clipped, plays)]
 
 
-def ring_of(blocks: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> Ring:
-    """Blocks with public ranges as one vector of ring elements, with the member itself as the last one."""
-    parts = [to_fine_ring(blocks[name], best_exponent(bits[name], members), members) for name in bits]
-    return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])
+def masked_vector(asked: str, blocks: Mapping[str, Floats], members: int) -> Ring:
+    """Blocks with public ranges as one vector of ring elements."""
+    return sums.encode(blocks, _exponents(asked, members), members, fine=True)
 
 
-def blocks_of(total: Ring, shapes: Mapping[str, Floats], bits: Mapping[str, int], members: int) -> dict[str, Floats]:
-    """Blocks from the sum of such vectors; ``shapes`` are blocks of the same sizes."""
-    check_cancelled(total, members)
-    found, start = {}, 0
-    for name in bits:
-        stop = start + 2 * len(shapes[name])
-        found[name] = from_fine_ring(total[start:stop], best_exponent(bits[name], members), members)
-        start = stop
-    return found
+def masked_sizes(asked: str, width: int) -> dict[str, int]:
+    """How many ring elements each block of a further sum has, for ``width`` coefficients."""
+    if asked == "trials":
+        blank = trial_blocks(None)
+    else:
+        sizes = len(SIZES)
+        shapes = np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes)
+        blank = term_blocks(SourceTerms(*shapes, 0.0, 0))
+    return {**{name: 2 * len(block) for name, block in blank.items()}, "members": 1}
 
 
-def blank_terms(width: int) -> dict[str, Floats]:
-    """Blocks of the right sizes."""
-    sizes = len(SIZES)
-    nothing = SourceTerms(np.zeros((sizes, width)), np.zeros((sizes, width, width)), np.zeros(sizes), 0.0, 0)
-    return term_blocks(nothing)
+def read_masked(asked: str, total: Ring, sizes: Mapping[str, int], members: int) -> dict[str, Floats]:
+    """Blocks from the sum of such vectors."""
+    return sums.decode(total, sizes, _exponents(asked, members), members, fine=True)
+
+
+def _exponents(asked: str, members: int) -> dict[str, int]:
+    return {name: best_exponent(bits, members) for name, bits in BITS[asked].items()}
