@@ -12,13 +12,14 @@ Domains with about as many rows share tasks of that many rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats, Integers, in_threads
-from mixtune.moments import Sample
+from mixtune._array import Booleans, Floats, Integers, in_threads
+from mixtune.moments import Batch, Sample
 from mixtune.selection._choose import (
     Choice,
     Plan,
@@ -102,7 +103,7 @@ class _Shared:
         weights = []
         for group in groups.groups:
             plan = group.plan if first else group.plan.first(SETTINGS.map_tasks)
-            jobs = validation_tasks(pool, sources, plan, group.allowed)
+            jobs = validation_tasks(_compared_with(pool, group.allowed > 0), sources, plan, group.allowed)
             done = in_threads(lambda job: job(), jobs, width=pool.columns)
             weights.append(validated_weights(pool, [*chain.from_iterable(done)]))
         return cls(pool, samples, places, size, weights, groups.of_domain, _distances(pool, sources, places))
@@ -118,6 +119,33 @@ class _Shared:
         memos: list[Memo] = [dict(known_distances) for _ in self.pool.families]
         fits = self.pool.fits(task, allowed, memos)
         return choice_of(self.pool, given, task, allowed, fits, known, self.size, memos)
+
+
+@dataclass(frozen=True, eq=False)
+class _SomeInputs(Inputs):
+    """Features of the sources, of which only those at some places (N,) are compared with those of a task."""
+
+    places: Booleans
+
+    def distances(self, sample: Sample | Batch) -> Distances:
+        """Distances to these sources; the others are infinitely far away."""
+        near = Inputs(self.means[self.places], self.roots[self.places], self.totals[self.places]).distances(sample)
+        shape = (*near.values.shape[:-1], len(self.places))
+        values, chance = np.full(shape, np.inf), np.ones(shape)
+        values[..., self.places], chance[..., self.places] = near.values, near.chance
+        return Distances(values, chance)
+
+
+def _compared_with(pool: Pool, places: Booleans) -> Pool:
+    """The same candidates, for tasks that only the sources at some places inform: distances to others take long."""
+
+    def some(family: Any) -> Any:
+        if not isinstance(family, LearnedFamily):
+            return family
+        known = family.inputs
+        return replace(family, inputs=_SomeInputs(known.means, known.roots, known.totals, places))
+
+    return replace(pool, families=tuple(map(some, pool.families)))
 
 
 def _distances(pool: Pool, sources: Sequence[Sample], places: Integers) -> dict[int, Distances]:
