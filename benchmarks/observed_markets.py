@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.timing import Figure
 from mixtune.options import CustomPayoff, Put, TimeGrid
-from mixtune.options._pricer import _Observed
+from mixtune.options._pricer import ObservedMarkets
 from mixtune.options.training import PathData, TunedLocal, TunedTransfer
 
 DAYS, STEP, TRAINING, BLOCK, WIDTH = 60, 10, 10, 24, 20
@@ -62,9 +62,9 @@ def earned(training: dict[str, np.ndarray], focal: str, payoff: Any, later: Path
     built = {name: PathData.build(name, paths, grid=GRID, payoff=payoff) for name, paths in training.items()}
     here, others = built.pop(focal), list(built.values())
     model = TunedTransfer("transfer") if transfer else TunedLocal(0, "local")
-    market = _Observed(here, others if transfer else [], model, WIDTH, 0)  # what price_observed is made of
+    market = ObservedMarkets(here, others if transfer else [], model, WIDTH, 0)  # what price_observed is made of
     every = np.arange(len(here))
-    waiting, hold = market.judged(every)
+    waiting, hold = market.hold_or_follow(every)
     if here.payoffs[0, 0] > waiting:
         return np.array(later.payoffs[:, 0])
     if hold and transfer:

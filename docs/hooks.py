@@ -1,5 +1,7 @@
 """Turn LaTeX into MathML while the site is built, so that pages need no script and no network to show formulas.
 
+Names in docstrings lose their Sphinx roles, and short names are kept on one line.
+
 ``pymdownx.arithmatex`` finds ``$...$`` and ``$$...$$`` in the Markdown; ``latex2mathml`` converts what it found; and
 ``_tidy`` adapts the result to MathML Core, the part of MathML that browsers draw. A formula that cannot be converted
 in full stops the build.
@@ -19,6 +21,10 @@ from mkdocs.exceptions import PluginError
 Element = ElementTree.Element
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+#: Sphinx roles of docstrings, which mkdocstrings leaves as they are.
+ROLE = re.compile(r":(?:attr|class|func|meth|mod):<code>~?")
+#: Options and names, which stay on one line.
+SHORT_CODE = re.compile(r"<code>([^<\n]{1,24})</code>")
 LIMITS = {"arg min", "inf", "lim", "max", "min", "sup"}
 #: Characters that latex2mathml takes for identifiers, and what they are.
 OPERATORS = {"~": "∼", "⟨": "⟨", "⟩": "⟩", "⟺": "⟺", "⟹": "⟹", "↦": "↦", "⪰": "⪰"}
@@ -45,7 +51,7 @@ def on_page_content(content: str, *, page: Any, **_: Any) -> str:
         except Exception as error:
             raise PluginError(f"{page.file.src_uri}: cannot convert the formula {latex!r}: {error}") from error
 
-    return FORMULA.sub(convert, content)
+    return SHORT_CODE.sub(r'<code class="short">\1</code>', ROLE.sub("<code>", FORMULA.sub(convert, content)))
 
 
 def to_mathml(latex: str, *, display: bool) -> str:

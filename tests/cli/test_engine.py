@@ -12,7 +12,7 @@ import pytest
 
 from cli.command_line import SITES, refused, sites
 from mixtune.cli._reading import LIMIT, check_engine
-from mixtune.cli._streaming import execute_on_cluster
+from mixtune.cli._reproduce import execute_on_cluster
 from mixtune.errors import MissingExtraError, ParameterError
 from mixtune.streaming import DEFAULT_LIMIT
 from streaming.dask_processes import dask_processes
@@ -40,7 +40,7 @@ def test_the_memory_limit_is_that_of_the_library():
 def test_the_rooms_that_work_are_not_imported_for_the_help():
     code = "import sys, mixtune.cli._fit, mixtune.cli._predict; print(sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "mixtune.cli._streaming" in loaded
+    assert "mixtune.cli._reading" in loaded
     assert "'mixtune.estimators" not in loaded
     assert "'sklearn'" not in loaded
 

@@ -176,6 +176,42 @@ def test_rows_without_a_label_and_other_spellings_of_the_focal_one(tmp_path):
     assert [note.code for note in read.notes[:2]] == ["unlabelled-rows", "focal-spelling"]
 
 
+def test_labels_that_differ_in_capital_letters_are_told():
+    table = {"site": ["Rome", "Oslo", "ROME", "Rome "], "x": [1, 2, 3, 5], "y": [4, 3, 1, 2]}
+    read = read_training(table, target="y", domain="site", focal="Rome")
+    assert [domain.n_rows for domain in read.domains] == [2, 1, 1]
+    (note,) = (note for note in read.notes if note.code == "similar-levels")
+    assert note.fields["levels"] == '"Rome", "ROME"'
+
+
+@pytest.mark.parametrize("end", ["Total,,60\n", "Average,2,15\nGrand total,8,60\nSource: the office,,\n"])
+def test_totals_below_the_last_row_are_left_out(tmp_path, end):
+    rows = "".join(f"{site},{x},{y}\n" for site, x, y in zip("abab", (1, 4, 2, 3), (10, 20, 15, 15)))
+    (tmp_path / "a.csv").write_text("site,x,y\n" + 3 * rows + end)
+    read = read_training(tmp_path / "a.csv", target="y", domain="site", focal="a")
+    assert [(domain.name, domain.n_rows) for domain in read.domains] == [("a", 6), ("b", 6)]
+    assert "totals" in {note.code for note in read.notes}
+    # A company of that name stays.
+    (tmp_path / "b.csv").write_text("site,x,y\n" + 3 * rows + 2 * "Total,1,60\n")
+    assert len(read_training(tmp_path / "b.csv", target="y", domain="site", focal="a").domains) == 3
+
+
+def test_columns_that_determine_the_target_are_told():
+    rng = np.random.default_rng(0)
+    y = rng.uniform(5, 20, 40)
+    table = {"site": ["a", "b"] * 20, "awake": 24 - y, "log": np.log(y), "size": y + rng.standard_normal(40), "y": y}
+    read = read_training(table, target="y", domain="site", focal="a")
+    assert [note.fields["column"] for note in read.notes if note.code == "leak"] == ["awake", "log"]
+
+
+def test_sentences_are_free_text_not_identifiers():
+    texts = [f"the flat number {i} is on the {i % 3} floor of the house" for i in range(30)]
+    table = {"site": ["a", "b"] * 15, "text": texts, "name": [f"flat {i}" for i in range(30)], "x": [1, 2, 4] * 10}
+    notes = read_training(table | {"y": [3, 1, 2, 5, 4] * 6}, target="y", domain="site", focal="a").notes
+    assert {note.code: note.fields["column"] for note in notes} == {"free-text": "text", "identifier": "name"}
+    assert 'text="text"' in notes[0]
+
+
 def test_targets_of_0_and_1_are_classes():
     table = {"site": ["a", "a", "b", "b"], "x": [1, 2, 3, 4], "y": [0, 1, 1, None]}
     read = read_training(table, target="y", domain="site", focal="a")

@@ -173,6 +173,11 @@ def test_the_largest_exact_integer_is_fine():
         (["1", "2", "03"], [1, 2, 3]),
         ([".5", "-.25", "+1e3", "7."], [0.5, -0.25, 1000, 7]),
         (["1", "2", "many"], [1, 2, np.nan]),
+        # Minus signs of mathematicians, accountants and some programs; bounds; times, as hours.
+        (["−1.5", "2", "(3.5)", "($4.00)", "$(5)", "6-"], [-1.5, 2, -3.5, -4, -5, -6]),
+        (["<0.5", "> 100", "7", "10+", "≤2"], [0.5, 100, 7, 10, 2]),
+        (["R$ 1.234,50", "CAD 2,00"], [1234.5, 2]),
+        (["1:30", "0:00:36", "26:15", "late"], [1.5, 0.01, 26.25, np.nan]),
         # A decimal comma among decimal points is no thousands sign.
         (["1.5", "2.5", "3,5"], [1.5, 2.5, np.nan]),
     ],

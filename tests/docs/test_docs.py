@@ -184,8 +184,6 @@ def test_the_command_line_reference_has_every_option(site):
             check(f"{name} {key}", each)
         if not inner:
             flags = [option.opts[0] for option in command.params if option.opts[0].startswith("-")]
-            assert [
-                each for each in (f">{name}<", *(f"<code>{flag}</code>" for flag in flags)) if each not in text
-            ] == []
+            assert [each for each in (f">{name}<", *(f">{flag}</code>" for flag in flags)) if each not in text] == []
 
     check("mixtune", typer.main.get_command(make_app()))

@@ -8,8 +8,8 @@ import pytest
 
 from mixtune.errors import ParameterError
 from mixtune.options import BlackScholes, Call, Heston, MaxCall, Put, RoughHeston, TermStructure, TimeGrid, price
-from mixtune.options import _bias as bias_module
-from mixtune.options._bias import Bias, observed_bias, steps_bias, with_chosen_steps
+from mixtune.options import _european as bias_module
+from mixtune.options._european import Bias, observed_bias, steps_bias, with_chosen_steps
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.
 MARKETS = {
@@ -138,8 +138,8 @@ def test_a_put_that_says_nothing_of_the_steps_is_not_reported():
         process = Heston(spot=spot, **law, n_assets=2)
         assert found(process, MaxCall(100), grid(1.0)).option == f"put, strike 100, asset {asset}"
     sure, large = Bias("sure", 1.0, 1.01, 0.001, 0.001), Bias("large", 1.0, 1.02, 0.005, 0.001)
-    assert bias_module._worst([large, sure]) is sure
-    assert bias_module._worst([]) is None
+    assert bias_module._surest([large, sure]) is sure
+    assert bias_module._surest([]) is None
 
 
 def test_no_bias_where_there_is_no_error_or_no_reference():

@@ -22,15 +22,8 @@ from mixtune.options import (
     price,
     simulate,
 )
-from mixtune.options._martingale import (
-    european_value,
-    exchangeable,
-    fit_moves,
-    mean_growth,
-    moves,
-    never_exercised,
-    symmetric,
-)
+from mixtune.options._european import european_value, mean_growth, never_exercised
+from mixtune.options._martingale import exchangeable, fit_moves, moves, symmetric
 from mixtune.options.training import Local, RandomState, TunedLocal, default_width, rank_assets, train
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.06)

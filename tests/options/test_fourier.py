@@ -20,7 +20,7 @@ from mixtune.options import (
     TimeGrid,
     european,
 )
-from mixtune.options._fourier import _riccati, heston_exponent, rough_exponent
+from mixtune.options._european import _riccati, heston_exponent, rough_exponent
 from mixtune.options._rough import mittag_leffler
 
 #: Mild, strongly skewed, Andersen's (2008) hard case, fast, and short with hardly any variance; maturity and strike.

@@ -19,8 +19,8 @@ from mixtune.options import (
     price,
     price_grid,
 )
-from mixtune.options._bias import steps_for_all
-from mixtune.options._martingale import european_value, exchangeable
+from mixtune.options._european import european_value, steps_for_all
+from mixtune.options._martingale import exchangeable
 
 GRID = TimeGrid(maturity=1, dates=4, rate=0.05)
 LAW = {"spot": 100.0, "v0": 0.04, "v_mean": 0.04, "v_speed": 2.0, "v_vol": 0.3, "rho": -0.7}

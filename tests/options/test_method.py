@@ -345,7 +345,7 @@ def test_exercise_probabilities_count_positive_cash_flows_by_date():
 
 
 def test_observed_paths_are_priced_by_policies_that_did_not_see_them(monkeypatch):
-    monkeypatch.setattr("mixtune.options._pricer._Observed.judged", lambda self, rows: (2.0, False))
+    monkeypatch.setattr("mixtune.options._pricer.ObservedMarkets.hold_or_follow", lambda self, rows: (2.0, False))
     rng = np.random.default_rng(0)
     grid = TimeGrid(maturity=1, dates=3, rate=0.06)
     paths = BlackScholes(spot=40.0, volatility=0.2).sample(30, grid, rng)

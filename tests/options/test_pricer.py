@@ -23,7 +23,7 @@ from mixtune.options import (
     simulate,
     training,
 )
-from mixtune.options._pricer import PricingRun, _Observed
+from mixtune.options._pricer import ObservedMarkets, PricingRun
 from mixtune.options.training import (
     Local,
     MeanOfLocals,
@@ -257,7 +257,7 @@ def test_standard_errors_are_honest():
         options = {"paths": 256, "control": False, **option}
         runs = [PricingRun(market, Put(40.0), grid, PriceSettings(seed=s, **options)) for s in range(80)]
         # One date leaves nothing to learn: what is paid there is the cash flow.
-        prices, errors = np.array([run.mean(run.evaluation_paths(market).payoffs[:, -1]) for run in runs]).T
+        prices, errors = np.array([run.mean(run.evaluation_paths().payoffs[:, -1]) for run in runs]).T
         assert 0.75 < np.sqrt(np.mean(errors**2)) / np.std(prices) < 1.35, option
         result = price(market, Put(40.0), grid, seed=3, **options)
         assert (result.price, result.standard_error) == pytest.approx((prices[3], errors[3]))
@@ -352,9 +352,9 @@ def test_observed_options_are_held_where_exercising_does_not_pay(monkeypatch):
     assert put.price == 40.0
     assert put.exercise_probability[0] == 1
     assert put.settings["exercise_today"]
-    policy = _Observed.policy
+    policy = ObservedMarkets.policy
     hasty = lambda self, rows: dataclasses.replace(found := policy(self, rows), coefs=found.coefs - 1e3)  # noqa: E731
-    monkeypatch.setattr(_Observed, "policy", hasty)
+    monkeypatch.setattr(ObservedMarkets, "policy", hasty)
     result = price_observed(paths, Call(30.0), grid, focal="here", seed=0)
     assert (result.settings["folds_held"], result.settings["hold"]) == (5, True)
     assert result.price == pytest.approx(result.european.value)

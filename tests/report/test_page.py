@@ -242,7 +242,7 @@ def test_what_to_do_next(gain, words, model, rows):
         assert give_verdict(replace(facts, compared=worse)).advice == "Use one fit to all rows pooled."
         hurt = replace(facts.sources[0], change=-0.1, change_low=-0.2, change_high=-0.05)
         found = give_verdict(replace(facts, sources=(hurt, *facts.sources[1:])))
-        assert found.advice == f'Use this model for new rows. Try it without "{hurt.name}", which hurt.'
+        assert found.advice == f'Use this model for new rows. Try mixtune without "{hurt.name}", which hurt.'
         helped = replace(hurt, change=0.1, change_low=0.05, change_high=0.2)
         found = give_verdict(replace(facts, sources=(helped, *facts.sources[1:])))
         assert f'helped ("{hurt.name}")' in found.sentence
@@ -462,7 +462,7 @@ def test_classes(levels):
     guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
     right = int(np.sum(model.classes_[guessed] == rows["y"]))
     assert f"{right} of 40 are right" in page.texts["rows"]
-    counts = [int(text) for k in range(levels) for text in page.cells[f"taken for <{k}>"]]
+    counts = [int(text) for k in range(levels) for text in page.cells[f"predicted <{k}>"]]
     assert sum(counts) == 40
     assert "Calibration of the probabilities" in page.texts["rows"]
     assert float(page.cells["accuracy"][0].rstrip("%")) == pytest.approx(100 * right / 40, abs=0.051)

@@ -12,22 +12,13 @@ import typer
 from mixtune._version import __version__
 from mixtune.errors import MixtuneError
 
-#: The module and the function, or the group, of every command, in the order of the help.
-COMMANDS = {
-    "fit": ("_fit", "fit"),
-    "predict": ("_predict", "predict"),
-    "inspect": ("_inspect", "inspect"),
-    "compare": ("_compare", "compare"),
-    "demo": ("_demo", "demo"),
-    "price": ("_price", "price_command"),
-    "reproduce": ("_reproduce", "reproduce"),
-    "federate": ("_federate", "federate"),
-}
+#: Every command, in the order of the help: a function or a group of that name, in a module of that name.
+COMMANDS = ("fit", "predict", "inspect", "compare", "demo", "price", "reproduce", "federate")
 #: Options whose libraries work with frames of pandas.
 _WITH_PANDAS = ("--engine", "--text", "--images")
 
 
-def make_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     """The command line with these commands; only their modules are imported.
 
     Examples
@@ -43,8 +34,7 @@ def make_app(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     for name in names:
-        module, attribute = COMMANDS[name]
-        command = getattr(import_module(f"mixtune.cli.{module}"), attribute)
+        command = getattr(import_module(f"mixtune.cli._{name}"), name)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
         else:
@@ -64,7 +54,7 @@ def commands_of(arguments: Sequence[str]) -> tuple[str, ...]:
     """
     if arguments and arguments[0] in COMMANDS:
         return (arguments[0],)
-    return () if list(arguments) == ["--version"] else tuple(COMMANDS)
+    return () if list(arguments) == ["--version"] else COMMANDS
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,30 +18,18 @@ if TYPE_CHECKING:
 YARDSTICK = "own rows alone"
 
 
+@reading.with_groups
 def compare(
     files: reading.Files,
-    target: reading.Target,
-    domain: reading.DomainColumn = None,
-    focal: reading.Focal = None,
-    every: reading.Every = False,
+    table: reading.TableOptions,
     folds: Annotated[int, typer.Option(help="Folds of the focal rows.", min=2)] = 5,
     repeats: Annotated[int, typer.Option(help="Number of repetitions, each with new folds.", min=1)] = 1,
     seed: reading.Seed = 0,
     out: Annotated[Path | None, typer.Option(help="Also write the table to this CSV file.")] = None,
-    ignore: reading.Ignore = None,
-    keep: reading.Keep = None,
-    categories: reading.Categories = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "impute",
-    max_levels: reading.MaxLevels = 30,
-    target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = True,
-    encoding: reading.Encoding = None,
-    separator: reading.Separator = None,
-    decimal: reading.Decimal = None,
 ) -> None:
     """Compare mixtune with other methods, on focal rows that no fit has seen.
 
@@ -84,14 +71,14 @@ def compare(
     from mixtune.report.verdict import compared_sentence
     from mixtune.selection import MIXTUNE
 
-    options = reading.options_given(locals())
+    every = table.every
     reading.check_features(linear=linear, random_width=random_width)
     outputs.check_outputs({"--out": out}, force=force, inputs=files, endings=(".csv",))
     if every:
-        reading.check_every(domain, {"--focal": focal, "--random-features": random_width})
+        reading.check_every(table.domain, {"--focal": table.focal, "--random-features": random_width})
     with outputs.progress_bar(1) as step:
         step("Reading")
-        read = read_training(files, **options, every=every)
+        read = read_training(files, **table.reader_options(), every=every)
     classes = read.encoder.target.classes is not None
     same_features = linear or random_width is not None
     settings = {"folds": folds, "repeats": repeats, "seed": seed}
@@ -114,28 +101,37 @@ def compare(
             change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]
             told = compared_sentence(*change, total, every=every)
             why = "" if every else _why(read, model, change, curved=not same_features)
-    rows = [_flat(each) for each in results]
+    rows = [outputs.flat_method(each) for each in results]
     if out is not None:
         with outputs.writing(out):
             write_csv(out, rows)
     if as_json:
         about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, **settings}
-        about["verdict"] = told
         error = "share of wrong classes" if classes else "rmse"
         found = {"fit_differs": why or None, "error": error, "methods": rows, "notes": read.notes}
-        outputs.print_json({**about, **found, "written": out})
+        outputs.print_json({**about, "verdict": told, **found, "written": out})
     else:
+        console = outputs.output()
+        for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(why))):
+            console.print(f"{text}\n")
+        of = f"{len(list(read.domains)):,} domains" if every else f'"{read.domains.focal}"'
+        title = f"Errors on {total:,} unseen rows of {of}"
+        console.print(outputs.comparison_table(title, "/ own rows", results), "", sep="\n")
         cut = f"{cuts} folds" + (f", cut anew {repeats} times" if repeats > 1 else "")
-        _show(read, results, cut, out, (told, why), same_features=same_features, every=every)
+        others = "" if same_features else "The three ridge fits are linear in the columns (--linear: mixtune as well). "
+        console.print(
+            f"Nested cross-validation over {'all' if every else 'the focal'} rows, {cut}. {others}/ own rows: "
+            f"{'share of wrong classes' if classes else 'RMSE'} relative to that of {YARDSTICK}, with a 95% interval; "
+            "below 1 is better. Intervals take the rows as independent.\n"
+        )
+        outputs.show_lines(console, "Notes", read.notes)
+        failed = [(METHOD_NAMES.get(each.method, each.method), each) for each in results if each.failures]
+        told_failures = [f"{name} failed in {each.failures} fits: {each.failure}" for name, each in failed]
+        outputs.show_lines(console, "Failures", told_failures)
+        if out is not None:
+            console.print(f"Wrote {outputs.safe(out)}", soft_wrap=True)
     if any(each.failures for each in results):
         raise typer.Exit(1)
-
-
-def _flat(result: Compared) -> dict[str, Any]:
-    """One row of a table: the measures that apply stand beside the other numbers."""
-    row = asdict(result)
-    measures = row.pop("measures") or {}
-    return row | {name: value for name, value in measures.items() if name != "rmse"}
 
 
 def _cannot(mine: Compared) -> str:
@@ -157,41 +153,3 @@ def _why(read: TrainingTables, model: Any, change: tuple[float, float, float], *
     rows = {each.name: each.n_rows for each in read.domains}
     facts = model_facts(model.fit(X, y, sources=sources), rows)
     return why_different(facts, *change, curved=curved, classes=read.encoder.target.classes is not None)
-
-
-def _show(
-    read: TrainingTables,
-    results: tuple[Compared, ...],
-    cuts: str,
-    out: Path | None,
-    told: tuple[str, str],
-    *,
-    same_features: bool,
-    every: bool,
-) -> None:
-    console, classes = outputs.output(), read.encoder.target.classes is not None
-    console.print(f"[bold]{outputs.safe(told[0])}[/]\n")
-    if told[1]:
-        console.print(f"{outputs.safe(told[1])}\n")
-    if every:
-        rows = sum(each.n_rows for each in read.domains)
-        title = f"Errors on {rows:,} unseen rows of {len(list(read.domains)):,} domains"
-    else:
-        title = f'Errors on {read.domains.focal_domain.n_rows:,} unseen rows of "{read.domains.focal}"'
-    console.print(outputs.comparison_table(title, "/ own rows", results), "", sep="\n")
-    others = "" if same_features else "The three ridge fits are linear in the columns (--linear: mixtune as well). "
-    error = "share of wrong classes" if classes else "RMSE"
-    console.print(
-        f"Nested cross-validation over {'all' if every else 'the focal'} rows, {cuts}. {others}/ own rows: {error} "
-        f"relative to that of {YARDSTICK}, with a 95% interval; below 1 is better. Intervals take the rows as "
-        "independent.\n"
-    )
-    outputs.show_lines(console, "Notes", read.notes)
-    failed = [
-        f"{METHOD_NAMES.get(each.method, each.method)} failed in {each.failures} fits: {each.failure}"
-        for each in results
-        if each.failures
-    ]
-    outputs.show_lines(console, "Failures", failed)
-    if out is not None:
-        console.print(f"Wrote {outputs.safe(out)}", soft_wrap=True)

@@ -81,9 +81,8 @@ def demo(
     means = {kind: _means(found) for kind, found in errors.items()}
     if as_json:
         about = {"verdict": verdict, "focal": domains.focal, "train_rows": rows, "draws": DRAWS, "errors": means}
-        outputs.print_json(
-            {**about, **outputs.facts_document(facts), "written": {"report": report}, "seconds": seconds}
-        )
+        end = {"written": {"report": report}, "seconds": seconds}
+        outputs.print_json({**about, **outputs.facts_document(facts), **end})
         return
     console = outputs.output()
     console.print(
@@ -113,20 +112,14 @@ def _case(grades: Any, rows: int, seed: int, *, misleading: bool) -> tuple[Any, 
     rng = np.random.default_rng([seed, 1])
     own = grades.focal_domain
     order = rng.permutation(own.n_rows)
-    made = [_part(own, order[:rows])]
+    made = [own.take(order[:rows])]
     turned = set(rng.permutation(len(grades.sources))[: len(grades.sources) // 2].tolist())
     for place, grade in enumerate(grades.sources):
-        part = _part(grade, rng.permutation(grade.n_rows)[:SOURCE_ROWS])
+        part = grade.take(rng.permutation(grade.n_rows)[:SOURCE_ROWS])
         if misleading and place in turned:
             part = Domain(part.name, part.X, 2 * part.y.mean() - part.y, columns=part.columns)
         made.append(part)
-    return Domains(tuple(made), focal=own.name), _part(own, order[rows : rows + TEST_ROWS])
-
-
-def _part(domain: Any, places: Any) -> Any:
-    from mixtune.data import Domain
-
-    return Domain(domain.name, domain.X[places], domain.y[places], columns=domain.columns)
+    return Domains(tuple(made), focal=own.name), own.take(order[rows : rows + TEST_ROWS])
 
 
 def _models(train: Any, seed: int) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,56 +17,87 @@ from mixtune.cli import _reading as reading
 from mixtune.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.federated import Combined, Coordinator, Key, Policy, Study
-    from mixtune.federated.folder import Faults, Folder
+    from mixtune.federated import Combined, Key, Policy, Study
+    from mixtune.federated.folder import Faults
 
 federate = typer.Typer(no_args_is_help=True, help="Learn from members who keep their rows and send sums, as files.")
 study_app = typer.Typer(no_args_is_help=True, help="Plan a study, join it, check it.")
 federate.add_typer(study_app, name="study")
 
 StudyFile: TypeAlias = Annotated[Path, typer.Argument(metavar="STUDY", help="The file of the study, study.toml.")]
-StudyOption: TypeAlias = Annotated[Path, typer.Option("--study", help="The file of the study.")]
-KeyOption: TypeAlias = Annotated[
+PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
+Focal: TypeAlias = Annotated[str, typer.Option(help="The member that the model is for.")]
+FocalRows: TypeAlias = Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")]
+KeyFile: TypeAlias = Annotated[
     Path | None, typer.Option("--key", help="The member's key; by default the one next to the study.")
 ]
-Data: TypeAlias = Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")]
-Messages: TypeAlias = Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")]
-FocalRows: TypeAlias = Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")]
-NeededRows: TypeAlias = Annotated[Path, typer.Option("--focal", help="The rows of the focal member.")]
-ModelFile: TypeAlias = Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")]
-ReportFile: TypeAlias = Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")]
-Focal: TypeAlias = Annotated[str, typer.Option(help="The member that the model is for.")]
-RequireAll: TypeAlias = Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")]
-PolicyFile: TypeAlias = Annotated[Path | None, typer.Option("--policy", help="The member's own rules, a TOML file.")]
-Method: TypeAlias = Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")]
-Level: TypeAlias = Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")]
-Weights: TypeAlias = Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")]
-Ridge: TypeAlias = Annotated[float, typer.Option(help="Of the local models.")]
-DropOuts: TypeAlias = Annotated[int, typer.Option(help="How many members may drop out between exchanges.")]
-Confirm: TypeAlias = Annotated[
-    bool, typer.Option("--confirm", help="Add an exchange in which members confirm who took part.")
-]
-Epsilon: TypeAlias = Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")]
-Delta: TypeAlias = Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")]
+
+
+@dataclass(frozen=True)
+class StudyFiles:
+    """The study and the key of the member who works on it."""
+
+    study: Annotated[Path, typer.Option("--study", help="The file of the study.")] = Path("study.toml")
+    key: KeyFile = None
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """What members agree on beside columns and target."""
+
+    level: Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")] = 2
+    method: Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")] = "fixed"
+    weights: Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")] = "predictive"
+    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0
+    epsilon: Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")] = 3.0
+    delta: Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")] = 1e-6
+    drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Add an exchange in which members confirm who took part.")
+    ] = False
+    random_width: reading.RandomWidth = None
+    seed: reading.Seed = 0
+
+    def new_study(self, like: Sequence[Path], **about: Any) -> Study:
+        """A study of tables like these."""
+        from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy, Study
+
+        return Study.new(
+            like,
+            level=self.level,
+            method=self.method,
+            fixed=FixedMethod(weights=self.weights, ridge=self.ridge),
+            features=FeatureSpec(self.random_width or 0, self.seed),
+            privacy=Privacy(self.epsilon, self.delta),
+            limits=Limits(drop_outs=self.drop_outs, confirm=self.confirm),
+            **about,
+        )
+
+
+@dataclass(frozen=True)
+class ResultOptions:
+    """What becomes of the model."""
+
+    require_all: Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")] = False
+    out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None
+    report: Annotated[Path | None, typer.Option(help="Write a page about the model, such as report.html.")] = None
+    force: reading.Force = False
+    as_json: reading.AsJson = False
+
+    def check(self, inputs: Sequence[Path] = ()) -> None:
+        """Refuse, before any work, files that could not be written in the end."""
+        outputs.check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
 
 
 @study_app.command("new")
+@reading.with_groups
 def study_new(
     study: StudyFile,
     like: Annotated[list[Path], typer.Option(help="A table with the columns; the first one gives the scales.")],
     target: reading.Target,
     focal: Focal,
+    settings: StudySettings,
     name: Annotated[str, typer.Option(help="Of the study.")] = "study",
-    level: Level = 2,
-    method: Method = "fixed",
-    weights: Weights = "predictive",
-    ridge: Ridge = 1.0,
-    epsilon: Epsilon = 3.0,
-    delta: Delta = 1e-6,
-    drop_outs: DropOuts = 1,
-    confirm: Confirm = False,
-    random_width: reading.RandomWidth = None,
-    seed: reading.Seed = 0,
     days: Annotated[int, typer.Option(help="How long the study is open.")] = 90,
     force: reading.Force = False,
 ) -> None:
@@ -76,14 +107,11 @@ def study_new(
     Look through the file and edit it before anybody joins; if you edit columns
     or features, delete the line with the hash of the feature map.
     """
-    from mixtune.federated import Study
-
-    settings = _settings(locals())
     outputs.check_outputs({"STUDY": study}, force=force, inputs=like)
-    made = Study.new(like, target=target, focal=focal, name=name, days=days, **settings)
+    made = settings.new_study(like, target=target, focal=focal, name=name, days=days)
     made.save(study)
     console = outputs.output()
-    console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {level}.")
+    console.print(f"Wrote the study to {outputs.safe(study)}: {made.n_features} features, level {made.level}.")
     console.print(outputs.safe(made.predicts), soft_wrap=True)
     console.print(f"Next, every member: mixtune federate study join {outputs.safe(study)} --name NAME")
 
@@ -144,10 +172,10 @@ def study_check(
 @federate.command()
 def ask(
     study: StudyFile,
-    files: Messages = None,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="FILE", help="The answers so far, .mxf.")] = None,
     out: Annotated[Path, typer.Option(help="Where to write the request.")] = Path("q.mxf"),
-    focal: FocalRows = None,
-    key: KeyOption = None,
+    focal: Annotated[Path | None, typer.Option("--focal", help="The rows of the focal member.")] = None,
+    key: KeyFile = None,
     policy: PolicyFile = None,
     force: reading.Force = False,
 ) -> None:
@@ -164,12 +192,12 @@ def ask(
 
 
 @federate.command()
+@reading.with_groups
 def answer(
     request: Annotated[Path, typer.Argument(metavar="REQUEST", help="The request, .mxf.")],
-    data: Data,
+    data: Annotated[Path, typer.Option("--data", help="The member's rows, CSV or Parquet.")],
     out: Annotated[Path, typer.Option(help="Where to write the answer.")],
-    study: StudyOption = Path("study.toml"),
-    key: KeyOption = None,
+    files: StudyFiles,
     policy: PolicyFile = None,
     ledger: Annotated[Path | None, typer.Option(help="Record of past releases; by default KEY.ledger.")] = None,
     force: reading.Force = False,
@@ -181,8 +209,8 @@ def answer(
     from mixtune.federated import Ledger, Site, Study
 
     outputs.check_outputs({"--out": out}, force=force, inputs=[request, data])
-    found, own = Study.load(study), _key(key, study)
-    book = Ledger(ledger or study.parent / f"{own.name}.ledger")
+    found, own = Study.load(files.study), _key(files.key, files.study)
+    book = Ledger(ledger or files.study.parent / f"{own.name}.ledger")
     made = Site(found, data, own, _policy(policy), ledger=book).answer(request)
     made.save(out)
     outputs.show_lines(outputs.output(), f"Wrote {out}", made.explain())
@@ -212,38 +240,31 @@ def inspect_message(
 
 
 @federate.command()
+@reading.with_groups
 def combine(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE", help="The answers, .mxf; requests beside them are found.")
     ],
-    focal: NeededRows,
-    out: ModelFile = None,
-    report: ReportFile = None,
-    study: StudyOption = Path("study.toml"),
-    key: KeyOption = None,
-    require_all: RequireAll = False,
-    force: reading.Force = False,
-    as_json: reading.AsJson = False,
+    focal: FocalRows,
+    own: StudyFiles,
+    result: ResultOptions,
 ) -> None:
     """Fit the focal member's model from the answers."""
     from mixtune.federated import Coordinator, Study
 
-    outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=[*files, focal])
-    found = Study.load(study)
-    combined = Coordinator(found, focal, _key(key, study, found.focal)).combine(files, require_all=require_all)
-    document = _finish(combined, focal, out, report)
-    if as_json:
-        outputs.print_json(document)
-        return
-    _show(document)
+    result.check([*files, focal])
+    found = Study.load(own.study)
+    coordinator = Coordinator(found, focal, _key(own.key, own.study, found.focal))
+    combined = coordinator.combine(files, require_all=result.require_all)
+    _show(_finish(combined, focal, result), result)
 
 
 @federate.command("flower-app")
+@reading.with_groups
 def flower_app(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write the files of the app.")],
-    focal: NeededRows,
-    study: StudyOption = Path("study.toml"),
-    key: KeyOption = None,
+    focal: FocalRows,
+    own: StudyFiles,
     out: Annotated[Path, typer.Option(help="The folder for requests and answers.")] = Path("messages"),
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers to one request.")] = 600.0,
     force: reading.Force = False,
@@ -254,40 +275,28 @@ def flower_app(
 
     if (folder / "pyproject.toml").exists() and not force:
         raise ParameterError(f"{folder} holds a project; choose another folder, or --force to replace it")
-    found = Study.load(study)
-    place = key or key_path(study.parent, found.focal)
-    Coordinator(found, focal, _key(place, study))
-    write_app(folder, study=study, focal=focal, key=place, out=out, timeout=timeout)
+    found = Study.load(own.study)
+    place = own.key or key_path(own.study.parent, found.focal)
+    Coordinator(found, focal, _key(place, own.study))
+    write_app(folder, study=own.study, focal=focal, key=place, out=out, timeout=timeout)
     console = outputs.output()
     console.print(f"Wrote the app to {outputs.safe(folder)}. Run it with: flwr run {outputs.safe(folder)} SUPERLINK")
 
 
 @federate.command()
+@reading.with_groups
 def simulate(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="One CSV file for each member, named after it.")],
     focal: Focal,
     target: reading.Target,
-    level: Level = 2,
-    method: Method = "fixed",
-    weights: Weights = "predictive",
-    ridge: Ridge = 1.0,
-    epsilon: Epsilon = 3.0,
-    delta: Delta = 1e-6,
-    drop_outs: DropOuts = 1,
-    confirm: Confirm = False,
-    random_width: reading.RandomWidth = None,
-    seed: reading.Seed = 0,
+    settings: StudySettings,
+    result: ResultOptions,
     transport: Annotated[str, typer.Option(metavar="files|flower", help="What carries the messages.")] = "files",
     processes: Annotated[int, typer.Option(help="Maximum number of processes, which the members share.", min=1)] = 8,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for an answer.")] = 120.0,
     kill: Annotated[list[str] | None, typer.Option(help="Kill this member at a step: NAME=STEP.")] = None,
     slow: Annotated[list[str] | None, typer.Option(help="Let this member wait: NAME=SECONDS.")] = None,
     policy: PolicyFile = None,
-    require_all: RequireAll = False,
-    out: ModelFile = None,
-    report: ReportFile = None,
-    force: reading.Force = False,
-    as_json: reading.AsJson = False,
 ) -> None:
     """Run a whole study on this machine, with a process for each member, and compare it with the pooled computation.
 
@@ -295,45 +304,26 @@ def simulate(
 
     mixtune federate simulate schools/ --focal school-1 --target normexam --level 2 --json
     """
-    from mixtune.federated import Study
     from mixtune.federated.folder import Faults
 
-    settings = _settings(locals())
     check_choice("transport", transport, ("files", "flower"))
     if transport == "flower" and (kill or slow):
         raise ParameterError("--kill and --slow go with --transport files; leave them out")
-    outputs.check_outputs({"--out": out, "--report": report}, force=force)
+    result.check()
     tables = _tables(folder, focal)
     begin = time.perf_counter()
     like = [tables[focal], *(path for name, path in tables.items() if name != focal)]
-    study = Study.new(like, target=target, focal=focal, name=folder.resolve().name, **settings)
+    study = settings.new_study(like, target=target, focal=focal, name=folder.resolve().name)
     deaths = {name: int(value) for name, value in _pairs(kill, tables, "--kill").items()}
     faults = Faults(deaths, _pairs(slow, tables, "--slow"))
     given: dict[str, Any] = {"policy": policy, "timeout": timeout, "processes": processes, "transport": transport}
     with outputs.progress_bar(6 if transport == "files" else 6 + len(tables)) as step:
-        combined = _simulated(study, tables, step=step, faults=faults, require_all=require_all, **given)
+        combined = _simulated(study, tables, step=step, faults=faults, require_all=result.require_all, **given)
         step("Comparing with the pooled computation")
         seconds = time.perf_counter() - begin
-        document = _finish(combined, tables[focal], out, report)
+        document = _finish(combined, tables[focal], result)
         document |= {"difference": _difference(combined, tables), "seconds": seconds}
-    if as_json:
-        outputs.print_json(document)
-        return
-    _show(document)
-
-
-def _settings(given: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a study from a command's arguments."""
-    from mixtune.federated import FeatureSpec, FixedMethod, Limits, Privacy
-
-    return {
-        "level": given["level"],
-        "method": given["method"],
-        "fixed": FixedMethod(weights=given["weights"], ridge=given["ridge"]),
-        "features": FeatureSpec(given["random_width"] or 0, given["seed"]),
-        "privacy": Privacy(given["epsilon"], given["delta"]),
-        "limits": Limits(drop_outs=given["drop_outs"], confirm=given["confirm"]),
-    }
+    _show(document, result)
 
 
 def _simulated(
@@ -348,49 +338,39 @@ def _simulated(
     require_all: bool,
     transport: str,
 ) -> Combined:
-    """All exchanges of a study on this machine, with processes for its members."""
+    """All exchanges of a study on this machine, with processes for its members, or carried by Flower."""
     from mixtune.federated import Coordinator, Key
     from mixtune.federated.folder import Folder, exchange_by_processes
 
     keys = {name: Key.generate(name) for name in tables}
     study = study.joined(*(key.card for key in keys.values()))
     coordinator = Coordinator(study, tables[study.focal], keys[study.focal], policy=_policy(policy))
-    own = {name: tables[name] for name in study.sources}
     with tempfile.TemporaryDirectory() as place:
         folder = Folder(Path(place))
         study.save(folder.path / "study.toml")
-        for name in tables if transport == "flower" else own:
+        for name in tables if transport == "flower" else study.sources:
             keys[name].save(folder.key_path(name))
+        options: dict[str, Any] = {"timeout": timeout, "step": step}
         if transport == "files":
-            options: dict[str, Any] = {"processes": processes, "policy": _policy(policy), "faults": faults}
-            with exchange_by_processes(folder, own, timeout=timeout, step=step, **options) as exchange:
+            own = {name: tables[name] for name in study.sources}
+            options |= {"processes": processes, "policy": _policy(policy), "faults": faults}
+            with exchange_by_processes(folder, own, **options) as exchange:
                 messages: list[Any] = coordinator.run(exchange, require_all=require_all)
         else:
-            messages = _by_flower(coordinator, folder, tables, timeout=timeout, step=step, policy=policy)
+            from mixtune.federated.flower_local import exchange_on_this_machine
+
+            rules = {} if policy is None else {"policy": policy.resolve()}
+            members = {
+                name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()
+            }
+            focal = members.pop(study.focal)
+            options |= {"focal": (focal["data"], focal["key"]), "members": members}
+            coordinator.rejected |= exchange_on_this_machine(folder.path, **options)
+            messages = sorted((folder.path / "messages").glob("*.mxf"))
         return coordinator.combine(messages, require_all=require_all)
 
 
-def _by_flower(
-    coordinator: Coordinator,
-    folder: Folder,
-    tables: dict[str, Path],
-    *,
-    timeout: float,
-    step: Callable[[str], None],
-    policy: Path | None,
-) -> list[Any]:
-    """The messages of a study that Flower carried."""
-    from mixtune.federated.flower_local import exchange_on_this_machine
-
-    rules = {} if policy is None else {"policy": policy.resolve()}
-    settings = {name: {"data": path.resolve(), "key": folder.key_path(name), **rules} for name, path in tables.items()}
-    focal = settings.pop(coordinator.study.focal)
-    given: dict[str, Any] = {"focal": (focal["data"], focal["key"]), "members": settings}
-    coordinator.rejected |= exchange_on_this_machine(folder.path, **given, timeout=timeout, step=step)
-    return sorted((folder.path / "messages").glob("*.mxf"))
-
-
-def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | None) -> dict[str, Any]:
+def _finish(combined: Combined, focal: Path, result: ResultOptions) -> dict[str, Any]:
     """The model, its files, and what there is to say."""
     from mixtune.estimators import FederatedRegressor
     from mixtune.report import give_verdict, model_facts, page_html
@@ -403,19 +383,20 @@ def _finish(combined: Combined, focal: Path, out: Path | None, report: Path | No
         counts |= {name: moments.count for name, moments in combined.moments.items()}
     facts = model_facts(model, counts)
     verdict = give_verdict(facts).sentence
-    if out is not None:
+    if result.out is not None:
         encoder = replace(study.encoder, focal=study.focal).to_dict()
         metadata = {"made_by": "mixtune federate", "verdict": verdict, "encoder": encoder, "notes": model.notes_}
-        model.save(out, metadata=outputs.plain(metadata | {"rows": counts}))
-    if report is not None:
+        model.save(result.out, metadata=outputs.plain(metadata | {"rows": counts}))
+    if result.report is not None:
         settings = {"level": study.level, "method": study.method, "study": study.name}
         title = f"{study.encoder.target.name} of {study.focal}"
-        outputs.write_file(report, page_html(facts, title=title, settings=settings).encode())
+        outputs.write_file(result.report, page_html(facts, title=title, settings=settings).encode())
     about = {"study": study.name, "fingerprint": study.fingerprint, "level": study.level, "method": study.method}
     about |= {"focal": study.focal, "members": list(combined.names), "guarded": model.guarded_, "made": model.made_}
     about |= {name: getattr(combined, name) for name in ("missing", "late", "exchanges", "bytes_per_member")}
     about |= {"epsilon": study.privacy.epsilon, "delta": study.privacy.delta} if study.level == 3 else {}
-    return {"verdict": verdict, **about, **outputs.facts_document(facts), "written": {"model": out, "report": report}}
+    written = {"model": result.out, "report": result.report}
+    return {"verdict": verdict, **about, **outputs.facts_document(facts), "written": written}
 
 
 def _difference(combined: Combined, tables: dict[str, Path]) -> float:
@@ -433,7 +414,10 @@ def _difference(combined: Combined, tables: dict[str, Path]) -> float:
     return float(np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs)))
 
 
-def _show(document: dict[str, Any]) -> None:
+def _show(document: dict[str, Any], result: ResultOptions) -> None:
+    if result.as_json:
+        outputs.print_json(document)
+        return
     console = outputs.output()
     outputs.show_lines(console, "How the model was made", document["made"])
     weights = sorted(((each.get("weight") or 0.0, each["name"]) for each in document["domains"]), reverse=True)
@@ -446,9 +430,7 @@ def _show(document: dict[str, Any]) -> None:
         lines.append(f"difference from the pooled computation: {document['difference']:.2g}")
         lines.append(f"{document['seconds']:.1f} seconds")
     outputs.show_lines(console, "Result", lines)
-    for name, path in document["written"].items():
-        if path is not None:
-            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
+    outputs.show_written(console, document["written"])
 
 
 def _tables(folder: Path, focal: str) -> dict[str, Path]:

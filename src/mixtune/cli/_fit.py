@@ -1,57 +1,59 @@
-"""``mixtune fit``: learn a model for one domain with the help of the others, and say what helped."""
+"""``mixtune fit``: learn a model for one domain, or for every domain, with the help of the others; say what helped."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from mixtune._array import one_thread_if_small, torch_device
 from mixtune._messages import Note, counted
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli._every import fit_every
-from mixtune.cli._streaming import read_streamed
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
     from mixtune.report import Facts, Verdict
 
+large_option = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
+_STREAM_HELP = (
+    "Read block by block; keep the focal rows and a random sample of every other domain. Folders, Arrow files and "
+    "several files with a --domain column are accepted. All columns must be numeric."
+)
+_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text); may be repeated."
+_TEXT_MODEL_HELP = "Folder of another sentence encoder, as sentence-transformers saves it."
+_IMAGES_HELP = "Columns of paths of images, for a frozen network; may be repeated."
+_IMAGE_MODEL_HELP = "File of the network for images, as torch.export.save writes it."
 
+
+@reading.with_groups
 def fit(
     files: reading.Files,
-    target: reading.Target,
-    domain: reading.DomainColumn = None,
-    focal: reading.Focal = None,
-    every: reading.Every = False,
+    table: reading.TableOptions,
     out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit, such as report.html.")] = None,
-    ignore: reading.Ignore = None,
-    keep: reading.Keep = None,
-    categories: reading.Categories = None,
-    text: reading.Text = None,
-    text_model: reading.TextModel = None,
-    images: reading.Images = None,
-    image_model: reading.ImageModel = None,
+    text: Annotated[list[str] | None, reading.columns_option(help=_TEXT_HELP)] = None,
+    text_model: Annotated[Path | None, reading.reading_option(help=_TEXT_MODEL_HELP)] = None,
+    images: Annotated[list[str] | None, reading.columns_option(help=_IMAGES_HELP)] = None,
+    image_model: Annotated[Path | None, reading.reading_option(help=_IMAGE_MODEL_HELP)] = None,
     linear: reading.Linear = False,
     random_width: reading.RandomWidth = None,
     seed: reading.Seed = 0,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    missing: reading.Missing = "impute",
-    max_levels: reading.MaxLevels = 30,
-    target_kind: reading.TargetKind = "auto",
-    drop_missing_target: reading.DropMissingTarget = True,
-    encoding: reading.Encoding = None,
-    separator: reading.Separator = None,
-    decimal: reading.Decimal = None,
-    stream: reading.StreamFlag = False,
-    sample_rows: reading.SampleRows = reading.ROWS,
-    memory_limit: reading.MemoryLimit = reading.LIMIT,
+    stream: Annotated[bool, large_option("--stream", help=_STREAM_HELP)] = False,
+    sample_rows: Annotated[
+        int, large_option(help="Number of rows to sample from every other domain.", min=1)
+    ] = reading.ROWS,
+    memory_limit: Annotated[
+        str, large_option(metavar="SIZE", help="Memory for blocks and sampled rows, such as 1GB.")
+    ] = reading.LIMIT,
     engine: reading.Engine = "local",
     scheduler: reading.Scheduler = None,
     device: reading.Device = "cpu",
@@ -98,137 +100,173 @@ def fit(
     mixtune fit big/ --target y --domain site --focal berlin --engine dask --scheduler tcp://10.0.0.1:8786
     """
     from mixtune.data import read_training
-    from mixtune.report import give_verdict
 
-    options = reading.options_given(locals())
     torch_device(device)
     reading.check_engine(engine, scheduler)
     reading.check_features(linear=linear, random_width=random_width)
+    if table.every:
+        refused = {"--focal": table.focal, "--random-features": random_width, "--device": device != "cpu"}
+        reading.check_every(table.domain, refused)
     large: dict[str, Any] = {"memory_limit": memory_limit, "sample_rows": sample_rows}
     whole = not stream and engine != "dask"
-    if every:
-        refused = {"--focal": focal, "--random-features": random_width}
-        reading.check_every(domain, {**refused, "--device": device != "cpu"})
     if whole:
-        reading.check_whole(files, domain, **large)
-    settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
+        reading.check_whole(files, table.domain, **large)
     outputs.check_outputs({"--out": out, "--report": report}, force=force, inputs=files)
     begin = time.perf_counter()
-    where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler}
-    # A stream has a bar of its own, which counts rows.
-    streamed, sources = (None, None) if whole else read_streamed(files, options, every=every, **where, **large)
-    if every:
-        read = read_training(files, **options, every=True) if streamed is None else streamed
-        fit_every(files, read, options, out, report, settings, as_json=as_json, stream=sources)
-        return
+    embedded = {"text": text, "text_model": text_model, "images": images, "image_model": image_model}
+    options = table.reader_options() | {name: value for name, value in embedded.items() if value}
+    settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
+    streamed = sources = None
+    if not whole:  # a stream has a bar of its own, which counts rows
+        where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler, "every": table.every}
+        streamed, sources = reading.read_streamed(files, options, **where, **large)
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
         step("Reading")
-        read = read_training(files, **options) if streamed is None else streamed
+        read = read_training(files, **options, every=table.every) if streamed is None else streamed
         step("Fitting")
-        how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
-        shown = {"explain": report is not None, "distances": as_json or report is not None}
-        model, facts = _fit(read, shown, sources, **how)
-        verdict = give_verdict(facts)
-        told = _told(read, model, facts, wanted=out is not None)
+        made: EveryFit | FocalFit
+        if table.every:
+            made = EveryFit(read, sources, linear=linear, seed=seed)
+        else:
+            how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
+            shown = {"explain": report is not None, "distances": as_json or report is not None}
+            made = FocalFit(read, shown, sources, **how)
         if out is not None:
             step("Writing the model")
-            model.save(out, metadata=outputs.plain({**told, **_metadata(read, files, settings, facts, verdict)}))
+            # Models are passed on; the folders of their training data stay private.
+            about = {
+                "made_by": "mixtune fit",
+                "encoder": read.encoder.to_dict(),
+                "files": [path.name for path in files],
+            }
+            about |= {"settings": settings, "notes": made.notes}
+            made.model.save(out, metadata=outputs.plain({**made.metadata(), **about}))
         if report is not None:
-            from mixtune.report import page_html
-
             step("Writing the report")
             given = {name: value for name, value in options.items() if value not in (None, (), False)}
-            title = f"{read.encoder.target.name} of {read.domains.focal}"
-            about: dict[str, Any] = {"title": title, "settings": {**given, **settings}, **outputs.made_now(files)}
-            outputs.write_file(report, page_html(facts, **about).encode())
-    written = {"model": out, "report": report}
+            outputs.write_file(report, made.page({**given, **settings}, files).encode())
+    written = {made.word: out, "report": report}
     if as_json:
-        effects = {name: value for name, value in told.items() if name.startswith("effects")}
-        seconds = time.perf_counter() - begin
-        outputs.print_json({**_document(read, facts, verdict), **effects, "written": written, "seconds": seconds})
+        outputs.print_json({**made.document(), "written": written, "seconds": time.perf_counter() - begin})
+        return
+    console = outputs.output()
+    made.show()
+    outputs.show_lines(console, "Notes", made.notes)
+    outputs.show_written(console, written)
+    if out is None:
+        it, model = ("them", "models were") if table.every else ("it", "model was")
+        console.print(f"The {model} not saved; pass --out {made.word}.mixtune to save {it}.")
     else:
-        _show(read, facts, verdict, written, reading.csv_options(options))
+        command = f"mixtune predict {shlex.quote(str(out))} new.csv{table.csv_typed()}"
+        console.print(f"Next: {outputs.safe(command)}", soft_wrap=True)
 
 
-def _fit(read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **how: Any) -> tuple[Any, Facts]:
-    """The fitted model and what it says about itself, with the notes of the tables before its own.
+class FocalFit:
+    """A model for one domain, with what the command says about it.
 
     ``shown`` are options of :func:`mixtune.report.read_facts`: what need not be computed because nothing shows it.
     ``how`` are the options of :func:`mixtune.estimators.new_model`. Sources that are ``streamed`` are read again, for
     the sums of all their rows.
     """
-    from mixtune.estimators import new_model, training_rows
-    from mixtune.report import read_facts
 
-    target = read.encoder.target
-    X, y, sources = training_rows(read)
-    sources = sources if streamed is None else streamed
-    model = new_model(read.domains, classes=target.classes is not None, **how)
-    about: dict[str, Any] = {"target": target.name, "columns": read.encoder, **shown}
-    with one_thread_if_small(each.X for each in read.domains):
-        model.fit(X, y, sources=sources)
-        facts = read_facts(model, X=X, y=y, sources=sources, **about)
-    # What the notes on the tables say already, such as which domains have one row, is not said twice.
-    said = {note.code for note in read.notes if isinstance(note, Note)}
-    own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
-    return model, replace(facts, notes=tuple(map(outputs.as_typed, (*read.notes, *own))))
+    word = "model"
+
+    def __init__(self, read: TrainingTables, shown: dict[str, bool], streamed: Any = None, **how: Any) -> None:
+        from mixtune.estimators import new_model, training_rows
+        from mixtune.report.facts import read_facts
+        from mixtune.report.verdict import give_verdict
+
+        self.read, self.target = read, read.encoder.target
+        X, y, sources = training_rows(read)
+        sources = sources if streamed is None else streamed
+        self.model = new_model(read.domains, classes=self.target.classes is not None, **how)
+        about: dict[str, Any] = {"target": self.target.name, "columns": read.encoder, **shown}
+        with one_thread_if_small(each.X for each in read.domains):
+            self.model.fit(X, y, sources=sources)
+            facts = read_facts(self.model, X=X, y=y, sources=sources, **about)
+        # What the notes on the tables say already, such as which domains have one row, is not said twice.
+        said = {note.code for note in read.notes if isinstance(note, Note)}
+        own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
+        self.notes = tuple(map(outputs.as_typed, (*read.notes, *own)))
+        self.facts: Facts = replace(facts, notes=self.notes)
+        self.verdict: Verdict = give_verdict(self.facts)
+        #: What is known about the rows of the fit: here effects of columns, and more once the model is saved.
+        self.described = {} if facts.columns is None else facts.columns.effects.to_json()
+
+    def metadata(self) -> dict[str, Any]:
+        """What the file of the model says about the rows of the fit, which it does not hold."""
+        from mixtune.estimators import describe_rows
+
+        effects = None if self.facts.columns is None else self.facts.columns.effects
+        self.described = describe_rows(self.model, self.read.encoder, effects)
+        return {**self.described, "verdict": self.verdict.sentence}
+
+    def page(self, settings: dict[str, Any], files: list[Path]) -> str:
+        from mixtune.report import page_html
+
+        title = f"{self.target.name} of {self.read.domains.focal}"
+        return page_html(self.facts, title=title, settings=settings, **outputs.made_now(files))
+
+    def document(self) -> dict[str, Any]:
+        classes, verdict = self.facts.classes, self.verdict
+        about = {"target": self.target.name, "classes": self.target.classes, "focal": self.read.domains.focal}
+        said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
+        right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
+        effects = {name: value for name, value in self.described.items() if name.startswith("effects")}
+        known = outputs.facts_document(self.facts)
+        return {**about, "columns": self.read.encoder.names, **said, **right, **known, **effects}
+
+    def show(self) -> None:
+        console, encoder, facts = outputs.output(), self.read.encoder, self.facts
+        total = sum(each.rows for each in (facts.focal, *facts.sources))
+        # A column of text becomes several inputs.
+        columns, inputs = len(encoder.columns), len(encoder.names)
+        made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
+        console.print(f"[bold]{outputs.safe(self.verdict.sentence)}[/]\n")
+        for text in (*self.verdict.evidence[:1], f"What to do next: {self.verdict.advice}"):
+            console.print(f"{outputs.safe(text)}\n")
+        rows = f"{counted((facts.focal.rows, 'focal row'))}, {counted((total, 'row'))} in all"
+        what = f'"{outputs.safe(self.target.name)}" for "{outputs.safe(self.read.domains.focal)}"'
+        console.print(f"Predicts {what} from {counted((columns, 'column'))}{made}; {rows}.\n")
+        outputs.show_model(console, facts, classes=self.target.classes is not None)
+        if facts.classes is not None:
+            right = f"{facts.classes.right:,} of {facts.classes.rows:,}"
+            console.print(f"Classes: {right} focal rows are classified right when left out.\n")
 
 
-def _told(read: TrainingTables, model: Any, facts: Facts, *, wanted: bool) -> dict[str, Any]:
-    """What the file of the model says about the rows of the fit; without a file, the effects of columns if known."""
-    from mixtune.estimators import describe_rows
+class EveryFit:
+    """Models for every domain, with what the command says about them; tables that are ``streamed`` are read again."""
 
-    effects = None if facts.columns is None else facts.columns.effects
-    if wanted:
-        return describe_rows(model, read.encoder, effects)
-    return {} if effects is None else effects.to_json()
+    word = "models"
 
+    def __init__(self, read: TrainingTables, streamed: Any = None, *, linear: bool, seed: int) -> None:
+        from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
 
-def _show(read: TrainingTables, facts: Facts, verdict: Verdict, written: dict[str, Path | None], csv: str) -> None:
-    console, target, domains = outputs.output(), read.encoder.target, read.domains
-    total = sum(each.rows for each in (facts.focal, *facts.sources))
-    # A column of text becomes several inputs.
-    columns, inputs = len(read.encoder.columns), len(read.encoder.names)
-    made = f" ({counted((inputs, 'input'))})" if inputs != columns else ""
-    console.print(f"[bold]{outputs.safe(verdict.sentence)}[/]\n")
-    for text in (*verdict.evidence[:1], f"What to do next: {verdict.advice}"):
-        console.print(f"{outputs.safe(text)}\n")
-    rows = f"{counted((facts.focal.rows, 'focal row'))}, {counted((total, 'row'))} in all"
-    what = f'"{outputs.safe(target.name)}" for "{outputs.safe(domains.focal)}"'
-    console.print(f"Predicts {what} from {counted((columns, 'column'))}{made}; {rows}.\n")
-    outputs.show_model(console, facts, classes=target.classes is not None)
-    if facts.classes is not None:
-        right = f"{facts.classes.right:,} of {facts.classes.rows:,}"
-        console.print(f"Classes: {right} focal rows are classified right when left out.\n")
-    outputs.show_lines(console, "Notes", facts.notes)
-    for name, path in written.items():
-        if path is not None:
-            console.print(f"Wrote the {name} to {outputs.safe(path)}", soft_wrap=True)
-    if (model := written["model"]) is None:
-        console.print("The model was not saved; pass --out model.mixtune to save it.")
-    else:
-        command = f"mixtune predict {shlex.quote(str(model))} new.csv{csv}"
-        console.print(f"Next: {outputs.safe(command)}", soft_wrap=True)
+        self.read, self.target = read, read.encoder.target
+        members = list(read.domains)
+        X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
+        labels = np.repeat([each.name for each in members], [each.n_rows for each in members])
+        if self.target.classes is not None:
+            y = np.array(self.target.classes)[y.astype(np.int64)]
+        kind = MultiDomainRegressor if self.target.classes is None else MultiDomainClassifier
+        model: Any = kind(None if linear else "auto", seed=seed)
+        self.model = model.fit(X, y, domain=labels) if streamed is None else model.fit(streamed)
+        self.notes = tuple(map(outputs.as_typed, (*read.notes, *self.model.notes_)))
 
+    def metadata(self) -> dict[str, Any]:
+        return {"rows": dict(zip(self.model.domains_, self.model.n_rows_.tolist()))}
 
-def _document(read: TrainingTables, facts: Facts, verdict: Verdict) -> dict[str, Any]:
-    target, classes = read.encoder.target, facts.classes
-    about = {"target": target.name, "classes": target.classes, "focal": read.domains.focal}
-    said = {"verdict": verdict.sentence, "evidence": "".join(verdict.evidence[:1]), "next": verdict.advice}
-    right = {} if classes is None else {"loo_right": classes.right, "loo_rows": classes.rows}
-    return {**about, "columns": read.encoder.names, **said, **right, **outputs.facts_document(facts)}
+    def page(self, settings: dict[str, Any], files: list[Path]) -> str:
+        from mixtune.report import every_html
 
+        target = self.target.name
+        title = f"{target} by {self.read.encoder.domain}"
+        about: dict[str, Any] = {"title": title, "target": target, "settings": settings, "notes": self.notes}
+        return every_html(self.model, **about, **outputs.made_now(files))
 
-def _metadata(
-    read: TrainingTables, files: list[Path], settings: dict[str, Any], facts: Facts, verdict: Verdict
-) -> dict[str, Any]:
-    """What the model's file says beside the model, so that ``predict`` and ``inspect`` need nothing else."""
-    return {
-        "made_by": "mixtune fit",
-        "encoder": read.encoder.to_dict(),
-        # Models are passed on; the folders of their training data stay private.
-        "files": [path.name for path in files],
-        "settings": settings,
-        "verdict": verdict.sentence,
-        "notes": facts.notes,
-    }
+    def document(self) -> dict[str, Any]:
+        about = {"target": self.target.name, "columns": self.read.encoder.names, "notes": self.notes}
+        return {**about, **outputs.domains_document(self.model)}
+
+    def show(self) -> None:
+        outputs.show_domains(outputs.output(), self.model)

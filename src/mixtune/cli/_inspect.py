@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +9,9 @@ import typer
 from rich.console import Console
 
 from mixtune._messages import quoted
+from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.cli._every import domains_document, show_domains
-from mixtune.cli._outputs import facts_document, output, print_json, safe, show_effects, show_lines, show_model, table
+from mixtune.cli._outputs import safe
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -54,23 +53,29 @@ def inspect(
     if as_json:
         about = {"file": model, "estimator": info.estimator, "feature_map": info.feature_map}
         metadata = {**about, "created_with": info.created_with, "metadata": info.metadata, "not_loaded": needs}
-        found = domains_document(every) if every is not None else {} if facts is None else facts_document(facts)
-        print_json({**metadata, **found, "notes": notes})
+        found = (
+            outputs.domains_document(every)
+            if every is not None
+            else {}
+            if facts is None
+            else outputs.facts_document(facts)
+        )
+        outputs.print_json({**metadata, **found, "notes": notes})
         return
-    console = output()
+    console = outputs.output()
     _show_file(console, info, encoder, 0 if facts is None else len(facts.maps))
+    classes = encoder is not None and encoder.target.classes is not None
     if facts is not None:
-        show_model(console, facts, classes=encoder is not None and encoder.target.classes is not None)
-    effects = ColumnEffects.from_json(info.metadata)
-    shown = [] if effects is None else [asdict(each) for each in effects.effects]
-    show_effects(console, shown, classes=encoder is not None and encoder.target.classes is not None)
+        outputs.show_model(console, facts, classes=classes)
+    if (effects := ColumnEffects.from_json(info.metadata)) is not None and effects.effects:
+        outputs.show_effects(console, effects.effects, classes=classes)
     if every is not None:
-        show_domains(console, every)
+        outputs.show_domains(console, every)
     if encoder is not None:
         _show_columns(console, encoder)
-    show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
+    outputs.show_lines(console, "Notes", [*notes, *([needs] if needs else [])])
     bound = None if facts is None else facts.bound
-    show_lines(console, "Details: the paper's bound (Theorem 1)", () if bound is None else bound.lines)
+    outputs.show_lines(console, "Details: the paper's bound (Theorem 1)", () if bound is None else bound.lines)
 
 
 def _said(info: SavedInfo, key: str, kind: type, part: type) -> Any:
@@ -114,7 +119,7 @@ def _show_file(console: Console, info: SavedInfo, encoder: TableEncoder | None, 
 def _show_columns(console: Console, encoder: TableEncoder) -> None:
     from mixtune.data import EmbeddedColumn, LevelColumn
 
-    made = table("Input columns", "column", "read as", left=2)
+    made = outputs.table("Input columns", "column", "read as", left=2)
     for column in encoder.columns:
         if isinstance(column, LevelColumn):
             kind = f"{len(column.levels)} categories: {quoted(column.levels, 3)}"

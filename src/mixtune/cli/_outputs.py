@@ -17,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,10 +28,11 @@ from rich.table import Table
 from mixtune._files import write_atomically
 from mixtune._messages import Note
 from mixtune.errors import DataError, ParameterError
-from mixtune.report.wording import MEASURE_NAMES, METHOD_NAMES, MINUS, clean, column, percent_column, shorten
+from mixtune.report.wording import METHOD_NAMES, MINUS, clean, column, measure_columns, percent_column, shorten
 
 if TYPE_CHECKING:
-    from mixtune.report.facts import DomainFact, Facts, MethodFact
+    from mixtune.estimators import ColumnEffect
+    from mixtune.report.facts import DomainFact, Facts
 
 #: So many domains are shown; --json gives all.
 MOST_DOMAINS = 12
@@ -147,9 +149,7 @@ def _domain_cells(domains: Sequence[DomainFact]) -> dict[str, list[str]]:
 
 def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
     """One row per method: what is known of its predictions, and a ratio of errors with its interval."""
-    values = {name: [getattr(row.measures, name, None) for row in rows] for name in MEASURE_NAMES}
-    known = {name: found for name, found in values.items() if any(value is not None for value in found)}
-    cells = {MEASURE_NAMES[name][0]: _measure_cells(name, found) for name, found in known.items()}
+    cells = {name: _typed(values) for name, values in measure_columns(rows, digits=4).items()}
     made = table(title, "method", *cells, against, "95% interval")
     best = min((row.error for row in rows if row.error is not None), default=None)
     for place, row in enumerate(rows):
@@ -167,14 +167,6 @@ def comparison_table(title: str, against: str, rows: Sequence[Any]) -> Table:
     return made
 
 
-def _measure_cells(name: str, values: Sequence[float | None]) -> list[str]:
-    if MEASURE_NAMES[name][1]:
-        return _typed(percent_column(values))
-    if name in ("r2", "auc", "log_loss"):
-        return ["-" if value is None else f"{value:.2f}" for value in values]
-    return _typed(column(values, 4))
-
-
 def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float]) -> Table:
     """One row for each method, with its error in percent; the best is marked."""
     made = table(title, "method", "error")
@@ -187,19 +179,26 @@ def error_table(title: str, names: Mapping[str, str], errors: Mapping[str, float
 def facts_document(facts: Facts) -> dict[str, Any]:
     """The facts about a model, as commands print them in JSON; what is not known of a domain is left out."""
 
+    from mixtune.report.facts import rmse
+
     def picked(fact: Any, *names: str) -> dict[str, Any]:
         return {name: getattr(fact, name) for name in names}
 
     return {
         "domains": [_domain_document(each, facts) for each in (facts.focal, *facts.sources)],
-        "comparison": [_method_document(each) for each in facts.compared],
+        "comparison": [{"rmse": row.pop("error"), **row} for row in map(flat_method, facts.compared)],
         "transfer_gain": None if facts.gain is None else picked(facts.gain, "reduction", "low", "high"),
         "loo_rmse": facts.error,
         "effective_ridge": facts.effective_ridge,
         "bound": None if facts.bound is None else {**asdict(facts.bound), "total": facts.bound.total},
         "carried_by": facts.carried or None,
         "maps": [
-            {**picked(each, "name", "share", "features", "validation_error"), "loo_rmse": each.error}
+            {
+                **picked(each, "name", "share"),
+                "features": each.n_features,
+                "validation_error": rmse(each.validation_error),
+                "loo_rmse": rmse(each.loo_error),
+            }
             for each in facts.maps
         ],
         "candidates": [picked(each, "family", "share", "settings") for each in facts.candidates[:MOST_CANDIDATES]],
@@ -207,30 +206,59 @@ def facts_document(facts: Facts) -> dict[str, Any]:
     }
 
 
-def show_effects(console: Console, effects: Sequence[Mapping[str, Any]], *, classes: bool) -> None:
-    """Which columns drive the prediction, from what a model's file says."""
-    if not effects:
-        return
-    shown = [each for each in effects if each["output"] == effects[0]["output"]]
+def show_effects(console: Console, effects: Sequence[ColumnEffect], *, classes: bool) -> None:
+    """Which columns drive the prediction."""
+    shown = [each for each in effects if each.output == effects[0].output]
     made = table(
         "Which columns drive the prediction", "column", "from", "to", "change", "95% interval", "others", left=3
     )
-    texts = {
-        name: _typed((percent_column if classes else column)([each[name] for each in shown[:MOST_EFFECTS]]))
-        for name in ("effect", "low", "high", "sources")
-    }
-    for place, each in enumerate(shown[:MOST_EFFECTS]):
-        ends = [end if isinstance(end, str) else f"{end:.4g}" for end in (each["start"], each["end"])]
-        interval = "" if each["low"] is None else f"{texts['low'][place]} to {texts['high'][place]}"
-        cells = texts["effect"][place], interval, texts["sources"][place]
-        made.add_row(*(safe(shorten(text, 22)) for text in (each["column"], *ends)), *cells)
-    what = f"the probability of {safe(shown[0]['output'])}" if classes else "the prediction"
+    first, many = shown[:MOST_EFFECTS], len(shown) - MOST_EFFECTS
+    write = percent_column if classes else column
+    texts = [_typed(write([getattr(each, name) for each in first])) for name in ("effect", "low", "high", "sources")]
+    for each, effect, low, high, others in zip(first, *texts):
+        ends = [end if isinstance(end, str) else f"{end:.4g}" for end in (each.start, each.end)]
+        interval = "" if each.low is None else f"{low} to {high}"
+        made.add_row(*(safe(shorten(text, 22)) for text in (each.column, *ends)), effect, interval, others)
     console.print(made)
-    more = f" {len(shown) - MOST_EFFECTS} smaller ones are in --json." if len(shown) > MOST_EFFECTS else ""
+    what = f"the probability of {safe(shown[0].output)}" if classes else "the prediction"
+    more = f" {many} smaller ones are in --json." if many > 0 else ""
     console.print(
         f"\nChange: of {what}, on average over the focal rows, when the column alone goes from one value to the other. "
         f"Others: the same in the sources' own models.{more}\n"
     )
+
+
+def domains_document(model: Any) -> dict[str, Any]:
+    """The summary of a model of every domain, for JSON."""
+    columns = {name: np.asarray(values).tolist() for name, values in model.summary_columns().items()}
+    return {"domains": [dict(zip(columns, row)) for row in zip(*columns.values())]}
+
+
+def show_domains(console: Any, model: Any) -> None:
+    """Where learning together helps, and one line for each domain."""
+    from mixtune.report import every_verdict
+
+    for sentence in every_verdict(model):
+        console.print(f"{_typed([sentence])[0]}\n")
+    rows = domains_document(model)["domains"]
+    right = ["right"] * ("right" in rows[0])
+    heads = ("domain", "rows", *right, "error", "own rows alone", "pooled", "gain", "borrows from")
+    made = table("Domains", *heads)
+    named = ("error", "error_own_rows", "error_pooled")
+    errors = zip(*(_typed(column([row[name] for row in rows], 4)) for name in named))
+    for row, shown in zip(rows, errors, strict=True):
+        numbers = [f"{row['rows']:,}", *(f"{row[name]:.0%}" for name in right), *shown]
+        made.add_row(safe(row["domain"]), *numbers, f"{row['gain']:.0%}", safe(row["borrows_from"]))
+    console.print(made, "", sep="\n")
+    if right:
+        console.print("Errors are those of class scores, +1 for the class and -1 for any other.\n")
+
+
+def show_written(console: Console, written: Mapping[str, Path | None]) -> None:
+    """Name the files that were written."""
+    for name, path in written.items():
+        if path is not None:
+            console.print(f"Wrote the {name} to {safe(path)}", soft_wrap=True)
 
 
 def made_now(files: Sequence[Path]) -> dict[str, Any]:
@@ -246,10 +274,11 @@ def made_now(files: Sequence[Path]) -> dict[str, Any]:
     return {"date": date, "inputs": shown, "command": command}
 
 
-def _method_document(method: MethodFact) -> dict[str, Any]:
+def flat_method(method: Any) -> dict[str, Any]:
+    """A method of a comparison in one row: the measures that apply stand beside the other numbers."""
     row = asdict(method)
     measures = row.pop("measures") or {}
-    return {"rmse": row.pop("error"), **row, **{name: value for name, value in measures.items() if name != "rmse"}}
+    return row | {name: value for name, value in measures.items() if name != "rmse"}
 
 
 def _domain_document(domain: DomainFact, facts: Facts) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import io
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ import typer
 
 from mixtune._messages import Note, quoted
 from mixtune.cli import _reading as reading
-from mixtune.cli._every import predict_every
 from mixtune.cli._outputs import check_outputs, output, print_json, progress_bar, show_lines, write_file
 from mixtune.errors import DataError, ParameterError
 
@@ -36,11 +34,11 @@ _INTERVAL_HELP = "Add an interval, such as 0.9: columns lower, upper."
 _NEUTRALISE_HELP = "Put an apostrophe before text that a spreadsheet would run as a formula."
 
 
+@reading.with_groups
 def predict(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that fit wrote.")],
-    new: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A table with the input columns, or - for standard input.")
-    ],
+    new: Annotated[Path, typer.Argument(metavar="FILE", help=_FILE_HELP)],
+    csv_options: reading.CsvOptions,
     out: Annotated[Path | None, typer.Option(help=_OUT_HELP)] = None,
     interval: Annotated[float | None, typer.Option(metavar="COVERAGE", help=_INTERVAL_HELP)] = None,
     std: Annotated[bool, typer.Option("--std", help="Add a standard deviation: column std.")] = False,
@@ -48,9 +46,6 @@ def predict(
     neutralise_formulas: Annotated[bool, typer.Option("--neutralise-formulas", help=_NEUTRALISE_HELP)] = False,
     force: reading.Force = False,
     as_json: reading.AsJson = False,
-    encoding: reading.Encoding = None,
-    separator: reading.Separator = None,
-    decimal: reading.Decimal = None,
 ) -> None:
     """Predict new rows of the focal domain, or of any domain with a model of every domain.
 
@@ -78,9 +73,9 @@ def predict(
 
     from mixtune.data import UTF8, CsvFormat, read_file, read_new
 
-    separator = "\t" if separator in ("\\t", "tab") else separator
-    CsvFormat(encoding or "utf-8", separator, decimal or ".")  # wrong ones are refused before any work
-    form: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
+    form: dict[str, Any] = csv_options.csv_format()
+    # Wrong ones are refused before any work.
+    CsvFormat(form["encoding"] or "utf-8", form["separator"], form["decimal"] or ".")
     check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
     typed = out is not None and out.name.lower().endswith(_PARQUET)
     if typed and neutralise_formulas:
@@ -97,16 +92,16 @@ def predict(
             raise ParameterError(f'--interval and --std are for numbers; "{target.name}" is a class, use --proba')
         read = read_new(new, encoder, **form)
         step("Predicting")
+        notes, domain = list(read.notes), {}
         if hasattr(fitted, "domains_"):
             if std:
                 raise ParameterError("--std is for a model of one domain; use --interval")
-            where = f'"{new}"'
-            columns, unseen = predict_every(fitted, read, encoder, interval=interval, proba=proba, where=where)
-            read = replace(read, notes=(*read.notes, *unseen))
-        else:
-            columns = _columns(fitted, read, interval=interval, std=std, proba=proba)
+            domain["domain"], unseen = _labels(fitted, read, encoder.domain, f'"{new}"')
+            notes += unseen
+        columns = _columns(fitted, read, interval=interval, std=std, proba=proba, **domain)
         marks, unlike = _outside(read, ranges)
-        columns, read = {**columns, **marks}, replace(read, notes=(*read.notes, *unlike))
+        columns |= marks
+        notes += unlike
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
@@ -125,10 +120,10 @@ def predict(
         write_file(out, "".join(lines).encode())
     if as_json:
         about = {"model": model, "target": target.name, "focal": encoder.focal, "rows": len(read.X)}
-        print_json({**about, "columns": columns, "notes": read.notes, "written": out})
+        print_json({**about, "columns": columns, "notes": notes, "written": out})
         return
     errors = output(stderr=True)
-    show_lines(errors, "Notes", read.notes)
+    show_lines(errors, "Notes", notes)
     if out is None:
         sys.stdout.writelines(lines)
     else:
@@ -175,16 +170,20 @@ def _outside(read: Encoded, ranges: dict[str, Any]) -> tuple[dict[str, list[str]
     return {"outside": [", ".join(names[row].tolist()) for row in out]}, [note]
 
 
-def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool) -> dict[str, list[Any]]:
-    """The new columns by name."""
-    columns: dict[str, Any] = {"prediction": model.predict(read.X)}
+def _columns(
+    model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool, **domain: Any
+) -> dict[str, list[Any]]:
+    """The new columns by name; a model of every domain takes the ``domain`` of each row."""
+    names_of_stream = getattr(model, "feature_names_in_", None)
+    X: Any = read.X if names_of_stream is None else dict(zip(names_of_stream, read.X.T))
+    columns: dict[str, Any] = {"prediction": model.predict(X, **domain)}
     if std:
-        columns["std"] = model.predict(read.X, return_std=True)[1]
+        columns["std"] = model.predict(X, return_std=True)[1]
     if interval is not None:
-        columns["lower"], columns["upper"] = model.predict_interval(read.X, coverage=interval)
+        columns["lower"], columns["upper"] = model.predict_interval(X, coverage=interval, **domain)
     if proba:
         names = (f"probability of {each}" for each in model.classes_)
-        columns |= dict(zip(names, model.predict_proba(read.X).T))
+        columns |= dict(zip(names, model.predict_proba(X, **domain).T))
     for name, values in columns.items():
         if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
             raise DataError(
@@ -192,6 +191,16 @@ def _columns(model: Any, read: Encoded, *, interval: float | None, std: bool, pr
                 f"{int(np.argmin(finite)) + 1}); its inputs are too large"
             )
     return {name: values.tolist() for name, values in columns.items()}
+
+
+def _labels(model: Any, read: Encoded, column: str | None, where: str) -> tuple[Any, list[Note]]:
+    """The domain of each row, and a note where domains were not seen."""
+    if column not in read.table.column_names:
+        raise DataError(f'{where} has no column "{column}", the domain of each row; add it')
+    labels, known = read.table.column(column), set(model.domains_)
+    new = sum(str(label).strip() not in known for label in labels.to_pylist())
+    template = "rows of domains that were not part of the fit are predicted for the population of domains: {count}"
+    return labels, [Note("unseen-domains", template, count=new)] if new else []
 
 
 def _csv_lines(table: Any, separator: str, decimal: str, *, neutralise: bool) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from collections.abc import Iterable
 from functools import partial
@@ -17,7 +16,8 @@ from rich.progress import Progress
 from rich.table import Column, Table
 
 from mixtune._array import torch_device
-from mixtune.cli._reading import Device
+from mixtune.cli import _outputs as outputs
+from mixtune.cli._reading import AsJson, Device
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ BY_MARKET = ("market_rates", "market_maturities")
 OBSERVED |= set(BY_MARKET)
 
 
-def price_command(
+def price(
     model: Annotated[str, typer.Option(help="black-scholes, heston or rough-heston.")] = "black-scholes",
     payoff: Annotated[str, typer.Option(help=PAYOFFS)] = "put",
     assets: Annotated[int, typer.Option(help="Number of assets.")] = 1,
@@ -108,7 +108,7 @@ def price_command(
         str, typer.Option(help="Years to maturity of such markets: calm:0.5,crash:0.25.")
     ] = "",
     plot: Annotated[Path | None, typer.Option(help="Draw the region (or all strikes) to a .png or .svg file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: AsJson = False,
     context: typer.Context = None,  # type: ignore[assignment]
 ) -> None:
     """Price an American or Bermudan option by randomised least-squares Monte Carlo.
@@ -137,15 +137,15 @@ def _one(settings: dict[str, Any], explicit: set[str], plot: Path | None, as_jso
     """One option: its table and picture, or JSON."""
     result = _simulated(settings, explicit) if settings["data"] is None else _observed(settings, explicit)
     if plot is not None:
-        from mixtune.report.figures import draw_exercise_region, save_figure
+        from mixtune.report.figures import draw_exercise_region
 
         if result.region is None:
             raise ParameterError("the exercise region can be drawn for one or two assets and at least two dates")
-        save_figure(draw_exercise_region(result.region), plot.parent, plot.stem, (plot.suffix[1:],))
+        _save_plot(draw_exercise_region(result.region), plot)
     if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2, allow_nan=False))
+        outputs.print_json(result.as_dict())
     else:
-        _show(Console(highlight=False), settings, result)
+        _show(outputs.output(), settings, result)
 
 
 def _with_file(given: dict[str, Any], config: Path | None, context: typer.Context) -> tuple[dict[str, Any], set[str]]:
@@ -166,7 +166,7 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     if unknown := sorted(set(found) - set(given)):
         known = ", ".join(sorted(given))
         raise ParameterError(f"{config} has unknown settings {', '.join(unknown)}; known are {known}")
-    kinds = get_type_hints(price_command)
+    kinds = get_type_hints(price)
     for name in sorted(set(found) - explicit):
         value = found[name]
         matrix = name == "correlation" and isinstance(value, list)  # only a file can hold one; the market checks it
@@ -180,6 +180,12 @@ def _with_file(given: dict[str, Any], config: Path | None, context: typer.Contex
     return given, explicit | set(found)
 
 
+def _save_plot(figure: Any, path: Path) -> None:
+    from mixtune.report.figures import save_figure
+
+    save_figure(figure, path.parent, path.stem, (path.suffix[1:],))
+
+
 def _list(name: str, value: Any) -> Any:
     """One number, or a list of them, from an option such as "90,100" or from a settings file."""
     parts = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
@@ -191,13 +197,17 @@ def _list(name: str, value: Any) -> Any:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _pairs(name: str, value: Any) -> list[tuple[float, Any]]:
-    """Times with a number each (or one per asset), from "0.25:1.5,0.75:1.5" or from lists in a settings file."""
-    parts = [part.split(":") for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+def _pairs(name: str, value: Any, example: str = "0.25:1.5,0.75:1.5", kind: type = float) -> list[tuple[Any, Any]]:
+    """Pairs such as those of the example, from text, or from lists and tables in a settings file.
+
+    The first parts are of this kind; the second are numbers, or lists of them.
+    """
+    parts = [part.rsplit(":", 1) for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+    parts = parts.items() if isinstance(parts, dict) else parts
     try:
-        return [(float(time), amount if isinstance(amount, list) else float(amount)) for time, amount in parts]
+        return [(kind(key), amount if isinstance(amount, list) else float(amount)) for key, amount in parts]
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be pairs such as 0.25:1.5,0.75:1.5; got {value!r}") from None
+        raise ParameterError(f"{name} must be pairs such as {example}; got {value!r}") from None
 
 
 def _curve_or_list(name: str, value: Any) -> Any:
@@ -235,26 +245,25 @@ def _several(settings: dict[str, Any], explicit: set[str], plot: Path | None, as
     _check_simulated(settings, "--strikes")
     if settings["american"] or settings["strikes"] is None:
         raise ParameterError("--maturities needs --strikes, and both exclude --american")
-    strikes, given = _list("strikes", settings["strikes"]), settings["maturities"]
-    maturities = None if given is None else np.atleast_1d(_list("maturities", given)).tolist()
+    lists = {name: settings[name] for name in ("strikes", "maturities")}
+    lists = {
+        name: None if value is None else np.atleast_1d(_list(name, value)).tolist() for name, value in lists.items()
+    }
     kind, grid = partial(options.payoff_from_name, settings["payoff"]), _grid(settings)
     process, how = _process(settings, explicit), _how(settings)
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=outputs.output(stderr=True), transient=True) as bar:
         task = bar.add_task("Pricing")
         how["progress"] = lambda done, all_: bar.update(task, completed=done, total=all_)
-        found = options.price_grid(
-            process, kind, grid, strikes=np.atleast_1d(strikes).tolist(), maturities=maturities, **how
-        )
+        found = options.price_grid(process, kind, grid, **lists, **how)
     if plot is not None:
-        from mixtune.report.figures import draw_price_grid, save_figure
+        from mixtune.report.figures import draw_price_grid
 
-        save_figure(draw_price_grid(found), plot.parent, plot.stem, (plot.suffix[1:],))
+        _save_plot(draw_price_grid(found), plot)
     rows: list[dict[str, Any]] = list(found.as_rows())
     if as_json:
-        rows = [{k: None if math.isnan(v) else v for k, v in row.items()} for row in rows]
-        typer.echo(json.dumps({"rows": rows, "settings": found.results[0][0].settings}, indent=2, allow_nan=False))
+        outputs.print_json({"rows": rows, "settings": found.results[0][0].settings})
         return
-    console, count = Console(highlight=False), len(found.maturities)
+    console, count = outputs.output(), len(found.maturities)
     # The price, and whatever else has a standard error: upper bounds and Greeks, where asked for.
     for name in [key for key in rows[0] if f"{key}_standard_error" in rows[0] or key == "price"]:
         error = "standard_error" if name == "price" else f"{name}_standard_error"
@@ -282,11 +291,10 @@ def _limit(settings: dict[str, Any], explicit: set[str], as_json: bool) -> None:
     found = options.american_limit(_process(settings, explicit), payoff, **when, **_how(settings))
     bermudan = {str(count): each.price for count, each in zip(found.dates, found.bermudan)}
     if as_json:
-        facts = {"price": found.price, "standard_error": found.standard_error, "ci_low": found.ci_low}
-        facts |= {"ci_high": found.ci_high, "change": found.change}
-        typer.echo(json.dumps(facts | {"bermudan": bermudan}, indent=2, allow_nan=False))
+        names = ("price", "standard_error", "ci_low", "ci_high", "change")
+        outputs.print_json({name: getattr(found, name) for name in names} | {"bermudan": bermudan})
         return
-    console = Console(highlight=False)
+    console = outputs.output()
     for count, value in bermudan.items():
         console.print(f"{count} dates: {value:.4f}")
     console.print(f"any time: {found.price:.4f} ({found.ci_low:.4f} to {found.ci_high:.4f})")
@@ -318,7 +326,7 @@ def _simulated(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
         raise ParameterError("--focal, --market-rates and --market-maturities name markets of --data; pass the folder")
     payoff = options.payoff_from_name(settings["payoff"], settings["strike"])
     grid, how = _grid(settings), _how(settings)
-    with Console(stderr=True, highlight=False).status("Pricing") as status:
+    with outputs.output(stderr=True).status("Pricing") as status:
         how["progress"] = lambda stage: status.update(f"Pricing: {stage}")
         return options.price(_process(settings, explicit), payoff, grid, **how)
 
@@ -349,13 +357,8 @@ def _observed(settings: dict[str, Any], explicit: set[str]) -> PriceResult:
 
 
 def _by_market(option: str, settings: dict[str, Any], markets: Iterable[str]) -> dict[str, float]:
-    """Numbers by the name of a market, from "calm:0.02,crash:0.01" or from a table in a settings file."""
-    value = settings[option]
-    parts = [part.rsplit(":", 1) for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-    try:
-        found = {str(name): float(number) for name, number in dict(parts).items()}
-    except (TypeError, ValueError):
-        raise ParameterError(f"{option} must be pairs such as calm:0.02,crash:0.01; got {value!r}") from None
+    """Numbers by the name of a market."""
+    found = dict(_pairs(option, settings[option], "calm:0.02,crash:0.01", str))
     if unknown := sorted(set(found) - set(markets)):
         raise ParameterError(f"{option} names {unknown[0]!r}; --data has {', '.join(markets)}")
     return found
@@ -367,12 +370,11 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
         raise ParameterError(f"--plot writes .png or .svg; got {path}")
     if not path.parent.is_dir():
         raise ParameterError(f"--plot: there is no folder {path.parent}")
-    if settings["strikes"] is None and (
-        settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"
-    ):
+    payoff, one = settings["payoff"], settings["strikes"] is None
+    if one and (settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
-    if settings["strikes"] is None and settings["payoff"].startswith("asian"):
-        raise ParameterError(f"--plot draws prices at which to exercise; a {settings['payoff']} depends on past prices")
+    if one and payoff.startswith("asian"):
+        raise ParameterError(f"--plot draws prices at which to exercise; a {payoff} depends on past prices")
     from mixtune.report.figures import require_matplotlib
 
     require_matplotlib()

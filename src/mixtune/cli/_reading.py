@@ -5,9 +5,12 @@ The rooms that do the work are imported by the functions that need them, so that
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial, wraps
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -17,10 +20,9 @@ from mixtune._messages import setting
 from mixtune.errors import ParameterError
 
 if TYPE_CHECKING:
-    from mixtune.data import TableEncoder
+    from mixtune.data import TableEncoder, TrainingTables
     from mixtune.estimators import SavedInfo
-
-_option = partial(typer.Option, rich_help_panel="How the files are read")
+    from mixtune.streaming import StreamedSources
 
 _FILES_HELP = (
     "CSV, Parquet, Feather, Excel or JSON lines, also compressed, or - for standard input. One file with a --domain "
@@ -28,42 +30,6 @@ _FILES_HELP = (
 )
 Files: TypeAlias = Annotated[list[Path], typer.Argument(metavar="FILE", help=_FILES_HELP)]
 Target: TypeAlias = Annotated[str, typer.Option(help="The column to predict.")]
-DomainColumn: TypeAlias = Annotated[
-    str | None, typer.Option("--domain", help="The column that names the domain of each row.")
-]
-Focal: TypeAlias = Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")]
-Every: TypeAlias = Annotated[bool, typer.Option("--all", help="Fit a model for every domain of --domain.")]
-Ignore: TypeAlias = Annotated[
-    list[str] | None, typer.Option(metavar="A,B", help="Columns to leave out; may be repeated.")
-]
-_KEEP_HELP = "Columns to use although they look like identifiers; may be repeated."
-Keep: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_KEEP_HELP)]
-Categories: TypeAlias = Annotated[
-    list[str] | None, typer.Option(metavar="A,B", help="Columns whose numbers are categories; may be repeated.")
-]
-_TEXT_HELP = "Columns of free text, for a frozen sentence encoder (extra text); may be repeated."
-Text: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_TEXT_HELP)]
-_TEXT_MODEL_HELP = "Folder of another sentence encoder, as sentence-transformers saves it."
-TextModel: TypeAlias = Annotated[Path | None, _option(help=_TEXT_MODEL_HELP)]
-_IMAGES_HELP = "Columns of paths of images, for a frozen network; may be repeated."
-Images: TypeAlias = Annotated[list[str] | None, typer.Option(metavar="A,B", help=_IMAGES_HELP)]
-_IMAGE_MODEL_HELP = "File of the network for images, as torch.export.save writes it."
-ImageModel: TypeAlias = Annotated[Path | None, _option(help=_IMAGE_MODEL_HELP)]
-Missing: TypeAlias = Annotated[
-    str, _option(metavar="impute|refuse", help="Replace missing values by the median and mark them, or refuse them.")
-]
-_LEVELS_HELP = "Maximum number of categories of a text column; if there are more, the rarest are merged."
-MaxLevels: TypeAlias = Annotated[int, _option(help=_LEVELS_HELP, min=2)]
-TargetKind: TypeAlias = Annotated[
-    str, _option(metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others numbers.")
-]
-_DROP_HELP = "Leave out rows without a target, or refuse them."
-DropMissingTarget: TypeAlias = Annotated[
-    bool, _option("--drop-missing-target/--no-drop-missing-target", help=_DROP_HELP)
-]
-Encoding: TypeAlias = Annotated[str | None, _option(help="Encoding of CSV files; detected by default.")]
-Separator: TypeAlias = Annotated[str | None, _option(help="Separator of columns; detected by default.")]
-Decimal: TypeAlias = Annotated[str | None, _option(metavar=".|,", help="Decimal mark; detected by default.")]
 _LINEAR_HELP = "Use the columns without feature maps: the model is linear in them."
 Linear: TypeAlias = Annotated[bool, typer.Option("--linear", help=_LINEAR_HELP)]
 _WIDTH_HELP = "Use the columns and WIDTH random features of them instead of maps made from the rows."
@@ -75,7 +41,6 @@ Force: TypeAlias = Annotated[bool, typer.Option("--force", help="Overwrite files
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 ENGINES = ("local", "dask")
-
 Engine: TypeAlias = Annotated[
     str, typer.Option(metavar="|".join(ENGINES), help="Where to compute: on this machine, or on a Dask cluster.")
 ]
@@ -87,34 +52,118 @@ Scheduler: TypeAlias = Annotated[str | None, typer.Option(metavar="ADDRESS", hel
 _DEVICE_HELP = "Compute with NumPy, or with PyTorch on a CUDA device (cuda:1 is the second)."
 Device: TypeAlias = Annotated[str, typer.Option(metavar="cpu|cuda", help=_DEVICE_HELP)]
 
-_large = partial(typer.Option, rich_help_panel="Tables that do not fit into memory")
-_STREAM_HELP = (
-    "Read block by block; keep the focal rows and a random sample of every other domain. Folders, Arrow files and "
-    "several files with a --domain column are accepted. All columns must be numeric."
-)
-
-StreamFlag: TypeAlias = Annotated[bool, _large("--stream", help=_STREAM_HELP)]
-MemoryLimit: TypeAlias = Annotated[str, _large(metavar="SIZE", help="Memory for blocks and sampled rows, such as 1GB.")]
-SampleRows: TypeAlias = Annotated[int, _large(help="Number of rows to sample from every other domain.", min=1)]
-
 #: The defaults of the library, written out so that its package is imported only where it is needed.
 LIMIT = "512 MB"
 ROWS = 2000
 
-_NAMES = (
-    *("target", "domain", "focal", "ignore", "keep", "categories", "missing", "max_levels", "target_kind"),
-    *("drop_missing_target", "encoding", "separator", "decimal"),
-)
-#: Options of fit alone, passed on where they are given.
-_EMBEDDED = ("text", "text_model", "images", "image_model")
+#: Options of a panel of their own in the help, and columns that are given as A,B.
+reading_option = partial(typer.Option, rich_help_panel="How the files are read")
+columns_option = partial(typer.Option, metavar="A,B")
 
 
-def options_given(given: dict[str, Any]) -> dict[str, Any]:
-    """Pick the reading options out of a command's arguments, as :func:`mixtune.data.read_training` takes them."""
-    options = {name: given[name] for name in _NAMES} | {name: given[name] for name in _EMBEDDED if given.get(name)}
-    # A shell does not turn \t into a tab.
-    options["separator"] = "\t" if options["separator"] in ("\\t", "tab") else options["separator"]
-    return options | {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
+@dataclass(frozen=True, kw_only=True)
+class CsvOptions:
+    """How CSV files are written."""
+
+    encoding: Annotated[str | None, reading_option(help="Encoding of CSV files; detected by default.")] = None
+    separator: Annotated[str | None, reading_option(help="Separator of columns; detected by default.")] = None
+    decimal: Annotated[str | None, reading_option(metavar=".|,", help="Decimal mark; detected by default.")] = None
+
+    def csv_format(self) -> dict[str, str | None]:
+        """The options, as the readers of :mod:`mixtune.data` take them."""
+        # A shell does not turn \\t into a tab.
+        separator = "\t" if self.separator in ("\\t", "tab") else self.separator
+        return {"encoding": self.encoding, "separator": separator, "decimal": self.decimal}
+
+    def csv_typed(self) -> str:
+        """The options that were given, as they are typed, with a space before each.
+
+        Examples
+        --------
+        >>> CsvOptions(separator=";", decimal=",").csv_typed(), CsvOptions(separator="\\t").csv_typed()
+        (" --separator ';' --decimal ,", ' --separator tab')
+        """
+        given = {name: value for name, value in self.csv_format().items() if value is not None}
+        shown = {name: "tab" if value == "\t" else value for name, value in given.items()}
+        return "".join(f" {setting(name, value).terminal}" for name, value in shown.items())
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(CsvOptions):
+    """How training tables become domains of rows and columns."""
+
+    target: Target
+    domain: Annotated[str | None, typer.Option(help="The column that names the domain of each row.")] = None
+    focal: Annotated[str | None, typer.Option(help="The domain to predict for; by default the first file.")] = None
+    every: Annotated[bool, typer.Option("--all", help="Fit a model for every domain of --domain.")] = False
+    ignore: Annotated[list[str] | None, columns_option(help="Columns to leave out; may be repeated.")] = None
+    keep: Annotated[
+        list[str] | None,
+        columns_option(help="Columns to use although they look like identifiers; may be repeated."),
+    ] = None
+    categories: Annotated[
+        list[str] | None, columns_option(help="Columns whose numbers are categories; may be repeated.")
+    ] = None
+    missing: Annotated[
+        str,
+        reading_option(
+            metavar="impute|refuse", help="Replace missing values by the median and mark them, or refuse them."
+        ),
+    ] = "impute"
+    max_levels: Annotated[
+        int,
+        reading_option(
+            help="Maximum number of categories of a text column; if there are more, the rarest are merged.", min=2
+        ),
+    ] = 30
+    target_kind: Annotated[
+        str,
+        reading_option(
+            metavar="auto|number|classes", help="By default, text and 0/1 targets are classes, others numbers."
+        ),
+    ] = "auto"
+    drop_missing_target: Annotated[
+        bool,
+        reading_option(
+            "--drop-missing-target/--no-drop-missing-target", help="Leave out rows without a target, or refuse them."
+        ),
+    ] = True
+
+    def reader_options(self) -> dict[str, Any]:
+        """The options, as :func:`mixtune.data.read_training` takes them."""
+        options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "every"}
+        columns = {name: tuple(options[name] or ()) for name in ("ignore", "keep", "categories")}
+        return {**options, **columns, **self.csv_format()}
+
+
+def with_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options: an argument whose type is a dataclass becomes an option for each field.
+
+    Examples
+    --------
+    >>> def show(file: str, form: CsvOptions) -> None:
+    ...     print(file, form)
+    >>> with_groups(show)(file="a.csv", encoding=None, separator=";", decimal=None)
+    a.csv CsvOptions(encoding=None, separator=';', decimal=None)
+    """
+    own = inspect.signature(command, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
+    parameters: list[inspect.Parameter] = []
+    for each in own:
+        group = groups.get(each.name)
+        parameters += [each] if group is None else inspect.signature(group, eval_str=True).parameters.values()
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: group(**{each.name: given.pop(each.name) for each in fields(group)}) for name, group in groups.items()
+        }
+        command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 def check_every(domain: str | None, refused: dict[str, Any]) -> None:
@@ -185,21 +234,69 @@ def check_features(*, linear: bool, random_width: int | None) -> None:
         raise ParameterError("--linear and --random-features exclude each other; leave one of them out")
 
 
-def csv_options(options: dict[str, Any]) -> str:
-    """The options of CSV files that were given, as they are typed, with a space before each.
-
-    Examples
-    --------
-    >>> csv_options({"encoding": None, "separator": ";", "decimal": ","})
-    " --separator ';' --decimal ,"
-    """
-    given = {name: options[name] for name in ("encoding", "separator", "decimal") if options[name] is not None}
-    return "".join(f" {setting(name, 'tab' if value == chr(9) else value).terminal}" for name, value in given.items())
-
-
 def encoder_of(info: SavedInfo) -> TableEncoder | None:
     """How a saved model reads tables; None for one that was saved in Python."""
     from mixtune.data import TableEncoder
 
     stored = info.metadata.get("encoder")
     return TableEncoder.from_dict(stored) if isinstance(stored, dict) else None
+
+
+def read_streamed(
+    files: Sequence[Path], options: Mapping[str, Any], *, seed: int, sample_rows: int, every: bool = False, **how: Any
+) -> tuple[TrainingTables, StreamedSources]:
+    """Read training tables block by block: all focal rows, and some of every other domain; or some of ``every`` domain.
+
+    With them comes the stream, without the focal rows, for passes over all rows. What was drawn looks like tables that
+    were read whole.
+
+    Parameters
+    ----------
+    files
+        Files and folders.
+    options
+        Those of :meth:`TableOptions.reader_options`.
+    seed, sample_rows, **how
+        Which rows are drawn, how many of each domain, and how: the memory limit, the engine and its scheduler.
+    """
+    from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
+    from mixtune.streaming import StreamedSources, open_stream
+
+    # These take a look at all rows before the first is used.
+    asked = {
+        "--categories": options["categories"],
+        "--text": options.get("text"),
+        "--images": options.get("images"),
+        "--target-kind classes": options["target_kind"] == "classes",
+    }
+    if wanted := next(filter(asked.get, asked), None):
+        raise ParameterError(
+            f"{wanted} does not go with --stream, which takes columns of numbers without missing values; prepare "
+            "the table first, or leave --stream out"
+        )
+    reading = {name: options[name] for name in ("target", "domain")}
+    reading |= {name: options[name] for name in ("encoding", "separator", "decimal") if options[name] is not None}
+    paths = list(dict.fromkeys(files))
+    stream = open_stream(paths, ignore=options["ignore"], **reading)
+    columns, focal = stream.columns, options["focal"]
+    assert columns is not None
+    if focal is None and not every:
+        if options["domain"] is not None or paths[0].is_dir():
+            raise ParameterError("name the domain to predict for with --focal NAME")
+        focal = str(stream.chunks[0].name)
+    drawing: dict[str, Any] = {"columns": columns, "seed": seed, "sample_rows": sample_rows}
+    sources = StreamedSources(paths, **drawing, **reading, **how)
+    drawn = sources.samples(whole=() if every else (focal,))
+    read_as, target = tuple(NumberColumn(name) for name in columns), TargetColumn(options["target"])
+    encoder = TableEncoder(read_as, target, domain=options["domain"], focal=focal, unused=options["ignore"])
+    inputs = [X for X, _ in drawn.values()]
+    constant = [constant_notes(name, [X[:, place] for X in inputs]) for place, name in enumerate(columns)]
+    which = "every domain" if every else "every domain but the focal one"
+    note = (
+        f"read as a stream: at most {sample_rows:,} rows of {which} were drawn at "
+        f"random, {sum(map(len, inputs)):,} rows in all; --sample-rows changes that"
+    )
+    members = tuple(Domain(name, X, y, columns) for name, (X, y) in drawn.items())
+    domains = Domains(members, focal=members[0].name if every else focal)
+    tables = TrainingTables(domains, encoder, (note, *chain.from_iterable(constant)))
+    return tables, sources if every else sources.without(focal)

@@ -1,9 +1,8 @@
 """``mixtune reproduce``: the paper's tables, figures and statements, resumable, with one command."""
 
-import json
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from mixtune._array import torch_device
-from mixtune.cli._reading import Device, Engine, Scheduler, check_engine
-from mixtune.cli._streaming import execute_on_cluster
+from mixtune.cli._outputs import print_json
+from mixtune.cli._reading import AsJson, Device, Engine, Scheduler, check_engine
 from mixtune.errors import MixtuneError, ParameterError
 from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_together, experiment, run_study
 
@@ -42,7 +41,7 @@ def reproduce(
     engine: Engine = "local",
     scheduler: Scheduler = None,
     device: Device = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Reproduce the paper's tables and figures, and check its statements.
 
@@ -92,13 +91,24 @@ def reproduce(
     if what == "all":
         documents["paper"] = verdicts = table_of(checks)
         if not as_json:
-            shown = ("statement", "about", "verdict", "result")
-            _show_table(
-                console, "Every statement of the paper", [{name: row[name] for name in shown} for row in verdicts]
-            )
+            shown = [{name: row[name] for name in ("statement", "about", "verdict", "result")} for row in verdicts]
+            _show_table(console, "Every statement of the paper", shown)
         console.print(f"Wrote {escape(str(write_csv(out / 'paper.csv', verdicts)))}")
     if as_json:
-        typer.echo(json.dumps(documents if what == "all" else documents[what], indent=2, allow_nan=False))
+        print_json(documents if what == "all" else documents[what])
+
+
+def execute_on_cluster(
+    run: Any, settings: Any, seeds: Mapping[int, int], *, scheduler: str | None, jobs: int | None = None
+) -> Generator[tuple[int, Any, float], None, None]:
+    """Do the runs of a study on a cluster; yields (index, outcome, seconds) like the processes of this machine do.
+
+    ``jobs`` is the number of processes of a local cluster, and stays out of one that is there already.
+    """
+    from mixtune.streaming import run_tasks
+
+    given = {index: (settings, seed) for index, seed in seeds.items()}
+    yield from run_tasks(run, given, scheduler=scheduler, workers=None if scheduler else jobs)
 
 
 def _kept(out: Path) -> str:

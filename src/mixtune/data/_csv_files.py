@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.types as kinds
 
-from mixtune._messages import Note, Wording, counted, quoted, setting
+from mixtune._messages import Note, Wording, counted, setting
 from mixtune.data._parse_column import DECIMAL_COMMA, Fault, phrase
 from mixtune.data._tables import Table
 from mixtune.errors import DataError, ParameterError
@@ -80,15 +79,11 @@ class CsvFormat:
 UTF8 = CsvFormat()
 
 
-#: Commas, decimal points, UTF-8.
-UTF8 = CsvFormat()
-
-
-class CsvTable(NamedTuple):
-    """A table from a CSV file, how the file was read, and notes on that."""
+class FileTable(NamedTuple):
+    """A table from a file, how the file was read where it is CSV, and notes on that."""
 
     table: Table
-    form: CsvFormat
+    form: CsvFormat | None
     notes: list[Note]
 
 
@@ -117,27 +112,14 @@ def read_csv(data: Any, path: Path, form: CsvFormat, text: Sequence[str] = (), *
         template = '{given} is also the separator of the columns of "{path}"; pass {fix}'
         given, fix = setting("decimal", form.decimal), setting("separator", ";")
         raise ParameterError(template, given=given, path=path, fix=fix)
-    if form.encoding == "utf-8" and _is_utf16(data):
-        raise wrong_encoding(data, path, form, "it starts with the byte-order mark of UTF-16")
+    _check_encoding(data, path, form.encoding)
     try:
         table = _parse(data, form, separator, text)
-    except UnicodeError as error:
-        raise wrong_encoding(data, path, form, str(error)) from error
-    except pa.ArrowInvalid as error:
-        if "invalid UTF8" in str(error):
-            raise wrong_encoding(data, path, form, str(error)) from error
+    except pa.ArrowInvalid:
         _check_separator(data, path, form, separator)
         raise
-    # Names that are not UTF-8 raise an error only here, when they are asked for.
-    try:
-        names = table.column_names
-    except UnicodeError as error:
-        raise wrong_encoding(data, path, form, str(error)) from error
-    if len(names) == 1:
+    if table.num_columns == 1:
         _check_separator(data, path, form, separator)
-    # Arrow hands over as bytes what is not UTF-8.
-    if foreign := [field.name for field in table.schema if kinds.is_binary(field.type)]:
-        raise wrong_encoding(data, path, form, f"in column {quoted(foreign)}")
     return table
 
 
@@ -152,11 +134,24 @@ def _parse(data: Any, form: CsvFormat, separator: str, text: Sequence[str]) -> T
     return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, types)
 
 
-def wrong_encoding(data: Any, path: Path, form: CsvFormat, detail: str) -> DataError:
-    """The error that a file is written in another encoding, and which one to try."""
-    other = "utf-16" if _is_utf16(data) else "latin-1" if form.encoding == "utf-8" else "utf-8"
-    remedy = phrase("pass {fix}, or the encoding of the file", fix=setting("encoding", other))
-    return Fault(f'"{path}" is not written in {form.encoding} ({detail})', remedy).error("encoding")
+def _check_encoding(data: Any, path: Path, encoding: str) -> None:
+    """Refuse a file that is written in another encoding, and say which one to try."""
+    if detail := _undecodable(data, encoding):
+        other = "utf-16" if _is_utf16(data) else "latin-1" if encoding == "utf-8" else "utf-8"
+        remedy = phrase("pass {fix}, or the encoding of the file", fix=setting("encoding", other))
+        raise Fault(f'"{path}" is not written in {encoding} ({detail})', remedy).error("encoding")
+
+
+def _undecodable(data: Any, encoding: str) -> str:
+    """Why a file is not written in an encoding; "" where it is."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        for start in range(0, data.size, 1 << 20):
+            decoder.decode(data[start : start + (1 << 20)].to_pybytes())
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        return str(error)
+    return ""
 
 
 def _is_utf16(data: Any) -> bool:
@@ -188,7 +183,7 @@ def detect_csv(
     separator: str | None = None,
     decimal: str | None = None,
     tabs: bool = False,
-) -> CsvTable:
+) -> FileTable:
     """Read a CSV file of which some is not known: what is None is found out.
 
     Parameters
@@ -218,6 +213,8 @@ def detect_csv(
             template = '"{file}" is not in UTF-8; it is read as {encoding} ({fix} changes that)'
             fix = setting("encoding", "NAME")
             notes.append(Note("encoding", template, file=path.name, encoding=encoding, fix=fix))
+    else:
+        _check_encoding(data, path, encoding)
     head = data[:_HEAD].to_pybytes()
     whole = len(head) == data.size
     lines = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
@@ -230,16 +227,11 @@ def detect_csv(
     if _is_regular(rows) and found != _SPACES:
         try:
             names = [name for name in rows[0] if name.strip() in text]
-            return CsvTable(_parse(data, form, found, names), form, notes)
-        except UnicodeError as error:
-            raise wrong_encoding(data, path, form, str(error)) from error
+            return FileTable(_parse(data, form, found, names), form, notes)
         except pa.ArrowInvalid as error:
             if "Expected" not in str(error):
                 raise
-    try:
-        content = data.to_pybytes().decode(encoding).removeprefix("\ufeff")
-    except UnicodeError as error:
-        raise wrong_encoding(data, path, form, str(error)) from error
+    content = data.to_pybytes().decode(encoding).removeprefix("\ufeff")
     if not (cells := _split(content, found)):
         raise pa.ArrowInvalid("Empty CSV file")
     rewritten, repairs = _repair(cells, path)
@@ -248,7 +240,7 @@ def detect_csv(
     lines_out = io.StringIO()
     csv.writer(lines_out, delimiter=plain.separator or ",").writerows(rewritten)
     buffer = pa.py_buffer(lines_out.getvalue().encode())
-    return CsvTable(_parse(buffer, plain, plain.separator or ",", names), form, notes + repairs)
+    return FileTable(_parse(buffer, plain, plain.separator or ",", names), form, notes + repairs)
 
 
 def _form_note(path: Path, separator: str, decimal: str) -> Note:
@@ -262,16 +254,7 @@ def _find_encoding(data: Any) -> str:
     """UTF-8 where the bytes are that, UTF-16 where they start with its mark, else what Windows writes."""
     if _is_utf16(data):
         return "utf-16"
-    for encoding in ("utf-8", "cp1252"):
-        decoder = codecs.getincrementaldecoder(encoding)()
-        try:
-            for start in range(0, data.size, 1 << 20):
-                decoder.decode(data[start : start + (1 << 20)].to_pybytes())
-            decoder.decode(b"", final=True)
-        except UnicodeError:
-            continue
-        return encoding
-    return "latin-1"
+    return next((each for each in ("utf-8", "cp1252") if not _undecodable(data, each)), "latin-1")
 
 
 def _split(text: str, separator: str, *, whole: bool = True) -> list[list[str]]:

@@ -24,7 +24,7 @@ from mixtune._messages import counted, nearest, quoted, setting
 from mixtune.data._csv_files import CsvFormat
 from mixtune.data._domain import Domain, check_alike, check_pair, column_difference
 from mixtune.data._readers import as_paths, file_label, read_table
-from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, to_matrix
+from mixtune.data._tables import LIST_COLUMNS, Table, as_names, as_table, choose_inputs, is_nothing, to_matrix
 from mixtune.errors import DataError, ParameterError
 
 
@@ -531,11 +531,7 @@ def label_codes(labels: Any, focal: Hashable, where: str, *, n_rows: int) -> tup
 
 def _is_missing(label: Hashable) -> bool:
     """Whether a label is None, NaN, a missing-value marker or blank."""
-    if label is None or (isinstance(label, str) and not label.strip()):
-        return True
-    # NaN and its relatives are not equal to themselves; some markers do not even answer with a truth value.
-    itself: object = label == label
-    return not (isinstance(itself, bool | np.bool_) and bool(itself))
+    return is_nothing(label) or (isinstance(label, str) and not label.strip())
 
 
 def split_by_label(

@@ -71,7 +71,7 @@ class NumberColumn:
     indicator
         Whether a second column says which values were missing.
     decimal
-        The decimal mark, where the numbers were written as text in training.
+        The decimal mark, where the numbers were written as text in training; ":" for times such as "1:30".
     unit
         What followed each number there, such as "kg".
 
@@ -548,7 +548,7 @@ _RANGES: dict[str, Any] = {
     "width": lambda width: 0 < width <= _WIDEST,
     "parts": lambda parts: set(parts) <= set(DATE_PARTS),
     "unit": lambda unit: unit is None or 0 < len(unit) <= _LONGEST_UNIT,
-    "decimal": lambda mark: mark in (None, ".", ","),
+    "decimal": lambda mark: mark in (None, ".", ",", ":"),
     "dates": lambda written: written is None or written in DATE_FORMATS,
     "origin": lambda day: re.fullmatch(r"\d{4}-\d{2}-\d{2}", day),
 }
@@ -581,8 +581,9 @@ def odd_notes(name: str, odd: Sequence[str]) -> list[Note]:
     ['column "rooms" has 3 texts among its values ("many", "few"), which count as missing']
     """
     shown, count = quoted(list(dict.fromkeys(odd))), counted((len(odd), "text"))
-    template = 'column "{column}" has {count} among its values ({texts}), which count as missing'
-    return [Note("odd-texts", template, column=name, count=count, texts=shown)] if odd else []
+    template = 'column "{column}" has {count} among its values ({texts}), which {counts} as missing'
+    counts = "counts" if len(odd) == 1 else "count"
+    return [Note("odd-texts", template, column=name, count=count, texts=shown, counts=counts)] if odd else []
 
 
 def _damaged(what: str) -> DataError:

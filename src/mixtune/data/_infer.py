@@ -55,6 +55,8 @@ _IMPUTE = setting("missing", "impute")
 _DROP = setting("drop_missing_target")
 #: In fewer rows, different values in every row say little.
 _FEW_ROWS = 20
+#: Texts with so many blanks on average are sentences, not names.
+_FREE_TEXT = 5
 #: Names of columns that identify rows.
 _IDENTIFIER = re.compile(
     r"(?i:(?:.*[\W_])?(?:id|uid|uuid|guid|key|index|idx|rownames?|row[\W_]?(?:id|no|nr|number)))|.*[a-z]I[Dd]"
@@ -147,10 +149,15 @@ def infer_columns(
         if fault := _two_kinds(name, parts, read.cells, _IMPUTE):
             faults[name] = fault
             continue
+        known = [cells for cells in read.cells if cells is not None]
+        if not known:
+            notes.append(Note("empty-column", 'column "{column}" has no values and is left out', column=name))
+            continue
+        missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
         if name in (embedded or {}):
-            found = _infer_embedded(parts, name, read, *(embedded or {})[name])
+            found = _infer_embedded(name, known, missing, *(embedded or {})[name])
         else:
-            found = _infer_column(parts, name, read, impute=impute, max_levels=max_levels, keep=name in keep)
+            found = _infer_column(name, known, missing, read, impute=impute, max_levels=max_levels, keep=name in keep)
         notes += found.notes
         columns += [] if found.column is None else [found.column]
         filled += [f'"{name}" ({found.missing:,})'] if found.missing and found.column is not None else []
@@ -176,19 +183,15 @@ def left_out(name: str, finding: str) -> Note:
 
 
 def _infer_column(
-    parts: Sequence[Part], name: str, read: _Read, *, impute: bool, max_levels: int, keep: bool
+    name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool, max_levels: int, keep: bool
 ) -> _Found:
     """What one column becomes."""
-    known = [cells for cells in read.cells if cells is not None]
-    if not known:
-        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
-    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
     if is_texts(known[0]):
         return _infer_levels(name, known, missing, max_levels=max_levels, keep=keep)
     if is_dates(known[0]):
         return _infer_dates(name, known, missing, read, impute=impute)
     if not keep and not missing and (finding := _identifies(name, known)):
-        return _Found(None, [_identifier_note(name, finding)])
+        return _Found(None, [_unused_note(name, finding)])
     # The median of very many rows takes time, and is of use only where missing values are filled in.
     median = float(np.nanmedian(np.concatenate(known))) if impute else None
     how = read.written or Written()
@@ -196,16 +199,11 @@ def _infer_column(
     return _Found(NumberColumn(name, median, indicator=missing > 0, decimal=how.decimal, unit=how.unit), notes, missing)
 
 
-def _infer_embedded(parts: Sequence[Part], name: str, read: _Read, content: str, network: str) -> _Found:
-    known = [cells for cells in read.cells if cells is not None]
-    if not known:
-        return _Found(None, [Note("empty-column", 'column "{column}" has no values and is left out', column=name)])
-    missing = sum(int(is_missing(cells, part.table.num_rows).sum()) for cells, part in zip(read.cells, parts))
+def _infer_embedded(name: str, known: Sequence[Any], missing: int, content: str, network: str) -> _Found:
     column = embedded_column(name, content, network, known[0].drop_null()[0].as_py())
     template = 'column "{column}" became {width} numbers by {encoder}'
-    return _Found(
-        column, [Note("embedded", template, column=name, width=column.width, encoder=column.identity)], missing
-    )
+    note = Note("embedded", template, column=name, width=column.width, encoder=column.identity)
+    return _Found(column, [note], missing)
 
 
 def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, impute: bool) -> _Found:
@@ -224,12 +222,9 @@ def _infer_dates(name: str, known: Sequence[Any], missing: int, read: _Read, *, 
     column = DateColumn(name, parts, origin, median, indicator=missing > 0, dates=written)
     template = 'column "{column}" holds dates{read}; it became {parts}'
     made = ", ".join(f"days since {origin}" if part == "days" else part for part in parts)
-    note = Note("dates", template, column=name, read=_date_words(read), parts=made)
+    words = "" if read.written is None else f" (read as {read.written.words})"
+    note = Note("dates", template, column=name, read=words, parts=made)
     return _Found(column, [note, *read.notes], missing)
-
-
-def _date_words(read: _Read) -> str:
-    return "" if read.written is None else f" (read as {read.written.words})"
 
 
 def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: int, keep: bool) -> _Found:
@@ -239,10 +234,9 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
     rows, marked = sum(found.values()), bool(missing) or MISSING in found
     levels = sorted(level for level in found if level != MISSING)
     if not keep and rows >= _FEW_ROWS and (len(found) == rows or (len(found) > max_levels and 2 * len(found) > rows)):
-        shown = quoted(levels[:2])
-        return _Found(
-            None, [_identifier_note(name, f"has {len(found):,} different texts in {rows:,} rows (such as {shown})")]
-        )
+        finding = f"has {len(found):,} different texts in {rows:,} rows (such as {quoted(levels[:2])})"
+        blanks = sum(level.count(" ") for level in levels) / len(levels)
+        return _Found(None, [_unused_note(name, finding, "free-text" if blanks >= _FREE_TEXT else "identifier")])
     if not levels or (len(found) == 1 and not missing):
         template = 'column "{column}" is "{level}" in every row and is left out'
         return _Found(None, [Note("constant-column", template, column=name, level=(*levels, MISSING)[0])])
@@ -262,9 +256,10 @@ def _infer_levels(name: str, known: Sequence[Any], missing: int, *, max_levels: 
     return _Found(LevelColumn(name, (*levels, MISSING) if marked else tuple(levels)), notes, missing)
 
 
-def _identifier_note(name: str, finding: str) -> Note:
-    template = 'column "{column}" {finding} and looks like an identifier; it is left out ({fix} uses it)'
-    return Note("identifier", template, column=name, finding=finding, fix=setting("keep", name))
+def _unused_note(name: str, finding: str, code: str = "identifier") -> Note:
+    kind, option = {"identifier": ("an identifier", "keep"), "free-text": ("free text", "text")}[code]
+    template = 'column "{column}" {finding} and looks like {kind}; it is left out ({fix} uses it)'
+    return Note(code, template, column=name, finding=finding, kind=kind, fix=setting(option, name))
 
 
 def _identifies(name: str, known: Sequence[Floats]) -> str:
@@ -368,6 +363,8 @@ def _written_notes(name: str, texts: Any, written: Written, raw: Sequence[Any], 
     if written.decimal == ",":
         template = 'the numbers in column "{column}" are read with decimal commas'
         notes.append(Note("decimal-commas", template, column=name))
+    if written.decimal == ":":
+        notes.append(Note("hours", 'the times in column "{column}" are read as hours', column=name))
     odd = [text for column, values in zip(raw, cells) for text in odd_texts(column, values)]
     return notes + odd_notes(name, odd)
 
@@ -439,16 +436,23 @@ def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
     Examples
     --------
     >>> level_notes("c", ["?", "Red", "red"], setting("missing", "impute"))
-    ['column "c" has the category "?"; if that marks missing values, pass missing="impute"', 'column "c" has categories that differ only in capital letters; they count as different']
+    ['column "c" has the category "?"; if that marks missing values, pass missing="impute"', 'column "c" has categories that differ only in capital letters ("Red", "red"); they count as different']
     """  # noqa: E501
     notes = []
     if marks := [level for level in levels if level in MARKERS]:
         template = 'column "{column}" has the category {levels}; if that marks missing values, pass {fix}'
         notes.append(Note("marker-level", template, column=name, levels=quoted(marks), fix=fill))
-    if len({level.casefold() for level in levels}) < len(levels):
-        template = 'column "{column}" has categories that differ only in capital letters; they count as different'
-        notes.append(Note("similar-levels", template, column=name))
-    return notes
+    return notes + similar_notes(name, levels, "categories")
+
+
+def similar_notes(name: str, levels: Sequence[str], noun: str) -> list[Note]:
+    """Say which levels or labels may be meant as one."""
+    spellings: dict[str, list[str]] = {}
+    for level in levels:
+        spellings.setdefault(level.casefold(), []).append(level)
+    alike = [level for same in spellings.values() if len(same) > 1 for level in same]
+    template = 'column "{column}" has {noun} that differ only in capital letters ({levels}); they count as different'
+    return [Note("similar-levels", template, column=name, noun=noun, levels=quoted(alike))] if alike else []
 
 
 def _infer_classes(name: str, known: Sequence[Any], where: str) -> tuple[str, ...]:

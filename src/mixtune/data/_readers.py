@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 
 from mixtune._messages import Note, Wording, quoted
-from mixtune.data._csv_files import UTF8, CsvFormat, detect_csv, read_csv
+from mixtune.data._csv_files import UTF8, CsvFormat, FileTable, detect_csv, read_csv
 from mixtune.data._parse_column import Fault, phrase
 from mixtune.data._records import read_excel, read_json
 from mixtune.data._tables import Table, check_names, is_table
@@ -93,16 +93,19 @@ def file_label(path: Path) -> str:
     >>> file_label(Path("data/north.csv")), file_label(Path("data/south.csv.gz"))
     ('north', 'south')
     """
-    ending = "".join(_endings(path))
-    return "standard input" if path == STDIN else path.name[: -len(ending)] if ending else path.stem
+    ending, shown = "".join(_endings(path)), shown_path(path)
+    return shown.name[: -len(ending)] if ending else shown.stem
 
 
-class FileTable(NamedTuple):
-    """A table from a file, how the file was read where it is CSV, and notes on that."""
+def shown_path(path: Path) -> Path:
+    """How messages name a file.
 
-    table: Table
-    form: CsvFormat | None
-    notes: list[Note]
+    Examples
+    --------
+    >>> shown_path(STDIN).name, shown_path(Path("north.csv")).name
+    ('standard input', 'north.csv')
+    """
+    return Path("standard input") if path == STDIN else path
 
 
 def read_file(
@@ -136,8 +139,9 @@ def read_file(
     """
     path = Path(path)
     given: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    with _named_errors(path):
+    with _named_errors(shown_path(path)):
         data, ending = _load(path, guess=True)
+        path = shown_path(path)
         kind = _KINDS.get(ending) or _guess_kind(data, path)
         form: CsvFormat | None = None
         if kind == "csv":

@@ -10,11 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from mixtune._messages import Note, counted, quoted
-from mixtune.data._tables import Table, as_table
+from mixtune.data._tables import Table, as_table, is_nothing
 from mixtune.errors import DataError, MissingExtraError
 
 
@@ -40,6 +39,8 @@ def read_json(data: bytes, path: Path) -> Table:
     --------
     >>> read_json(b'{"x": 1, "at": {"city": "Rome"}}\\n{"x": 2.5}\\n', Path("a.jsonl")).to_pydict()
     {'x': [1.0, 2.5], 'at.city': ['Rome', None]}
+    >>> read_json(b'{"source": "a service", "data": [{"x": 1}, {"x": 2}]}', Path("a.json")).to_pydict()
+    {'x': [1, 2]}
     """
     try:
         text = data.decode("utf-8-sig")
@@ -52,16 +53,22 @@ def read_json(data: bytes, path: Path) -> Table:
     if isinstance(found, Mapping):
         # Either columns by name, or the only row.
         columns = {str(name): values for name, values in found.items()}
-        if columns and all(isinstance(values, list) for values in columns.values()):
+        if columns and all(isinstance(values, list) and not _are_rows(values) for values in columns.values()):
             if len({len(values) for values in columns.values()}) > 1:
                 raise DataError(f'"{path}" holds columns of different lengths; write one object per row')
             return records_table(list(columns), list(zip(*columns.values())))
-        found = [found]
-    if not isinstance(found, list) or not found or not all(isinstance(row, Mapping) for row in found):
+        # What web services answer: the rows in one member, and others that describe them.
+        lists = [values for values in columns.values() if _are_rows(values)]
+        found = lists[0] if len(lists) == 1 else [found]
+    if not _are_rows(found):
         raise DataError(f'"{path}" does not hold rows; write one object per line, such as {{"x": 1, "y": 2}}')
     rows = [_flat(row) for row in found]
     names = list(dict.fromkeys(name for row in rows for name in row))
     return records_table(names, [[row.get(name) for name in names] for row in rows])
+
+
+def _are_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, Mapping) for row in value)
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -94,8 +101,9 @@ def read_excel(data: bytes, path: Path) -> tuple[Table, list[Note]]:
     most = max(sum(cell is not None for cell in row) for row in rows[:50])
     start = next(place for place, row in enumerate(rows) if 2 * sum(cell is not None for cell in row) > most)
     if start:
-        template = 'skipped {lines} above the header of "{file}"'
-        notes.append(Note("skipped-lines", template, lines=counted((start, "line")), file=path.name))
+        template = '{count} before the header of "{file}" {are} skipped'
+        count, are = counted((start, "line")), "is" if start == 1 else "are"
+        notes.append(Note("skipped-lines", template, count=count, file=path.name, are=are))
     header, body = rows[start], rows[start + 1 :]
     width = max(place + 1 for row in (header, *body) for place, cell in enumerate(row) if cell is not None)
     names = ["" if cell is None else str(cell) for cell in (*header, *[None] * width)][:width]
@@ -136,15 +144,10 @@ def object_table(value: Any, where: str) -> Table:
         columns = list(value if isinstance(value, dict) else getattr(value, "columns", ()))
         if not columns or len(set(map(str, columns))) < len(columns):
             raise
-        arrays = [_as_array([None if _is_nothing(each) else each for each in value[name]]) for name in columns]
+        arrays = [_as_array([None if is_nothing(each) else each for each in value[name]]) for name in columns]
         if len({len(array) for array in arrays}) > 1:
             raise
         return pa.Table.from_arrays(arrays, [str(name) for name in columns])
-
-
-def _is_nothing(value: Any) -> bool:
-    itself: object = value == value
-    return value is None or not (isinstance(itself, bool | np.bool_) and bool(itself))
 
 
 def _as_array(values: list[Any]) -> Any:

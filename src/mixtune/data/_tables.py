@@ -102,6 +102,19 @@ def as_table(value: Any, where: str) -> Table:
     return table
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a value is None, NaN or another marker of missing values.
+
+    Examples
+    --------
+    >>> is_nothing(float("nan")), is_nothing("")
+    (True, False)
+    """
+    # NaN and its relatives are not equal to themselves; some markers do not even answer with a truth value.
+    itself: object = value == value
+    return value is None or not (isinstance(itself, bool | np.bool_) and bool(itself))
+
+
 def check_names(names: Sequence[str], where: str) -> None:
     """Refuse column names that occur twice."""
     if repeated := sorted(name for name, count in Counter(names).items() if count > 1):

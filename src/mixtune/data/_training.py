@@ -7,6 +7,7 @@ without asking; what cannot be used is refused, and all of it in one error.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +21,13 @@ import pyarrow.types as kinds
 from mixtune._array import Booleans, Integers
 from mixtune._checks import check_whole
 from mixtune._messages import Note, Place, Wording, closest, counted, nearest, quoted, setting
+from mixtune.data._csv_files import FileTable
 from mixtune.data._domain import Domain, column_difference
 from mixtune.data._domains import Domains, check_single_file, label_codes, split_by_label
-from mixtune.data._encoder import Encoded, TableEncoder
-from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes
+from mixtune.data._encoder import Encoded, NumberColumn, TableEncoder
+from mixtune.data._infer import Part, infer_columns, infer_target, left_out, level_notes, similar_notes
 from mixtune.data._parse_column import Fault, inexact_integer, is_text, phrase
-from mixtune.data._readers import FileTable, as_paths, file_label, read_file
+from mixtune.data._readers import as_paths, file_label, read_file, shown_path
 from mixtune.data._records import object_table
 from mixtune.data._tables import Table, as_names, choose_inputs, is_index_name, is_table
 from mixtune.errors import DataError, MixtuneError, ParameterError
@@ -33,6 +35,14 @@ from mixtune.errors import DataError, MixtuneError, ParameterError
 _MOST_DOMAINS = 10_000
 #: In so few rows, one row per label is no sign of an identifier.
 _FEW_DOMAINS = 10
+#: A column whose ranks correlate so highly with those of the target almost determines it; ranks of fewer rows say
+#: little, and those of a part of very many rows suffice.
+_SAME_ORDER, _ENOUGH_RANKS, _MOST_RANKS = 0.999, 20, 2000
+#: How many of the last rows may hold totals, and the words by which spreadsheets name these.
+_FOOTER = 5
+_TOTAL = re.compile(
+    r"(?i)(?:(?:grand|sub)[ -]?)?totals?(?: general)?|sum|average|summe|gesamt(?:summe)?|insgesamt|somme|totale|suma"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +149,8 @@ def read_training(
         raise ParameterError("to predict for every domain, name the column of domain labels and leave focal out")
     reading = {"encoding": encoding, "separator": separator, "decimal": decimal}
     parts, labels, notes = _read_parts(paths, roles, reading)
+    parts, totals = _without_totals(parts)
+    notes += totals
     roles = roles.among(_all_names(parts))
     # Whatever is wrong is collected, so that one error tells all of it.
     problems = _Problems()
@@ -214,7 +226,7 @@ def read_new(
     path, reading = Path(path), {"encoding": encoding, "separator": separator, "decimal": decimal}
     read = read_file(path, text=encoder.text_columns, **reading)
     read = _with_long_numbers(read, path, reading)
-    encoded = encoder.encode(read.table, f'"{path}"')
+    encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
     # Read again as written: labels such as 007 must come out as they went in.
     written = read.table if read.form is None else read_file(path, text=read.table.column_names, **reading).table
     return replace(encoded, table=written, form=read.form, notes=(*read.notes, *encoded.notes))
@@ -300,9 +312,30 @@ def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[
     for path in files:
         read = _with_long_numbers(read_file(path, text=text, **reading), path, reading)
         mark = "." if read.form is None else read.form.decimal
-        parts.append(Part(f'"{path}"', read.table, decimal=mark, name=path.name))
+        parts.append(Part(f'"{shown_path(path)}"', read.table, decimal=mark, name=shown_path(path).name))
         notes += read.notes
     return parts, [file_label(path) for path in files], notes
+
+
+def _without_totals(parts: Sequence[Part]) -> tuple[list[Part], list[Note]]:
+    """The tables without totals among their last rows: a word such as "Total" that its column has nowhere else."""
+    kept, notes = [], []
+    for part in parts:
+        table, rows = part.table, part.table.num_rows
+        found: dict[int, str] = {}
+        for name in table.column_names if rows > _FOOTER else ():
+            for row, text in enumerate(table.column(name).slice(rows - _FOOTER).to_pylist(), rows - _FOOTER):
+                total = isinstance(text, str) and _TOTAL.fullmatch(text.strip())
+                if total and pc.sum(pc.equal(table.column(name), text)).as_py() == 1:
+                    found.setdefault(row, text.strip())
+        if found:
+            template = '{rows} at the end of "{file}" {look} like totals ({words}) and {are} left out'
+            look, are = ("looks", "is") if len(found) == 1 else ("look", "are")
+            told = {"rows": counted((len(found), "row")), "words": quoted(list(found.values())), "look": look}
+            notes.append(Note("totals", template, file=part.name, are=are, **told))
+            part = replace(part, table=table.filter(pa.array(~np.isin(np.arange(rows), list(found)))))
+        kept.append(part)
+    return kept, notes
 
 
 def _with_long_numbers(read: FileTable, path: Path, reading: Mapping[str, Any]) -> FileTable:
@@ -464,7 +497,7 @@ def _label_rows(
         fixes = {"focal": largest[0]}
         raise ParameterError(template, fix=setting("focal", "LABEL"), labels=quoted(largest), fixes=fixes)
     if name in labels:
-        return codes, labels, name, []
+        return codes, labels, name, similar_notes(domain, labels, "labels")
     if len(alike := [label for label in labels if _same_label(label, name)]) == 1:
         note = Note("focal-spelling", 'the focal domain is "{label}"', label=alike[0])
         return codes, labels, alike[0], [note]
@@ -573,4 +606,29 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
     if sources := [domain.name for domain in flat if domain.name != domains.focal]:
         template = "all targets are the same within {count} of the sources: {names}"
         notes.append(Note("constant-source-targets", template, count=len(sources), names=quoted(sources)))
+    return notes + _leak_notes(domains, encoder)
+
+
+def _leak_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
+    """Say which columns order all rows as the target does: they may be made from it."""
+    rows = sum(domain.n_rows for domain in domains)
+    if encoder.target.classes is not None or rows < _ENOUGH_RANKS:
+        return []
+    some = slice(None, None, -(-rows // _MOST_RANKS))
+    y = _ranks(np.concatenate([domain.y for domain in domains])[some])
+    template = 'column "{column}" almost determines "{target}"; leave it out with {fix} if it is not known for new rows'
+    notes = []
+    for column in encoder.columns:
+        if isinstance(column, NumberColumn):
+            place = encoder.names.index(column.name)
+            x = _ranks(np.concatenate([domain.X[:, place] for domain in domains])[some])
+            if x.any() and y.any() and abs(x @ y) >= _SAME_ORDER * np.sqrt((x @ x) * (y @ y)):
+                told = {"column": column.name, "target": encoder.target.name, "fix": setting("ignore", column.name)}
+                notes.append(Note("leak", template, **told))
     return notes
+
+
+def _ranks(values: Any) -> Any:
+    """Ranks about their mean; equal values share one."""
+    ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
+    return ranks - ranks.mean()

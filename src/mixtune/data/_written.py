@@ -20,7 +20,9 @@ from mixtune._array import Floats
 #: Moments in seconds, NaT where missing.
 Dates: TypeAlias = np.ndarray[Any, np.dtype[np.datetime64]]
 
-_SIGNS = r"(?:[€$£¥%]|EUR|USD|GBP|CHF)"
+_CURRENCY = r"[€$£¥₹₽₩₺]|R\$|EUR|USD|GBP|CHF|CAD|AUD|JPY"
+_BOUND = r"[<>≤≥~≈]"
+_SIGNS = rf"(?:%|{_CURRENCY})"
 _SPACES = r"'\s\x{00a0}\x{202f}"
 _EXPONENT = r"(?:[eE][+-]?\d+)?"
 
@@ -29,16 +31,20 @@ def _number(group: str, mark: str) -> str:
     # "0,143" is not in thousands.
     grouped = rf"[1-9]\d{{0,2}}(?:[{group}{_SPACES}]\d{{3}})+"
     digits = rf"(?:(?:{grouped}|\d+)(?:[{mark}]\d*)?|[{mark}]\d+)"
-    return rf"^{_SIGNS}?\s*[+-]?\s*{_SIGNS}?\s*{digits}{_EXPONENT}\s*{_SIGNS}?$"
+    return rf"^{_BOUND}?\s*{_SIGNS}?\s*[+-]?\s*{_SIGNS}?\s*{digits}{_EXPONENT}\s*{_SIGNS}?\+?$"
 
 
 #: What a number looks like, by its decimal mark.
 _NUMBERS = {".": _number(",", "."), ",": _number(".", ",")}
+#: Hours and minutes, and perhaps seconds: times of day and lengths of time.
+_CLOCK = r"^(?P<hours>\d+):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:\.\d+)?))?$"
+#: Minus signs: the mathematical one, brackets as accountants write them, and one at the end.
+_MINUS = (("−", "-"), (rf"^({_SIGNS}?)\s*\((.*\d.*)\)$", r"-\1\2"), (r"^(\d[\d.,]*)-$", r"-\1"))
 #: A number and its unit, such as "3,750 g", "90 km/h" or, of marks, "7.5/10".
 _WITH_UNIT = rf"^[+-]?\d[\d.,{_SPACES}]*(?P<unit>[a-zA-Zµ°Ω][a-zA-Zµ°Ω²³/]{{0,9}}|/\s?\d{{1,4}})$"
 #: The part of the rows that must have the same unit.
 _SAME_UNIT = 0.9
-_SKIPPED = {"%": r"%", "currency": r"[€$£¥]|EUR|USD|GBP|CHF"}
+_SKIPPED = {"%": r"%", "currency": _CURRENCY, "<, > or +": rf"^{_BOUND}|\+$"}
 
 _DAY = r"\d{1,2}"
 _MONTH = (
@@ -70,7 +76,7 @@ class Written:
     Parameters
     ----------
     decimal
-        The decimal mark of numbers, or None.
+        The decimal mark of numbers, or ":" for times such as "1:30", which are read as hours, or None.
     dates
         The format of most dates as for ``strptime``, or None. Others may have a time of day or not, begin with the
         year, or name the month.
@@ -82,6 +88,10 @@ class Written:
     >>> texts = pa.array(["1.234,50 €", "99,00 €", "free"], pa.large_string())
     >>> Written(decimal=",").read(texts)
     array([1234.5,   99. ,    nan])
+    >>> Written(decimal=".").read(pa.array(["($5.50)", "−3", "7-", "<0.5"], pa.large_string()))
+    array([-5.5, -3. , -7. ,  0.5])
+    >>> Written(decimal=":").read(pa.array(["1:30", "0:00:36"], pa.large_string()))
+    array([1.5 , 0.01])
     >>> Written(dates="%d.%m.%Y").read(pa.array(["24.12.2021", "?"], pa.large_string()))
     array(['2021-12-24T00:00:00',                 'NaT'],
           dtype='datetime64[s]')
@@ -96,7 +106,7 @@ class Written:
         if self.dates is not None:
             values = _mixed_dates(texts, self.dates)
         else:
-            values = _numbers(_without_unit(texts, self.unit), self.decimal or ".")
+            values = _numbers(_without_unit(_signed(texts), self.unit), self.decimal or ".")
         missing = np.datetime64("NaT") if self.dates is not None else np.nan
         found = values.to_numpy(zero_copy_only=False)
         return np.where(np.asarray(values.is_null()), missing, found)
@@ -154,10 +164,11 @@ def find_written(texts: Any, *, decimal: str = ".") -> Written | None:
     best = max(dates, key=dates.__getitem__, default=None)
     if best is not None and 2 * share(_mixed_dates(distinct, best)) > rows.sum():
         return Written(dates=best)
-    other = {".": ",", ",": "."}[decimal]
+    marks = (decimal, {".": ",", ",": "."}[decimal], ":")
+    distinct = _signed(distinct)
     for unit in (None, _common_unit(distinct, rows)):
         plain = _without_unit(distinct, unit)
-        numbers = {mark: share(_numbers(plain, mark)) for mark in (decimal, other)}
+        numbers = {mark: share(_numbers(plain, mark)) for mark in marks}
         best = max(numbers, key=numbers.__getitem__)
         if 2 * numbers[best] > rows.sum():
             return Written(decimal=best, unit=unit)
@@ -202,6 +213,13 @@ def _common_unit(distinct: Any, rows: Any) -> str | None:
             counts[unit] = counts.get(unit, 0) + count
     best = max(counts, key=counts.__getitem__, default=None)
     return best if best is not None and counts[best] >= _SAME_UNIT * rows.sum() else None
+
+
+def _signed(texts: Any) -> Any:
+    """The same texts with a plain minus sign before negative numbers."""
+    for written, plain in _MINUS:
+        texts = pc.replace_substring_regex(texts, written, plain)
+    return texts
 
 
 def _without_unit(texts: Any, unit: str | None) -> Any:
@@ -258,10 +276,24 @@ def _mixed_dates(texts: Any, written: str) -> Any:
 
 def _numbers(texts: Any, mark: str) -> Any:
     """Numbers with this decimal mark, null for what is written otherwise."""
+    if mark == ":":
+        return _hours(texts)
     plain = pc.if_else(pc.match_substring_regex(texts, _NUMBERS[mark]), texts, None)
-    plain = pc.replace_substring_regex(plain, rf"{_SIGNS}|[{_SPACES}]", "")
+    plain = pc.replace_substring_regex(plain, rf"{_BOUND}|{_SIGNS}|[{_SPACES}]|\+$", "")
     if mark == ",":
         plain = pc.replace_substring(pc.replace_substring(plain, ".", ""), ",", ".")
     else:
         plain = pc.replace_substring(plain, ",", "")
     return plain.cast(pa.float64())
+
+
+def _hours(texts: Any) -> Any:
+    """Times such as "1:30" in hours."""
+    found = pc.extract_regex(texts, _CLOCK)
+
+    def part(name: str) -> Any:
+        digits = pc.struct_field(found, name)
+        return pc.if_else(pc.equal(digits, ""), "0", digits).cast(pa.float64())
+
+    minutes = pc.add(part("minutes"), pc.divide(part("seconds"), 60.0))
+    return pc.add(part("hours"), pc.divide(minutes, 60.0))

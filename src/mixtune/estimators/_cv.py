@@ -538,7 +538,9 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
             notes: tuple[str, ...] = ()
             if tried and log:
-                notes = (f"positive targets that span a factor of {span:.3g}: modelled on the log scale",)
+                notes = (
+                    f"the targets are positive and span a factor of {span:.3g}; they are modelled on the log scale",
+                )
             elif tried:
                 notes = ("targets are positive, but the log scale fits them less well; predictions may be negative",)
             try:

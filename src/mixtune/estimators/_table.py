@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from sklearn.base import clone
 
-from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, read_training
+from mixtune._messages import nearest, quoted
+from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, as_names, as_table, choose_inputs, read_training
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators._base import Shown
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
@@ -34,6 +36,8 @@ class TableModel(Shown):
         What was done with the training table automatically.
     about
         What its file says about the rows of the fit, for a model from a file; empty otherwise.
+    transformer
+        The fitted transformer that was given as ``encoder`` of :func:`fit_table`; None otherwise.
 
     Examples
     --------
@@ -49,6 +53,7 @@ class TableModel(Shown):
     encoder: TableEncoder
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    transformer: Any = field(default=None, repr=False)
 
     def predict(self, table: Any) -> Any:
         """Predict the rows of a table, as rows of the focal domain.
@@ -99,6 +104,9 @@ class TableModel(Shown):
         As for an estimator, the file contains the features and targets of the focal rows: share it only with people who
         may see these.
         """
+        if self.transformer is not None:
+            name = type(self.transformer).__name__
+            raise ParameterError(f"mixtune cannot write a {name} into its files; pass the model to skops.io.dump")
         told = {"made_by": "mixtune.fit_table", "notes": list(map(str, self.notes)), "encoder": self.encoder.to_dict()}
         about = self.about or {**describe_rows(self.estimator, self.encoder), "verdict": self._verdict()}
         return Path(self.estimator.save(Path(path), metadata={**about, **told}))
@@ -135,12 +143,15 @@ class TableModel(Shown):
             raise DataError(f'"{path}" takes {taken} inputs, but describes {made}; fit it again')
         return model
 
+    def _repr_html_(self) -> str:
+        return self._repr_html_inner()
+
     def __repr__(self) -> str:
         target, focal = self.encoder.target.name, self.encoder.focal
         return f"TableModel({target!r} of {focal!r} from {len(self.encoder.columns)} columns)"
 
     def _inputs(self, table: Any) -> Any:
-        return self.encoder.encode(table).X
+        return self.encoder.encode(table if self.transformer is None else _transformed(self.transformer, table)).X
 
 
 def fit_table(
@@ -161,6 +172,7 @@ def fit_table(
     max_levels: int = 30,
     target_kind: Literal["auto", "number", "classes"] = "auto",
     drop_missing_target: bool = True,
+    encoder: Any = None,
     linear: bool = False,
     seed: int = 0,
     device: str = "cpu",
@@ -184,6 +196,10 @@ def fit_table(
         As for :func:`mixtune.data.read_training`.
     missing, max_levels, target_kind, drop_missing_target
         As for :func:`mixtune.data.read_training`.
+    encoder
+        A scikit-learn transformer that turns data frames into numbers, such as a ``ColumnTransformer`` or skrub's
+        ``TableVectorizer``. It is cloned, fitted to the input columns of all rows, and used in place of mixtune's own
+        encoder; missing values that it leaves are imputed.
     linear
         Whether the model is linear in the columns; by default it averages over maps made from the rows.
     seed, device
@@ -198,13 +214,31 @@ def fit_table(
     --------
     >>> rng = np.random.default_rng(0)
     >>> size, city = rng.uniform(30, 120, 60), ["Rome"] * 10 + ["Oslo"] * 50
-    >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20, "rent": 300 + 9 * size}
+    >>> flats = {"city": city, "size": size, "lift": ["yes", "no", None] * 20}
+    >>> flats["rent"] = 300 + 9 * size + 40 * rng.standard_normal(60)
     >>> model = fit_table(flats, target="rent", domain="city", focal="Rome")
     >>> model.notes
     ('missing values were imputed: "lift" (20)',)
     >>> model.predict({"size": [100.0], "lift": ["yes"]}).round(-2)
     array([1200.])
     """
+    transformer = None
+    if encoder is not None:
+        if keep or categories or text or images:
+            raise ParameterError("keep, categories, text and images are for mixtune's own encoder; leave them out")
+        held = as_table(table, "the table")
+        ignored = as_names(ignore, "ignore") if ignore else ()
+        for name in ignored:
+            if name not in held.column_names:
+                raise ParameterError(
+                    f'ignore names "{name}", no column of the table; {nearest(name, held.column_names)}'
+                )
+        used = held.drop_columns(list(ignored))
+        inputs = choose_inputs(used, targets=[target], domain=domain, columns=columns, where="the table")
+        transformer = clone(encoder).fit(_frame(table, inputs))
+        made = _transformed(transformer, table)
+        table = {**made, target: held.column(target), domain: held.column(domain)}
+        ignore, columns, keep = (), None, list(made)
     read = read_training(
         table,
         target=target,
@@ -227,7 +261,25 @@ def fit_table(
     model = new_model(
         read.domains, classes=read.encoder.target.classes is not None, linear=linear, seed=seed, device=device
     )
-    return TableModel(model.fit(rows.X, rows.y, sources=rows.sources), read.encoder, read.notes)
+    model.fit(rows.X, rows.y, sources=rows.sources)
+    return TableModel(model, read.encoder, read.notes, transformer=transformer)
+
+
+def _frame(table: Any, columns: Sequence[str]) -> Any:
+    """Columns of a table as a pandas frame, or as a polars one where it is that."""
+    held = as_table(table, "the table")
+    if lost := [name for name in columns if name not in held.column_names]:
+        raise DataError(f"the table has no column {quoted(lost)}, which the model was trained on; add it")
+    known = hasattr(table, "iloc") or type(table).__module__.startswith("polars")
+    return table[list(columns)] if known else held.select(list(columns)).to_pandas()
+
+
+def _transformed(transformer: Any, table: Any) -> dict[str, Any]:
+    """The columns that a fitted transformer makes of a table, by name."""
+    names = [str(name) for name in transformer.get_feature_names_out()]
+    made = transformer.transform(_frame(table, list(transformer.feature_names_in_)))
+    values = np.asarray(made.toarray() if hasattr(made, "toarray") else made, dtype=np.float64)
+    return dict(zip(names, values.T, strict=True))
 
 
 def describe_rows(model: Any, encoder: TableEncoder, effects: ColumnEffects | None = None) -> dict[str, Any]:

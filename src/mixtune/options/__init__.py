@@ -1,7 +1,6 @@
 """American and Bermudan options: grids, processes, payoffs, backward induction, bounds."""
 
-from mixtune.options._bias import Bias
-from mixtune.options._fourier import european
+from mixtune.options._european import Bias, european
 from mixtune.options._greeks import Greek
 from mixtune.options._paths import observed_folder, observed_paths, simulate
 from mixtune.options._payoffs import (

@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from mixtune._array import Array, Floats, is_numpy, match, namespace
+from mixtune._array import Array, Floats, match, namespace
 from mixtune._checks import check_choice, check_nonnegative, check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._process import (
@@ -55,12 +55,10 @@ from mixtune.options._process import (
     Process,
     State,
     TermStructure,
-    combine,
     constant_columns,
+    correlated,
     correlation_factor,
     correlation_matrix,
-    curve_per_asset,
-    dividend_schedule,
     mean_over,
     per_asset,
 )
@@ -122,13 +120,12 @@ class VarianceProcess(Process):
     substeps: int | None = None
 
     def __post_init__(self) -> None:
-        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        n_assets = self._check_assets()
+        rho = per_asset("rho", self.rho, n_assets)
+        if not np.all(np.abs(rho) <= 1):
+            raise ParameterError(f"rho must be a correlation, between -1 and 1; got {self.rho!r}")
         self._store(
-            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
-            dividend=curve_per_asset("dividend", self.dividend, n_assets),
-            rho=_correlation_with_variance(self.rho, n_assets),
-            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
-            pieces=check_whole("pieces", self.pieces, least=1),
+            rho=float(rho[0]) if np.ndim(self.rho) == 0 else rho,
             **{name: self._parameter(name, n_assets) for name in ("v0", "v_mean", "v_speed", "v_vol")},
         )
 
@@ -143,12 +140,16 @@ class VarianceProcess(Process):
         return 3 if self.scheme == "inverse-gaussian" else 2
 
     @property
-    def normals_per_piece(self) -> int:
+    def _chosen_substeps(self) -> int:
         if self.substeps is None:
             raise ParameterError(
                 "the number of substeps depends on the dates; call for_grid(grid) first, or pass substeps"
             )
-        return self._normals_per_step * self.n_assets * self.substeps
+        return self.substeps
+
+    @property
+    def normals_per_piece(self) -> int:
+        return self._normals_per_step * self.n_assets * self._chosen_substeps
 
     def start(self, n_paths: int) -> VarianceState:
         prices = constant_columns(self.spot, n_paths)
@@ -167,6 +168,77 @@ class VarianceProcess(Process):
     def mean_variance(self, maturity: float) -> Floats:
         """The expected variance, averaged over the time to maturity, for every asset."""
 
+    @abstractmethod
+    def _draw(
+        self, state: Any, now: float, dt: float, normal: Floats, choice: Floats
+    ) -> tuple[Floats, Floats, IntegratedState]:
+        """Noise and integrated variance of one step of "inverse-gaussian", and the state after it at the old prices."""
+
+    def _integrated(
+        self, state: IntegratedState, begin: float, end: float, rate: float, normals: Floats
+    ) -> IntegratedState:
+        """Steps of "inverse-gaussian": prices follow from the noise and the integrated variance of each."""
+        steps, rho = self._chosen_substeps, np.asarray(self.rho)
+        dt = (end - begin) / steps
+        total = (rate - mean_over(self.dividend, begin, end)) * (end - begin)
+        for step, (normal, choice, other) in enumerate(normals.T.reshape(steps, 3, self.n_assets, -1)):
+            noise, integral, state = self._draw(state, begin + step * dt, dt, normal.T, choice.T)
+            change = rho * noise
+            change -= 0.5 * integral
+            change += np.sqrt((1.0 - rho**2) * integral) * other.T
+            change += total
+            total = change
+        with np.errstate(over="ignore"):
+            return replace(state, prices=state.prices * np.exp(total))
+
+    def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
+        """The law of one asset's log-price at maturity given the path of its variance; not for Euler schemes.
+
+        Parameters
+        ----------
+        grid
+            The dates.
+        normals : ndarray of shape (dates, substeps, paths), or twice the substeps for "inverse-gaussian"
+            That drive the variance.
+
+        Returns
+        -------
+        mean, spread : ndarray of shape (paths,)
+            Logarithm of the expected price over the forward, and variance of the log-price.
+        control : ndarray of shape (paths,)
+            With mean 0 in this scheme: the spread, or the integrated variance, less its mean.
+        """
+        steps, rho, state = self._chosen_substeps, float(self.rho), self.start(normals.shape[2])
+        assert isinstance(state, IntegratedState)
+        mean, total = np.zeros((2, *state.prices.shape))
+        for begin, interval, Z in zip(grid.times.tolist(), grid.steps.tolist(), normals):
+            dt = interval / steps
+            for step, (normal, choice) in enumerate(Z.reshape(steps, 2, -1, 1)):
+                noise, integral, state = self._draw(state, begin + step * dt, dt, normal, choice)
+                mean += rho * noise - 0.5 * rho**2 * integral
+                total += integral
+        # The deficit is what is still missing from the mean of the integrated variance.
+        control = total + state.deficit - grid.maturity * self.mean_variance(grid.maturity)
+        return mean[:, 0], (1.0 - rho**2) * total[:, 0], control[:, 0]
+
+    def _euler(
+        self, variance: Array, dt: float, own: Array, other: Array, *, start: Array | float = 0.0
+    ) -> tuple[Array, Array]:
+        """An Euler step at variances >= 0: return of the price without drift, and ``start`` plus their change."""
+        v_mean, v_speed, v_vol, rho = (
+            value if np.ndim(value) == 0 else match(value, variance)
+            for value in (self.v_mean, self.v_speed, self.v_vol, self.rho)
+        )
+        moved = namespace(variance).sqrt(variance * dt)
+        change = moved * own
+        change *= v_vol
+        change += start
+        change += (v_speed * dt) * (v_mean - variance)
+        mixed = (1.0 - rho**2) ** 0.5 * other
+        mixed += rho * own
+        moved *= mixed
+        return moved, change
+
     def only(self, asset: int) -> Self:
         """The market of one of the assets, without cash dividends."""
         own: dict[str, Any] = {name: float(per_asset(name, getattr(self, name), self.n_assets)[asset]) for name in LAW}
@@ -178,13 +250,6 @@ class VarianceProcess(Process):
         if hasattr(self, "correlation"):
             own["correlation"] = 0.0
         return replace(self, **own)
-
-
-def _correlation_with_variance(rho: Any, n_assets: int) -> Any:
-    given = per_asset("rho", rho, 1 if np.ndim(rho) == 0 else n_assets)
-    if not np.all(np.abs(given) <= 1):
-        raise ParameterError(f"rho must be a correlation, between -1 and 1; got {rho!r}")
-    return float(given[0]) if np.ndim(rho) == 0 else given
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -296,8 +361,7 @@ class Heston(VarianceProcess):
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)
-        assert self.substeps is not None
-        dt = (end - begin) / self.substeps
+        dt = (end - begin) / self._chosen_substeps
         if isinstance(state, IntegratedState):
             return self._integrated(state, begin, end, rate, normals)
         variance, d = state.variance, self.n_assets
@@ -306,12 +370,16 @@ class Heston(VarianceProcess):
         total = state.prices if arithmetic else drift * (end - begin)
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is reported by the sampler
             for column in range(0, normals.shape[1], 2 * d):
-                both = self._correlated(normals[:, column : column + 2 * d])
+                both = correlated(self._factor, normals[:, column : column + 2 * d])
                 if self.scheme == "qe":
                     change, spread, variance = self._quadratic_exponential(variance, dt, both[:, :d])
                     change += np.sqrt(spread) * both[:, d:]
                 else:
-                    change, variance = self._euler(variance, dt, both[:, :d], both[:, d:])
+                    # Full truncation: the right-hand sides see the positive part of the variance.
+                    positive = variance.clip(0.0)
+                    change, variance = self._euler(positive, dt, both[:, :d], both[:, d:], start=variance)
+                    if not arithmetic:
+                        change -= (0.5 * dt) * positive
                 if arithmetic:
                     change += 1.0 + drift * dt
                     change *= total
@@ -321,70 +389,17 @@ class Heston(VarianceProcess):
             prices = total if arithmetic else state.prices * namespace(total).exp(total)
         return VarianceState(prices, variance)
 
-    def _integrated(
-        self, state: IntegratedState, begin: float, end: float, rate: float, normals: Floats
-    ) -> IntegratedState:
-        """Steps of "inverse-gaussian"."""
-        assert self.substeps is not None
-        dt, d, rho = (end - begin) / self.substeps, self.n_assets, np.asarray(self.rho)
-        total = (rate - mean_over(self.dividend, begin, end)) * (end - begin)
-        variance, deficit = state.variance, state.deficit
-        for column in range(0, normals.shape[1], 3 * d):
-            normal, choice, other = (normals[:, column + k * d : column + (k + 1) * d] for k in range(3))
-            noise, integral, variance, deficit = self._draw(variance, deficit, dt, normal, choice)
-            change = rho * noise
-            change -= 0.5 * integral
-            change += np.sqrt((1.0 - rho**2) * integral) * other
-            change += total
-            total = change
-        with np.errstate(over="ignore"):
-            prices = state.prices * np.exp(total)
-        return IntegratedState(prices, variance, deficit)
-
     def _draw(
-        self, variance: Floats, deficit: Floats, dt: float, normal: Floats, choice: Floats
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """The noise and the integrated variance of one step, and the variance and the deficit after it."""
+        self, state: IntegratedState, now: float, dt: float, normal: Floats, choice: Floats
+    ) -> tuple[Floats, Floats, IntegratedState]:
         v_mean, v_speed, v_vol = map(np.asarray, (self.v_mean, self.v_speed, self.v_vol))
         span, x = _span(v_speed, dt), v_speed * dt
         # The mean over the step of (1 - exp(-k t)) / k; by its series where the formula would lose digits.
         mean_span = np.where(x > 1e-4, (dt - span) / np.where(x > 1e-4, x, 1.0), 0.5 * dt * (1.0 - x / 3.0))
-        level = v_mean * (dt - span) + span * variance + deficit
-        least = LEAST_VARIANCE * dt
-        deficit = np.minimum(level - least, 0.0)
-        level = np.maximum(level, least)
-        own = v_vol * mean_span
-        noise = first_passage_noise(level, own, normal, choice)
-        following = v_mean + (variance - v_mean) * np.exp(-x) + (v_vol * span / dt) * noise
-        return noise, level + own * noise, following, deficit
-
-    def _correlated(self, normals: Array) -> Array:
-        """Normals of all variances, and of what moves prices besides, with the correlation of the assets."""
-        if self._factor is None:
-            return normals
-        return combine(self._factor, normals.T).T if is_numpy(normals) else normals @ match(self._factor.T, normals)
-
-    def _euler(self, variance: Array, dt: float, own: Array, other: Array) -> tuple[Array, Array]:
-        """Return of the price ("paper") or change of its logarithm, both without drift, and the next variance.
-
-        Full truncation: the right-hand sides see the positive part of the variance.
-        """
-        v_mean, v_speed, v_vol, rho = (
-            value if np.ndim(value) == 0 else match(value, variance)
-            for value in (self.v_mean, self.v_speed, self.v_vol, self.rho)
-        )
-        positive = variance.clip(0.0)
-        change = namespace(variance).sqrt(positive * dt)
-        following = change * own
-        following *= v_vol
-        following += variance
-        following += (v_speed * dt) * (v_mean - positive)
-        mixed = (math.sqrt(1.0 - rho**2) if np.ndim(rho) == 0 else namespace(rho).sqrt(1.0 - rho**2)) * other
-        mixed += rho * own
-        change *= mixed
-        if self.scheme == "log-euler":
-            change -= (0.5 * dt) * positive
-        return change, following
+        expected = v_mean * (dt - span) + span * state.variance + state.deficit
+        noise, integral, deficit = draw_integrated(expected, v_vol * mean_span, dt, normal, choice)
+        following = v_mean + (state.variance - v_mean) * np.exp(-x) + (v_vol * span / dt) * noise
+        return noise, integral, replace(state, variance=following, deficit=deficit)
 
     def _quadratic_exponential(self, variance: Floats, dt: float, own: Floats) -> tuple[Floats, Floats, Floats]:
         """Mean of the log-price's change without drift, its variance, and the next variance; as in Andersen (2008).
@@ -409,30 +424,13 @@ class Heston(VarianceProcess):
         return change, leftover * (variance + following), following
 
     def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
-        """The law of one asset's log-price at maturity given the path of its variance; not for Euler schemes.
-
-        Parameters
-        ----------
-        grid
-            The dates.
-        normals : ndarray of shape (dates, substeps, paths), or twice the substeps for "inverse-gaussian"
-            That drive the variance.
-
-        Returns
-        -------
-        mean, spread : ndarray of shape (paths,)
-            Logarithm of the expected price over the forward, and variance of the log-price.
-        control : ndarray of shape (paths,)
-            With mean 0 in this scheme: the spread less its mean.
-        """
-        assert self.substeps is not None
-        start = np.full(normals.shape[2], float(self.v0))
         if self.scheme == "inverse-gaussian":
-            return self._integrated_law(grid, normals, start)
-        variance, mean, spread, expected = start, np.zeros_like(start), np.zeros_like(start), 0.0
+            return super().conditional_law(grid, normals)
+        variance = np.full(normals.shape[2], float(self.v0))
+        mean, spread, expected = np.zeros_like(variance), np.zeros_like(variance), 0.0
         level, v_mean, share = float(self.v0), float(self.v_mean), 0.5 * (1.0 - float(self.rho) ** 2)
         for interval, Z in zip(grid.steps.tolist(), normals):
-            dt = interval / self.substeps
+            dt = interval / self._chosen_substeps
             for own in Z:
                 change, added, variance = self._quadratic_exponential(variance, dt, own)
                 mean += change + 0.5 * added
@@ -440,20 +438,6 @@ class Heston(VarianceProcess):
                 after = v_mean + (level - v_mean) * math.exp(-float(self.v_speed) * dt)
                 expected, level = expected + share * dt * (level + after), after
         return mean, spread, spread - expected
-
-    def _integrated_law(self, grid: TimeGrid, normals: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
-        """The conditional law of "inverse-gaussian" from variances (paths,) today."""
-        assert self.substeps is not None
-        rho, (mean, total, deficit) = float(self.rho), np.zeros((3, variance.size))
-        for interval, Z in zip(grid.steps.tolist(), normals):
-            for normal, choice in Z.reshape(self.substeps, 2, -1):
-                drawn = self._draw(variance, deficit, interval / self.substeps, normal, choice)
-                noise, integral, variance, deficit = drawn
-                mean += rho * noise - 0.5 * rho**2 * integral
-                total += integral
-        # The deficit is what is still missing from the mean of the integrated variance.
-        control = total + deficit - grid.maturity * float(self.mean_variance(grid.maturity)[0])
-        return mean, (1.0 - rho**2) * total, control
 
 
 def _span(speed: Any, dt: float) -> Floats:
@@ -510,6 +494,19 @@ def variance_noise(mean: Floats, unit: Floats, scale: Floats, normal: Floats, ti
         noise[high] = (np.log(np.maximum(rest / tail, 1.0)) / beta - level) / width
         log_mean[high] = np.log1p(rest * A / (beta - A)) - A * level
     return noise, log_mean
+
+
+def draw_integrated(
+    expected: Floats, own: Any, dt: float, normal: Floats, choice: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Noise and integrated variance of a step, given what is expected of it, and the deficit that is carried on.
+
+    ``own`` is the weight of the noise in the integrated variance.
+    """
+    least = LEAST_VARIANCE * dt
+    level = np.maximum(expected, least)
+    noise = first_passage_noise(level, own, normal, choice)
+    return noise, level + own * noise, np.minimum(expected - least, 0.0)
 
 
 def first_passage_noise(level: Floats, own: Any, normal: Floats, choice: Floats) -> Floats:

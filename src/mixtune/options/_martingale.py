@@ -22,21 +22,14 @@ where the price goes. Its own change less the mean is one more move then: holdin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from mixtune._array import Array, Floats, is_numpy, match, namespace, to_numpy
-from mixtune.options._fourier import black_call, european
-from mixtune.options._heston import Heston, VarianceProcess
-from mixtune.options._payoffs import PAYOFFS, Call, GeometricBasketPut, PayoffFunction, Put
-from mixtune.options._process import Process, TermStructure, mean_over
-from mixtune.options._rough import RoughHeston
-from mixtune.options._settings import TimeGrid
-from mixtune.options.processes import BlackScholes
+from mixtune._array import Array, Floats, add_to_diagonal, is_numpy, match, namespace, to_numpy
+from mixtune.options._payoffs import PayoffFunction
+from mixtune.options.processes import Process, TermStructure
 
 #: Of ranked assets, as many have moves of their own; those of the others are summed.
 TOP_ASSETS = 5
@@ -46,8 +39,6 @@ PAIRED_ASSETS, PAIRED_MOVES = 3, 6
 RIDGE = 1e-6
 #: Coefficients that are found by one regression at the most, and the rows that it needs for each.
 MOST_JOINT, JOINT_ROWS = 400, 5
-#: Models whose discounted prices, with dividends, are martingales.
-MARTINGALES = (BlackScholes, Heston, RoughHeston)
 #: Settings of a market that say nothing of single assets, although there may be several numbers.
 SHARED = {"spot", "kernel_range"}
 
@@ -57,6 +48,7 @@ def exchangeable(process: Process) -> bool:
 
     Examples
     --------
+    >>> from mixtune.options import BlackScholes
     >>> exchangeable(BlackScholes(spot=[90, 100], volatility=0.2, n_assets=2, correlation=0.3))
     True
     >>> exchangeable(BlackScholes(spot=100, volatility=[0.2, 0.3], n_assets=2))
@@ -98,111 +90,6 @@ def symmetric(payoff: PayoffFunction, prices: Floats) -> bool:
     amounts = to_numpy(payoff(prices))
     orders = (prices[:, ::-1], np.roll(prices, 1, axis=1))  # these two make all orders
     return all(np.allclose(to_numpy(payoff(order)), amounts, rtol=1e-9, atol=1e-12) for order in orders)
-
-
-# --- European values ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class EuropeanValue:
-    """The value of an option without early exercise at every date, discounted to time 0: lognormal underlying.
-
-    Attributes
-    ----------
-    payoff : Put, Call or GeometricBasketPut
-    variance : array (dates + 1,)
-        Of the logarithm of the underlying from each date to maturity.
-    growth : array (dates + 1,)
-        Factor from the underlying at each date to its mean at maturity.
-    discount : float
-        Of maturity.
-    """
-
-    payoff: Any
-    variance: Floats
-    growth: Floats
-    discount: float
-
-    def __call__(self, prices: Array, date: int) -> Array:
-        """Values (paths,) at prices (paths, assets)."""
-        forward = to_numpy(self.payoff.underlying(prices)) * self.growth[date]
-        sign, strike = self.payoff.sign, self.payoff.strike
-        found = black_call(forward, strike, math.sqrt(self.variance[date]))
-        if sign < 0:
-            found = found - forward + strike
-        # Rounding must not leave a value below that of a certain exercise.
-        found = np.maximum(found, np.maximum(sign * (forward - strike), 0.0))
-        return match(self.discount * found, prices)
-
-
-def european_value(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> EuropeanValue | None:
-    """The closed form, where there is one.
-
-    Examples
-    --------
-    >>> market, grid = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=4, rate=0.05)
-    >>> european_value(market, Put(100), grid)(np.array([[100.0]]), 0).round(4)
-    array([5.5735])
-    """
-    if type(process) is not BlackScholes or process.cash_dividends:
-        return None
-    if type(payoff) not in (Put, Call, GeometricBasketPut):
-        return None
-    variance, drift = np.zeros((2, grid.n_dates + 1))
-    for date, time in enumerate(grid.times[:-1].tolist()):
-        # The logarithm of the geometric mean is the mean of the logarithms; of one asset it is its own.
-        covariance = process.covariance(time, grid.maturity)
-        variance[date] = covariance.mean()
-        dividends = mean_over(process.dividend, time, grid.maturity) * (grid.maturity - time)
-        drift[date] = 0.5 * variance[date] - float(np.mean(dividends + 0.5 * np.diag(covariance)))
-    rates = grid.discount / grid.discount[-1]
-    return EuropeanValue(payoff, variance, rates * np.exp(drift), float(grid.discount[-1]))
-
-
-def known_european(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> float | None:
-    """The price without early exercise where it is known today, and no closed form is known at later dates."""
-    if not isinstance(process, VarianceProcess) or process.n_assets > 1 or mean_growth(process, grid) is None:
-        return None
-    return european(process, payoff, grid) if isinstance(payoff, Put | Call) else None
-
-
-def mean_growth(process: Process, grid: TimeGrid) -> Floats | None:
-    """Factors (dates, assets) from prices at each date to their means at the next; None where they are not exact.
-
-    Examples
-    --------
-    >>> market, grid = BlackScholes(spot=100, volatility=0.2, dividend=0.02), TimeGrid(maturity=1, dates=2, rate=0.05)
-    >>> mean_growth(market, grid).round(4).tolist()
-    [[1.0151], [1.0151]]
-    """
-    if type(process) not in MARTINGALES or process.cash_dividends:
-        return None
-    assert isinstance(process, BlackScholes | VarianceProcess)
-    if getattr(process, "scheme", None) == "paper":
-        return None
-    ends = zip(grid.times[:-1].tolist(), grid.times[1:].tolist())
-    dividends = np.stack([mean_over(process.dividend, *interval) for interval in ends])
-    return np.exp((grid.rates[:, None] - dividends) * grid.steps[:, None])
-
-
-def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) -> bool:
-    """Whether holding to maturity is certain to be the best (Merton 1973).
-
-    Payoffs are convex: the mean of what a later date pays is at least the payoff of the mean prices. For calls without
-    dividends at rates that are not negative, and for puts at rates that are not positive, that is at least the payoff
-    now. Cash dividends make waiting with a put even better.
-
-    Examples
-    --------
-    >>> market, year = BlackScholes(spot=100, volatility=0.2), TimeGrid(maturity=1, dates=5, rate=0.02)
-    >>> never_exercised(market, Call(100), year), never_exercised(market, Put(100), year)
-    (True, False)
-    """
-    known = type(process) in MARTINGALES and getattr(process, "scheme", None) != "paper"
-    if not known or type(payoff) not in PAYOFFS.values() or (process.cash_dividends and payoff.sign > 0):  # type: ignore[attr-defined]
-        return False
-    dividends, sign = np.asarray(process.dividend), payoff.sign  # type: ignore[attr-defined]
-    return bool(np.all(sign * dividends <= 0) and np.all(sign * grid.rates >= 0))
 
 
 def without_noise(samples: Floats, control: Floats) -> Floats:
@@ -293,11 +180,6 @@ def fit_moves(U: Array, phi: Array, values: Array, gains: int = 0) -> Array:
 
 def _least_squares(U: Array, targets: Array) -> Array:
     """Coefficients of features U, with a small ridge."""
-    xp, width = namespace(U), U.shape[1]
-    gram = U.T @ U
-    ridge = RIDGE * float(xp.linalg.trace(gram)) / width
-    return xp.linalg.solve(gram + ridge * xp.eye(width, dtype=gram.dtype, device=gram.device), U.T @ targets)
-
-
-#: Discounted European values (paths,) from prices (paths, assets) and a date.
-BaseValue = Callable[[Array, int], Array]
+    xp, gram = namespace(U), U.T @ U
+    ridge = RIDGE * float(xp.linalg.trace(gram)) / U.shape[1]
+    return xp.linalg.solve(add_to_diagonal(gram, ridge), U.T @ targets)

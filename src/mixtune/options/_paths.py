@@ -143,12 +143,9 @@ def simulate(
     """Paths of a process as the pricer wants them.
 
     ``hidden`` says whether the hidden state is observed, ``noise`` whether the normals are kept. Further options
-    (``antithetic``, ``sobol``, ``device``) are those of :meth:`Process.sample_with_hidden`.
+    (``antithetic``, ``sobol``, ``device``) are those of :meth:`Process.sample_with_noise`.
     """
-    if noise:
-        prices, observed, kept = process.sample_with_noise(paths, grid, rng, **how)
-    else:
-        (prices, observed), kept = process.sample_with_hidden(paths, grid, rng, **how), None
+    prices, observed, kept = process.sample_with_noise(paths, grid, rng, keep=noise, **how)
     data = PathData.build(name, prices, grid=grid, payoff=payoff, hidden=observed if hidden else None)
     return replace(data, noise=kept)
 

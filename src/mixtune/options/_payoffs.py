@@ -199,19 +199,28 @@ class CustomPayoff:
     def __call__(self, prices: ArrayLike) -> Array:
         array = _as_prices(prices)
         given = to_numpy(array)  # what one's own functions know
-        try:
-            amounts = np.array(self.function(given), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f'payoff "{self.name}" failed on prices of shape {given.shape}: {error}') from error
-        if amounts.shape != given.shape[:-1]:
-            raise DataError(
-                f'payoff "{self.name}" must turn prices of shape {given.shape} into amounts of shape '
-                f"{given.shape[:-1]}, one per vector of prices; it returned shape {amounts.shape}"
-            )
-        bad = int(amounts.size - np.count_nonzero(np.isfinite(amounts)))
-        if bad:
-            raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite amounts out of {amounts.size}')
-        return match(amounts, array)
+        amounts = _call_own(self.name, self.function, given)
+        return match(_check_own(self.name, amounts, given, given.shape[:-1], "amounts"), array)
+
+
+def _call_own(name: str, function: Callable[..., ArrayLike], *given: Floats) -> Floats:
+    """What a user's function returns for prices, and perhaps times."""
+    try:
+        return np.array(function(*given), dtype=np.float64)
+    except (TypeError, ValueError, IndexError) as error:
+        raise DataError(f'payoff "{name}" failed on prices of shape {given[0].shape}: {error}') from error
+
+
+def _check_own(name: str, found: Floats, prices: Floats, shape: tuple[int | None, ...], what: str) -> Floats:
+    """Refuse what a user's function returned unless it is finite and of the right shape, in which None fits all."""
+    if found.ndim != len(shape) or any(size not in (None, own) for size, own in zip(shape, found.shape)):
+        raise DataError(
+            f'payoff "{name}" must turn prices of shape {prices.shape} into {what} of shape '
+            f"{str(shape).replace('None', 'k')}; it returned shape {found.shape}"
+        )
+    if bad := int(found.size - np.count_nonzero(np.isfinite(found))):
+        raise DataError(f'payoff "{name}" returned {bad} NaN or infinite {what} out of {found.size}')
+    return found
 
 
 @dataclass(frozen=True)
@@ -266,29 +275,16 @@ class PathPayoff:
         return match(self._checked(self.state, given, times, (*given.shape[:2], None), "state"), prices)
 
     def _checked(
-        self, function: Callable[[Floats, Floats], ArrayLike], prices: Floats, times: Floats, shape: Any, what: str
+        self, function: Callable[..., ArrayLike], prices: Floats, times: Floats, shape: Any, what: str
     ) -> Floats:
         """What a function returns, of the right shape, finite, and without a look at later prices."""
-
-        def called(paths: Floats) -> Floats:
-            try:
-                return np.array(function(paths, times), dtype=np.float64)
-            except (TypeError, ValueError, IndexError) as error:
-                raise DataError(f'payoff "{self.name}" failed on prices of shape {paths.shape}: {error}') from error
-
-        found = called(prices)
-        if found.ndim != len(shape) or found.shape[:2] != shape[:2]:
-            raise DataError(
-                f'payoff "{self.name}" must turn prices of shape {prices.shape} into {what} of shape '
-                f"{str(shape).replace('None', 'k')}; it returned shape {found.shape}"
-            )
-        if bad := int(found.size - np.count_nonzero(np.isfinite(found))):
-            raise DataError(f'payoff "{self.name}" returned {bad} NaN or infinite {what} out of {found.size}')
+        found = _check_own(self.name, _call_own(self.name, function, prices, times), prices, shape, what)
         few = prices[:TRIED_PATHS]
-        before, other = called(few), few[::-1] * 1.1 + 1.0
+        before, other = _call_own(self.name, function, few, times), few[::-1] * 1.1 + 1.0
         for date in range(few.shape[1] - 1):
             changed = np.concatenate([few[:, : date + 1], other[:, date + 1 :]], axis=1)
-            if not np.array_equal(called(changed)[:, : date + 1], before[:, : date + 1]):
+            after = _call_own(self.name, function, changed, times)
+            if not np.array_equal(after[:, : date + 1], before[:, : date + 1]):
                 raise DataError(f'the {what} of payoff "{self.name}" at date {date} depend on later prices')
         return found
 

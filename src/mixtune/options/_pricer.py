@@ -40,7 +40,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -49,26 +49,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from mixtune._array import Array, Booleans, Floats, Integers, to_numpy
+from mixtune._array import Array, Booleans, Floats, Integers, slices
 from mixtune._checks import check_whole
 from mixtune._messages import Note, setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.options import training as learn
-from mixtune.options._bias import Bias, observed_bias, with_chosen_steps
-from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
-from mixtune.options._heston import VarianceProcess
-from mixtune.options._martingale import (
+from mixtune.options._european import (
     BaseValue,
+    Bias,
     european_value,
-    exchangeable,
     known_european,
     mean_growth,
-    moves,
     never_exercised,
-    relative_gains,
-    symmetric,
-    without_noise,
+    observed_bias,
+    with_chosen_steps,
 )
+from mixtune.options._greeks import Greek, Market, Sensitivity, Valued
+from mixtune.options._heston import VarianceProcess
+from mixtune.options._martingale import exchangeable, moves, relative_gains, symmetric, without_noise
 from mixtune.options._paths import PathData, observed_paths, simulate, with_observed
 from mixtune.options._payoffs import PathPayoff, PayoffFunction
 from mixtune.options._settings import METHOD, PriceSettings, TimeGrid, numbers
@@ -169,25 +167,13 @@ def upper_bound(
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
     policies = (policy,) if held is None else (policy, held)
     dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
-
-    def expected(state: State, date: int) -> Floats:
-        """``E[V_t(X_t) | X_{t-1}]`` of each policy for every outer state, by antithetic pairs, in chunks of them."""
-        means = []
-        step = max(1, CHUNK_STATES // (2 * pairs))
-        for begin in range(0, outer_paths, step):
-            part = state.take(np.arange(begin, min(begin + step, outer_paths)))
-            half = rng.standard_normal((part.n_paths, pairs, process.normals_per_interval))
-            normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
-            repeated = part.repeat(2 * pairs)
-            after = process.advance(repeated, normals=normals, **grid.interval(date - 1))
-            means.append(dual.expected(part, repeated, after, normals, date))
-        return np.concatenate(means, axis=1)
-
+    # The outer states from which inner simulations start at a time.
+    chunks = [np.arange(part.start, part.stop) for part in slices(outer_paths, CHUNK_STATES // (2 * pairs))]
     state = process.start(outer_paths)
     martingales, best = np.zeros((2, len(policies), outer_paths))
     best[0] = 0.0 if policy.hold else dual.discounted(state, 0)
     for date in range(1, grid.n_dates + 1):
-        before = expected(state, date)
+        before = np.concatenate([dual.expected(state.take(rows), date, pairs, rng) for rows in chunks], axis=1)
         normals = rng.standard_normal((outer_paths, process.normals_per_interval))
         state = process.advance(state, normals=normals, **grid.interval(date - 1))
         martingales += dual.values(state, date) - before
@@ -217,12 +203,16 @@ class _Dual:
         waiting = [policy.waiting(U, state.prices, date)[:, 0] for policy in self.policies]
         return np.stack([w if policy.hold else np.maximum(now, w) for w, policy in zip(waiting, self.policies)])
 
-    def expected(self, part: State, repeated: State, after: State, normals: Floats, date: int) -> Floats:
-        """Mean values at ``date`` from every state of ``part``, of whose repetitions ``after`` has come.
+    def expected(self, part: State, date: int, pairs: int, rng: np.random.Generator) -> Floats:
+        """``E[V_t(X_t) | X_{t-1}]`` at ``date`` of each policy from every state before, by antithetic pairs.
 
         European values and fitted moves, whose means are known, are taken off first.
         """
         first, shape = self.policies[0], (part.n_paths, -1)
+        half = rng.standard_normal((part.n_paths, pairs, self.process.normals_per_interval))
+        normals = np.concatenate([half, -half], axis=1).reshape(part.n_paths * 2 * pairs, -1)
+        repeated = part.repeat(2 * pairs)
+        after = self.process.advance(repeated, normals=normals, **self.grid.interval(date - 1))
         left = self.values(after, date) - self._known(after, date)
         if first.martingale is not None:
             U = np.ones((part.n_paths, 1))
@@ -303,7 +293,7 @@ def exercise_region(
         decide = partial(decisions, policy, data=data, grid=grid, payoff=payoff)
         # Next to the waiting region: the highest stopping price of a put, the lowest of a call.
         up = bool(raw[0] >= raw[-1])
-        found = [_critical(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
+        found = [_critical_price(axis, stops[k], seens[k], up, partial(decide, date=k + 1)) for k in range(len(stops))]
         boundary = np.array(found)
     return ExerciseRegion(grid.times[1:-1], axis, stops.reshape(shape), seens.reshape(shape), boundary)
 
@@ -323,7 +313,9 @@ def decisions(
     return policy.stops(discounted, waiting)
 
 
-def _critical(axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]) -> float:
+def _critical_price(
+    axis: Floats, stop: Booleans, seen: Booleans, up: bool, decide: Callable[[Floats], Booleans]
+) -> float:
     """The price where stopping ends, by repeated division between two points of the grid; NaN where nothing stops."""
     inside = np.flatnonzero(stop & seen)
     if not inside.size:
@@ -472,20 +464,20 @@ def price(
     >>> bool(4.2 < result.price < 4.6)
     True
     """
-    settings, seconds = resolved(settings, options), dict[str, float]()
+    settings, seconds = resolve_settings(settings, options), dict[str, float]()
     check_parts(process, payoff, grid, settings)
     stage = partial(_timed, seconds=seconds, progress=progress)
     with threadpool_limits(limits=1):
         with stage("choose steps"):
-            tolerance, seed = settings.bias_tolerance, settings.seed
-            process, steps = with_chosen_steps(process, payoff, grid, tolerance=tolerance, seed=seed)
+            how: dict[str, Any] = {"tolerance": settings.bias_tolerance, "seed": settings.seed}
+            process, steps = with_chosen_steps(process, payoff, grid, **how)
         run = PricingRun(process, payoff, grid, settings, steps)
         with stage("simulate"):
             paths = run.paths(settings.device)
-        return run.result(*paths, stage=stage, seconds=seconds)
+        return replace(run.result(*paths, stage=stage), seconds=seconds)
 
 
-def resolved(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
+def resolve_settings(settings: PriceSettings | None, options: dict[str, Any]) -> PriceSettings:
     """Settings with the options given beside them, and with what follows from both."""
     if not isinstance(settings, PriceSettings | None):
         raise ParameterError(f"settings must be a PriceSettings; got {type(settings).__name__}; pass fields by name")
@@ -530,36 +522,36 @@ class PricingRun:
 
     def paths(self, device: str | None) -> tuple[PathData, PathData]:
         """Training and evaluation paths."""
-        how: dict[str, Any] = {"device": device}
         count = self.settings.training_paths
         if self.waits_for_sure and count is not None:
             count = min(count, HELD_PATHS)  # nothing to learn
-        training = self.draw(self.process, self.streams[0], paths=count, **how)
-        return training, self.evaluation_paths(self.process, **how)
+        return self.draw(self.streams[0], paths=count, device=device), self.evaluation_paths(device)
 
     def result(
-        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any], seconds: dict[str, float]
+        self, training: PathData, evaluation: PathData, *, stage: Callable[[str], Any] = nullcontext
     ) -> PriceResult:
         """Learn, evaluate and bound on these paths; ``stage`` announces and times what begins."""
-        settings = self.settings
         with stage("train"):
             policy = self.train(training)
             held = self.held(training, policy)
         with stage("evaluate"):
-            earned = policy.evaluate(evaluation)
-            control = self.held_control(held, evaluation)
+            earned = policy.evaluate(evaluation).fetched()
+            # What the same paths are worth if held, less its known price: the mean is zero.
+            control = None if held is None else held.evaluate(evaluation).fetched().controlled - self.european
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
+            held = None if held is None else held.fetched()
+        stop_now = self.stops_now(policy, held, earned, evaluation)
         found: dict[str, Any] = {"region": exercise_region(policy, training, grid=self.grid, payoff=self.payoff)}
-        outcome = self.outcome(policy, held, evaluation, earned, control)
-        if settings.upper:
+        if self.settings.upper:
             with stage("upper bound"):
-                found["upper"] = self.upper_bound(policy, training, earned, None if held is None else held.fetched())
-        if settings.greeks:
+                found["upper"] = self.upper_bound(policy, training, earned, held)
+        if self.settings.greeks:
             with stage("greeks"):
-                waiting = None if held is None else held.fetched()
-                found["greeks"] = self.greeks(policy, waiting, outcome.stop_now, (training, evaluation))
-        found |= {"policy": policy, "seconds": seconds, "settings": self.record(policy), "times": self.grid.times}
-        priced = outcome.result(**found)
+                found["greeks"] = self.greeks(policy, held, stop_now, (training, evaluation))
+        found |= {"policy": policy, "settings": self.record(policy), "times": self.grid.times}
+        samples = earned.controlled if control is None else without_noise(earned.controlled, control)
+        how: dict[str, Any] = {"european": self.known_price(self.process, self.grid), "drawn": self.settings.drawn}
+        priced = _priced(evaluation, earned, samples, stop_now=stop_now, **how, **found)
         return replace(priced, bias=self.bias(evaluation, priced))
 
     @property
@@ -600,33 +592,22 @@ class PricingRun:
             return None
         return policy if self.waits_for_sure else self.train(training, state=policy.state, hold=True)
 
-    def held_control(self, held: learn.Policy | None, evaluation: PathData) -> Floats | None:
-        """What evaluation paths earn if held to maturity, less its martingale and its price: the mean is zero."""
-        if held is None:
-            return None
-        earned = held.evaluate(evaluation)
-        assert earned.control is not None
-        return to_numpy(earned.flows)[:, 0] - to_numpy(earned.control) - self.european
-
     def base(self, market: Process, grid: TimeGrid) -> BaseValue | None:
         """European values of the option in a market, where they are known and wanted."""
         return european_value(market, self.payoff, grid) if self.controlled else None
 
-    def evaluation_paths(self, market: Process, grid: TimeGrid | None = None, **how: Any) -> PathData:
+    def evaluation_paths(self, device: str | None = None) -> PathData:
         """Paths to evaluate on; the same normals whatever the market, so that Greeks compare path by path."""
         settings, stream = self.settings, self.streams[1]
         streams = stream.spawn(METHOD.scramblings) if settings.sobol else [stream]
         counts = [len(part) for part in np.array_split(range(settings.paths), len(streams))]
-        how |= {"antithetic": settings.antithetic, "sobol": settings.sobol, "grid": grid}
-        return PathData.joined([self.draw(market, s, paths=n, **how) for n, s in zip(counts, streams)])
+        how = {"antithetic": settings.antithetic, "sobol": settings.sobol, "device": device}
+        return PathData.joined([self.draw(s, paths=n, **how) for n, s in zip(counts, streams)])
 
-    def draw(
-        self, market: Process, stream: np.random.SeedSequence, *, grid: TimeGrid | None = None, **how: Any
-    ) -> PathData:
-        """Paths of a market; the options are those of :func:`simulate`."""
-        rng, how = np.random.default_rng(stream), {"noise": self.controlled} | how
-        hidden = self.settings.observe_hidden
-        return simulate(market, self.payoff, self.grid if grid is None else grid, rng=rng, hidden=hidden, **how)
+    def draw(self, stream: np.random.SeedSequence, **how: Any) -> PathData:
+        """Paths of the market; the options are those of :func:`simulate`."""
+        how |= {"rng": np.random.default_rng(stream), "hidden": self.settings.observe_hidden}
+        return simulate(self.process, self.payoff, self.grid, noise=self.controlled, **how)
 
     def train(
         self,
@@ -649,25 +630,16 @@ class PricingRun:
             state = learn.state_map(settings, variables=variables, ranked=self.ranked).fitted([training])
         return learn.train([training], [model], state=state, **rule)
 
-    def outcome(
-        self,
-        policy: learn.Policy,
-        held: learn.Policy | None,
-        evaluation: PathData,
-        earned: learn.Evaluation,
-        held_control: Floats | None,
-    ) -> _Outcome:
-        """What the policy earns on evaluation paths, and whether to exercise at once."""
-        flows, dates = (to_numpy(found)[:, 0] for found in (earned.flows, earned.dates))
-        control = None if earned.control is None else to_numpy(earned.control)
+    def stops_now(
+        self, policy: learn.Policy, held: learn.Policy | None, earned: learn.Evaluation, evaluation: PathData
+    ) -> bool:
+        """Whether to exercise at once."""
         assert policy.value is not None
         # The paper takes the larger of both, which is biased; decided on training paths, it is not.
-        waiting = float(flows.mean()) if self.settings.paper else float(policy.value[0])
+        waiting = float(earned.flows[:, 0].mean()) if self.settings.paper else float(policy.value[0])
         if self.european is not None and held is not None and held.value is not None:
             waiting += self.european - float(held.value[0])  # what the training paths are off by
-        stop_now = float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
-        european = self.known_price(self.process, self.grid)
-        return _Outcome(evaluation, flows, dates, stop_now, control, european, self.settings.drawn, held_control)
+        return float(evaluation.payoffs[0, 0]) > waiting and not policy.hold
 
     def upper_bound(
         self, policy: learn.Policy, training: PathData, earned: learn.Evaluation, held: learn.Policy | None
@@ -678,7 +650,7 @@ class PricingRun:
             return UpperBound(max(now, self.european), 0.0, 0, 0, "the European price")
         if settings.method == "recurrent" or isinstance(self.payoff, PathPayoff):
             assert earned.best is not None  # there is a control: check_parts
-            found = Estimate.of(to_numpy(earned.best), drawn=settings.drawn)
+            found = Estimate.of(earned.best, drawn=settings.drawn)
             return UpperBound(found.value, found.standard_error, settings.paths, 0, "dual martingale, fitted moves")
         # Values are needed everywhere, so this policy learns from all paths.
         how: dict[str, Any] = {"outer_paths": settings.upper_paths, "inner_paths": settings.inner_paths}
@@ -757,8 +729,7 @@ class PricingRun:
 
         def controlled(policy: learn.Policy) -> Floats:
             growth = None if policy.growth is None else mean_growth(there.process, there.grid)
-            found = replace(policy, growth=growth).evaluate(evaluation)
-            flows = found.flows[:, 0] if found.control is None else found.flows[:, 0] - found.control
+            flows = replace(policy, growth=growth).evaluate(evaluation).controlled
             if policy.base is None or known is None:
                 return discount * flows
             # European values begin with those of this market; until the first date the other one is right.
@@ -789,43 +760,40 @@ class PricingRun:
         return asdict(self.settings) | chosen | {"device": self.settings.device or "cpu"} | dates | market
 
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """Cash flows of a policy on evaluation paths, the control that is taken off them, and whether to stop today."""
+def _priced(
+    paths: PathData,
+    earned: learn.Evaluation,
+    samples: Floats,
+    *,
+    stop_now: bool,
+    european: float | None = None,
+    drawn: str = "independent",
+    **found: Any,
+) -> PriceResult:
+    """The price of following a policy on paths, or of exercising at once, with what else was found.
 
-    evaluation: PathData
-    flows: Floats
-    dates: Array
-    stop_now: bool
-    control: Floats | None = None
-    european: float | None = None
-    drawn: str = "independent"
-    held: Floats | None = None
-
-    def result(self, **found: Any) -> PriceResult:
-        """The result, with what else was found."""
-        paths, flows, dates = self.evaluation, self.flows, self.dates
-        if self.stop_now:
-            flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
-        controlled = flows if self.control is None or self.stop_now else flows - self.control
-        if self.held is not None and not self.stop_now:
-            controlled = without_noise(controlled, self.held)
-        estimate, held = Estimate.of(controlled, drawn=self.drawn), paths.payoffs[:, -1]
-        if self.european is None:
-            european, premium = (Estimate.of(samples, drawn=self.drawn) for samples in (held, flows - held))
-        else:
-            european = Estimate(self.european, 0.0)
-            premium = Estimate(estimate.value - self.european, estimate.standard_error)
-        return PriceResult(
-            price=float(flows[0]) if self.stop_now else estimate.value,
-            standard_error=0.0 if self.stop_now else estimate.standard_error,
-            european=european,
-            premium=premium,
-            flows=flows,
-            stopping_dates=dates,
-            exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
-            **found,
-        )
+    ``samples`` are the cash flows of the paths less whatever has mean zero.
+    """
+    flows, dates = earned.flows[:, 0], earned.dates[:, 0]
+    estimate, held = Estimate.of(samples, drawn=drawn), paths.payoffs[:, -1]
+    if stop_now:
+        flows, dates = np.array(paths.payoffs[:, 0]), np.zeros(len(flows), dtype=np.int16)
+        estimate = Estimate(float(flows[0]), 0.0)
+    if european is None:
+        without, premium = (Estimate.of(each, drawn=drawn) for each in (held, flows - held))
+    else:
+        without = Estimate(european, 0.0)
+        premium = Estimate(estimate.value - european, estimate.standard_error)
+    return PriceResult(
+        price=estimate.value,
+        standard_error=estimate.standard_error,
+        european=without,
+        premium=premium,
+        flows=flows,
+        stopping_dates=dates,
+        exercise_probability=np.bincount(dates[flows > 0], minlength=paths.n_dates + 1) / len(flows),
+        **found,
+    )
 
 
 def price_observed(
@@ -886,47 +854,46 @@ def price_observed(
         raise ParameterError(f"there are no paths named {focal!r}; there are {known}")
     folds, seed = check_whole("folds", folds, least=2), check_whole("seed", seed)
     width = width if width is None else check_whole("width", width, least=1)
-    grids = {} if grids is None else grids
-    if not isinstance(grids, Mapping):
+    own = {} if grids is None else grids
+    if not isinstance(own, Mapping):
         raise ParameterError(f"grids must map names of markets to a TimeGrid each; got {type(grids).__name__}")
-    for name, one in {"grid": grid, **{f"grids[{name!r}]": one for name, one in grids.items()}}.items():
+    for name, one in {"grid": grid, **{f"grids[{name!r}]": one for name, one in own.items()}}.items():
         check_grid(name, one)
-    if unknown := [name for name in grids if name not in data]:
+    if unknown := [name for name in own if name not in data]:
         raise ParameterError(f"grids has {unknown[0]!r}, and data has no paths of that name")
-    moved = {name: paths if spot is None else _from_spot(name, paths, spot) for name, paths in data.items()}
-    _check_lengths(moved, grids, focal)
-    built = {n: PathData.build(n, paths, grid=grids.get(n, grid), payoff=payoff) for n, paths in moved.items()}
-    built = {n: _aligned(paths, grids.get(n, grid), grids.get(focal, grid)) for n, paths in built.items()}
+    if spot is not None:
+        data = {name: _from_spot(name, paths, spot) for name, paths in data.items()}
+    _check_lengths(data, own, focal)
+    dates = {name: own.get(name, grid) for name in data}
+    built = {n: PathData.build(n, paths, grid=dates[n], payoff=payoff) for n, paths in data.items()}
+    built = {n: _at_focal_dates(paths, dates[n], dates[focal]) for n, paths in built.items()}
     here, others = built.pop(focal), list(built.values())
     _check_markets(here, others)
     if len(here) < 2 * folds:
         raise DataError(f'"{focal}" has {len(here)} paths; {folds} folds need at least {2 * folds}')
-    level = float(here.payoffs[:, -1].var()) if sharing is None else sharing
-    set_by_hand = any(value is not None for value in (sharing, transfer, stability, ridge))
-    given = {"transfer": transfer, "stability": stability, "ridge": ridge}
-    strength = STRENGTH | {name: value for name, value in given.items() if value is not None}
+    given = {"sharing": sharing, "transfer": transfer, "stability": stability, "ridge": ridge}
+    by_hand = {name: value for name, value in given.items() if others and value is not None}
+    strength: dict[str, Any] = {"sharing": float(here.payoffs[:, -1].var()), **STRENGTH, **by_hand}
     model: learn.ContinuationModel = learn.TunedLocal(0, "local")
-    if others and set_by_hand:
-        regret = (strength["ridge"], strength["transfer"], strength["stability"], 1)
-        model = learn.Transfer(PredictiveWeights(level), *regret, "transfer")
+    if by_hand:
+        regret = {name: strength[name] for name in STRENGTH}
+        model = learn.Transfer(PredictiveWeights(strength["sharing"]), **regret, horizon=1, name="transfer")
     elif others:
         model = learn.TunedTransfer("self-tuning transfer")
-    market = _Observed(here, others, model, width, seed)
+    market = ObservedMarkets(here, others, model, width, seed)
     seconds: dict[str, float] = {}
     with threadpool_limits(limits=1), _timed("train and evaluate", seconds, None):
-        flows, dates, held = market.cross_fitted(folds)
+        earned, held = market.cross_fit(folds)
         every = np.arange(len(here))
-        policy, (waiting, hold) = market.policy(every), market.judged(every)
+        policy, (waiting, hold) = market.policy(every), market.hold_or_follow(every)
     datasets = {d.name: len(d) for d in [here, *others]}
     settings = {"method": model.name, "focal": focal, "datasets": datasets, "folds": folds, "seed": seed}
     settings |= {"width": getattr(policy.state, "width", None)}
     settings |= {"folds_held": held, "hold": hold, "exercise_today": float(here.payoffs[0, 0]) > waiting}
-    if others and set_by_hand:
-        settings |= {"sharing": level, **strength}
-    region = exercise_region(policy, here, grid=grids.get(focal, grid), payoff=payoff)
-    outcome = _Outcome(here, flows, dates, bool(np.all(dates == 0)))
-    found = {"policy": policy, "region": region, "seconds": seconds, "settings": settings}
-    return outcome.result(**found, times=grids.get(focal, grid).times)
+    settings |= strength if by_hand else {}
+    found: dict[str, Any] = {"policy": policy, "seconds": seconds, "settings": settings}
+    found |= {"times": dates[focal].times, "region": exercise_region(policy, here, grid=dates[focal], payoff=payoff)}
+    return _priced(here, earned, earned.controlled, stop_now=bool(np.all(earned.dates == 0)), **found)
 
 
 def _from_spot(name: str, paths: Floats, spot: ArrayLike) -> Floats:
@@ -952,7 +919,7 @@ def _check_lengths(data: Mapping[str, Floats], grids: Mapping[str, TimeGrid], fo
             )
 
 
-def _aligned(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
+def _at_focal_dates(data: PathData, own: TimeGrid, focal: TimeGrid) -> PathData:
     """Paths at those of their dates that lie nearest to the focal ones, as shares of the time to maturity."""
     if own.n_dates == focal.n_dates:
         return data
@@ -975,7 +942,7 @@ def _check_markets(here: PathData, others: list[PathData]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Observed:
+class ObservedMarkets:
     """Observed focal paths and those of other markets, and how a policy is learned from them."""
 
     here: PathData
@@ -992,25 +959,24 @@ class _Observed:
         state = learn.RandomState(width=width, seed=self.seed).fitted(training)
         return learn.train(training, [self.model], state=state, in_the_money=False)
 
-    def cross_fitted(self, folds: int) -> tuple[Floats, Integers, int]:
-        """Cash flows and dates of all focal paths, and in how many folds the option is held."""
+    def cross_fit(self, folds: int) -> tuple[learn.Evaluation, int]:
+        """What all focal paths earn, and in how many folds the option is held."""
         here, order = self.here, np.random.default_rng(self.seed).permutation(len(self.here))
-        flows, dates = np.array(here.payoffs[:, -1]), np.full(len(here), here.n_dates)
+        flows, dates = np.array(here.payoffs[:, -1:]), np.full((len(here), 1), here.n_dates)
         now, holding = float(here.payoffs[0, 0]), 0
         for held_out in np.array_split(order, folds):
             rows = np.setdiff1d(order, held_out)
             # All is decided without the paths held out: whether to hold, and whether to exercise today.
-            waiting, hold = self.judged(rows)
+            waiting, hold = self.hold_or_follow(rows)
             if hold:
                 holding += 1
             else:
-                found = self.policy(rows).cash_flows(here.take(held_out))
-                flows[held_out], dates[held_out] = found[0][:, 0], found[1][:, 0]
+                flows[held_out], dates[held_out] = self.policy(rows).cash_flows(here.take(held_out))
             if now > waiting:
                 flows[held_out], dates[held_out] = now, 0
-        return flows, dates, holding
+        return learn.Evaluation(flows, dates), holding
 
-    def judged(self, rows: Integers) -> tuple[float, bool]:
+    def hold_or_follow(self, rows: Integers) -> tuple[float, bool]:
         """What waiting today is worth, and whether it means to hold, from paths that policies did not see.
 
         The option is held where policies earn less than at maturity by more than one standard error.

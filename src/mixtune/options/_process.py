@@ -1,4 +1,4 @@
-"""What a market model must answer: where it starts, and where one exercise interval takes it.
+r"""What a market model must answer: where it starts, and where one exercise interval takes it.
 
 A model is a frozen description; the :class:`State` carries everything the future depends on. Paths can therefore be
 continued from any state, many times over, which is what nested simulation needs. Sampling whole paths is the same
@@ -12,6 +12,14 @@ are consecutive draws of one stream: simulating in blocks of any size gives the 
 the paths of a shorter one. There are three sources: pseudo-random numbers, the same numbers with their mirror images
 (antithetic), and scrambled Sobol points, which fill the space more evenly. The first Sobol coordinates are the best:
 they drive the directions along which a Brownian path varies most (principal components), not its first interval.
+
+**Gaussian models** are here, too. They are sampled exactly on any dates. Fractional Brownian motion has memory, and is
+a standard test of stopping without the Markov property:
+
+.. math:: \operatorname{E} B_s B_t = \tfrac12 \left( s^{2H} + t^{2H} - |t - s|^{2H} \right)
+
+The Cholesky factor of this covariance makes exact paths, one new normal per date. Row by row it also continues a path
+exactly given its past.
 """
 
 from __future__ import annotations
@@ -19,7 +27,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Self
 
@@ -28,8 +37,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, to_device, torch_module
-from mixtune._checks import check_whole
+from mixtune._array import Array, Floats, freeze, is_numpy, match, namespace, slices, to_device, torch_module
+from mixtune._checks import check_positive, check_whole
 from mixtune.errors import ParameterError
 from mixtune.options._settings import TimeGrid, numbers
 
@@ -111,6 +120,8 @@ class Process(ABC):
 
     n_assets: int
     spot: ArrayLike
+    #: Continuous dividend yields, of models that have them.
+    dividend: Any = 0.0
     #: Whether steps are taken in the array library of the normals; otherwise in NumPy only.
     follows_arrays: bool = False
     #: Times and amounts per asset, in the order of time; see :func:`dividend_schedule`.
@@ -175,6 +186,17 @@ class Process(ABC):
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    def _check_assets(self) -> int:
+        """Check what all models of traded assets have: how many there are, their prices and dividends."""
+        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        self._store(
+            spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
+            dividend=curve_per_asset("dividend", self.dividend, n_assets),
+            cash_dividends=dividend_schedule(self.cash_dividends, n_assets),
+            pieces=check_whole("pieces", self.pieces, least=1),
+        )
+        return n_assets
+
     def advance(self, state: State, *, begin: float, end: float, rate: float, normals: Floats) -> State:
         """Move paths over one exercise interval.
 
@@ -232,7 +254,7 @@ class Process(ABC):
         rng
             Generator of the normals.
         **options
-            ``antithetic``, ``sobol`` and ``chunk_paths`` as for :meth:`sample_with_hidden`.
+            ``antithetic``, ``sobol`` and ``chunk_paths`` as for :meth:`sample_with_noise`.
 
         Returns
         -------
@@ -248,6 +270,27 @@ class Process(ABC):
         return self.sample_with_hidden(n_paths, grid, rng, **options)[0]
 
     def sample_with_hidden(
+        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **options: Any
+    ) -> tuple[Array, Array]:
+        """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
+
+        Parameters
+        ----------
+        n_paths, grid, rng
+            As for :meth:`sample`.
+        **options
+            ``antithetic``, ``sobol``, ``chunk_paths`` and ``device`` as for :meth:`sample_with_noise`.
+
+        Returns
+        -------
+        prices : ndarray of shape (n_paths, n_dates + 1, n_assets)
+        hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
+            ``State.hidden`` at every date; without columns where a model hides nothing.
+        """
+        prices, hidden, _ = self.sample_with_noise(n_paths, grid, rng, keep=False, **options)
+        return prices, hidden
+
+    def sample_with_noise(
         self,
         n_paths: int,
         grid: TimeGrid,
@@ -257,8 +300,9 @@ class Process(ABC):
         sobol: bool = False,
         chunk_paths: int | None = None,
         device: str | None = None,
-    ) -> tuple[Array, Array]:
-        """Simulate paths as :meth:`sample` does, and record the hidden state (such as variances) as well.
+        keep: bool = True,
+    ) -> tuple[Array, Array, Array]:
+        """Simulate as :meth:`sample_with_hidden` does, and keep :meth:`noise` of every interval as well.
 
         Parameters
         ----------
@@ -273,26 +317,14 @@ class Process(ABC):
         device
             "cuda", or "cpu" for PyTorch without one: the same normals are moved there first, and the paths are
             tensors on it.
-
-        Returns
-        -------
-        prices : ndarray of shape (n_paths, n_dates + 1, n_assets)
-        hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
-            ``State.hidden`` at every date; without columns where a model hides nothing.
-        """
-        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "chunk_paths": chunk_paths, "device": device}
-        return self._sample(n_paths, grid, rng, **how)[:2]
-
-    def sample_with_noise(
-        self, n_paths: int, grid: TimeGrid, rng: np.random.Generator, **how: Any
-    ) -> tuple[Array, Array, Array]:
-        """Simulate as :meth:`sample_with_hidden` does, and keep :meth:`noise` of every interval as well.
+        keep
+            Whether to keep the noise.
 
         Returns
         -------
         prices, hidden
             As for :meth:`sample_with_hidden`.
-        noise : ndarray of shape (n_paths, n_dates, kinds, n_assets)
+        noise : ndarray of shape (n_paths, n_dates, kinds, n_assets), or None
 
         Examples
         --------
@@ -301,8 +333,32 @@ class Process(ABC):
         >>> BlackScholes(spot=100, volatility=0.2).sample_with_noise(5, grid, rng)[2].shape
         (5, 3, 1, 1)
         """
-        prices, hidden, noise = self._sample(n_paths, grid, rng, keep_noise=True, **how)
-        assert noise is not None
+        self = self.for_grid(grid)
+        shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
+        there = device if self.follows_arrays else None
+        xp = np if there is None else torch_module()
+        sizes = (self.n_assets, self.start(1).hidden.shape[1])
+        prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
+        noise = None
+        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
+        for rows, block in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
+            normals = to_device(block, there)
+            for date, state in enumerate(self.states(grid, normals)):
+                prices[rows, date], hidden[rows, date] = state.prices, state.hidden
+            if keep:
+                by_path = xp.moveaxis(self.noise(normals), -1, 0)
+                if noise is None:
+                    noise = xp.empty((n_paths, *by_path.shape[1:]), dtype=by_path.dtype, device=by_path.device)
+                noise[rows] = by_path
+        if there != device:
+            prices, hidden = to_device(prices, device), to_device(hidden, device)
+            noise = None if noise is None else to_device(noise, device)
+        # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
+        if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
+            raise ParameterError(
+                "the simulated paths overflow; check that rates, volatilities and variances are per year and "
+                "not in percent, or use more substeps"
+            )
         return prices, hidden, noise
 
     def noise(self, normals: Array) -> Array:
@@ -322,45 +378,6 @@ class Process(ABC):
         assets = self.n_assets if count % self.n_assets == 0 else 1
         return normals.reshape(intervals, count // assets, assets, paths)
 
-    def _sample(
-        self,
-        n_paths: int,
-        grid: TimeGrid,
-        rng: np.random.Generator,
-        *,
-        antithetic: bool = False,
-        sobol: bool = False,
-        chunk_paths: int | None = None,
-        device: str | None = None,
-        keep_noise: bool = False,
-    ) -> tuple[Array, Array, Array | None]:
-        """Prices, hidden state and, where asked for, noise."""
-        self = self.for_grid(grid)
-        shape = (check_whole("n_paths", n_paths, least=1), grid.n_dates + 1)
-        there = device if self.follows_arrays else None
-        xp = np if there is None else torch_module()
-        sizes = (self.n_assets, self.start(1).hidden.shape[1])
-        prices, hidden = (xp.empty((*shape, size), dtype=xp.float64, device=there or "cpu") for size in sizes)
-        kept: list[tuple[slice, Array]] = []
-        how: dict[str, Any] = {"antithetic": antithetic, "sobol": sobol, "block_paths": chunk_paths}
-        for rows, block in normal_blocks(n_paths, grid.n_dates, self.normals_per_interval, rng, **how):
-            normals = to_device(block, there)
-            for date, state in enumerate(self.states(grid, normals)):
-                prices[rows, date], hidden[rows, date] = state.prices, state.hidden
-            if keep_noise:
-                kept.append((rows, self.noise(normals)))
-        noise = _by_path(kept, n_paths) if kept else None
-        if there != device:
-            prices, hidden = to_device(prices, device), to_device(hidden, device)
-            noise = None if noise is None else to_device(noise, device)
-        # One overflow makes the sum infinite or NaN, and a sum is quicker than a look at every value.
-        if not math.isfinite(float(prices.sum()) + float(hidden.sum())):
-            raise ParameterError(
-                "the simulated paths overflow; check that rates, volatilities and variances are per year and "
-                "not in percent, or use more substeps"
-            )
-        return prices, hidden, noise
-
     def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
         """Yield the states of one block of paths at time 0 and all dates; normals as (intervals, normals, paths)."""
         state = self.start(normals.shape[2]).like(normals)
@@ -368,16 +385,6 @@ class Process(ABC):
         for interval, Z in enumerate(normals):
             state = self._move(state, **grid.interval(interval), normals=Z.T)
             yield state
-
-
-def _by_path(blocks: list[tuple[slice, Array]], n_paths: int) -> Array:
-    """Noise of all blocks, paths first: (paths, intervals, kinds, assets)."""
-    first = blocks[0][1]
-    xp = namespace(first)
-    noise = xp.empty((n_paths, *first.shape[:-1]), dtype=first.dtype, device=first.device)
-    for rows, block in blocks:
-        noise[rows] = xp.moveaxis(block, -1, 0)
-    return noise
 
 
 def per_asset(name: str, value: ArrayLike, n_assets: int, *, least: float = -math.inf, strict: bool = False) -> Floats:
@@ -526,6 +533,13 @@ def correlation_factor(matrix: Floats) -> Floats:
         return np.asarray(vectors * np.sqrt(np.maximum(eigenvalues, 0.0)), dtype=np.float64)
 
 
+def correlated(factor: Floats | None, normals: Array) -> Array:
+    """Independent normals (paths, k) with the correlation of a factor; None leaves them independent."""
+    if factor is None:
+        return normals
+    return combine(factor, normals.T).T if is_numpy(normals) else normals @ match(factor.T, normals)
+
+
 def constant_columns(values: ArrayLike, n_paths: int) -> Floats:
     """The same row of values for every path, with paths contiguous in memory."""
     return np.repeat(np.asarray(values)[:, None], check_whole("n_paths", n_paths, least=1), axis=1).T
@@ -585,12 +599,11 @@ def normal_blocks(
 
     draw = _sobol_normals(n_intervals, per_interval, rng) if sobol else pseudorandom
     count = n_paths // 2 if antithetic else n_paths
-    for begin in range(0, count, step):
-        end = min(begin + step, count)
-        block = draw(end - begin)
-        yield slice(begin, end), block
+    for rows in slices(count, step):
+        block = draw(rows.stop - rows.start)
+        yield rows, block
         if antithetic:
-            yield slice(count + begin, count + end), -block
+            yield slice(count + rows.start, count + rows.stop), -block
 
 
 def _sobol_normals(n_intervals: int, per_interval: int, rng: np.random.Generator) -> Callable[[int], Floats]:
@@ -648,9 +661,210 @@ def combine(weights: Floats, rows: Floats) -> Floats:
     >>> combine(np.array([[1.0, -1.0]]), np.array([[5.0, 7.0], [2.0, 3.0]]))
     array([[3., 4.]])
     """
-    width = max(16, ONE_THREAD // max(1, weights.size))
     combined = np.empty((weights.shape[0], rows.shape[1]))
-    for begin in range(0, rows.shape[1], width):
-        piece = slice(begin, begin + width)
+    for piece in slices(rows.shape[1], max(16, ONE_THREAD // max(1, weights.size))):
         np.matmul(weights, rows[:, piece], out=combined[:, piece])
     return combined
+
+
+# --- Gaussian models ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class BlackScholes(Process):
+    """Lognormal prices, with volatilities that are constant or known functions of time.
+
+    Parameters
+    ----------
+    spot
+        Prices at time 0, > 0: one number, or one per asset.
+    volatility
+        Yearly volatilities, >= 0: one number, or one per asset; or a :class:`TermStructure`.
+    dividend
+        Continuous dividend yields: one number, or one per asset; or a :class:`TermStructure`.
+    n_assets
+        Number of assets.
+    correlation
+        Between the assets' returns: one number for all pairs, or a matrix.
+    cash_dividends
+        Pairs of time and amount (one number, or one per asset): the price falls by the amount at that time, at most to
+        zero. An exercise at the same time receives the price after the fall.
+
+    Notes
+    -----
+    Every interval is one exact draw, so there is no discretisation error whatever the dates. The exercise interval
+    uses one normal per asset, and as many more for each cash dividend inside it.
+
+    Examples
+    --------
+    >>> from mixtune.options import TimeGrid
+    >>> process = BlackScholes(spot=[90, 100], volatility=0.2, dividend=0.1, n_assets=2, correlation=0.3)
+    >>> process.sample(4, TimeGrid(maturity=3, dates=9, rate=0.05), np.random.default_rng(0)).shape
+    (4, 10, 2)
+    """
+
+    spot: ArrayLike
+    volatility: ArrayLike | TermStructure
+    dividend: ArrayLike | TermStructure = 0.0
+    n_assets: int = 1
+    correlation: ArrayLike = 0.0
+    cash_dividends: Any = ()
+    pieces: int = 1
+    _matrix: Floats | None = field(init=False, repr=False)
+    _factor: Floats | None = field(init=False, repr=False)
+
+    follows_arrays = True
+
+    def __post_init__(self) -> None:
+        n_assets = self._check_assets()
+        matrix = correlation_matrix(self.correlation, n_assets)
+        self._store(
+            volatility=curve_per_asset("volatility", self.volatility, n_assets, least=0),
+            _matrix=matrix,
+            _factor=None if matrix is None else correlation_factor(matrix),
+        )
+
+    def start(self, n_paths: int) -> State:
+        return State(constant_columns(self.spot, n_paths))
+
+    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> State:
+        dividend, dt = mean_over(self.dividend, begin, end), end - begin
+        volatility, factor = self._volatility_over(begin, end)
+        normals = correlated(factor, normals)
+        moves = normals * match(volatility * math.sqrt(dt), normals)
+        moves += match((rate - dividend - 0.5 * volatility**2) * dt, normals)
+        with np.errstate(over="ignore"):
+            moves = np.exp(moves, out=moves) if is_numpy(moves) else namespace(moves).exp(moves)
+            moves *= state.prices
+        return State(moves)
+
+    def total_volatility(self, begin: float, end: float) -> Floats:
+        """Standard deviation of the log-prices' moves over an interval, one per asset."""
+        return self._volatility_over(begin, end)[0] * math.sqrt(end - begin)
+
+    def covariance(self, begin: float, end: float) -> Floats:
+        """Of the log-prices' moves over an interval, (assets, assets)."""
+        volatility, factor = self._volatility_over(begin, end)
+        loadings = np.diag(volatility) if factor is None else volatility[:, None] * factor
+        return loadings @ loadings.T * (end - begin)
+
+    def _volatility_over(self, begin: float, end: float) -> tuple[Floats, Floats | None]:
+        """Volatilities that give the variance over an interval, and a factor of the correlation of the moves there."""
+        if not isinstance(self.volatility, TermStructure):
+            return np.asarray(self.volatility), self._factor
+        values, weights = np.asarray(self.volatility.values), self.volatility.weights(begin, end)
+        products = (values.T * weights) @ values  # of the volatilities of each pair, integrated
+        total = np.sqrt(np.diag(products))
+        volatility = total / math.sqrt(end - begin)
+        if self._matrix is None:
+            return volatility, None
+        # Volatilities that change in different ways make assets less correlated over the interval than at each time.
+        scale = np.where(total > 0, total, 1.0)
+        together = np.where(np.eye(self.n_assets, dtype=bool), 1.0, self._matrix * products / np.outer(scale, scale))
+        return volatility, correlation_factor(together)
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseState(State):
+    """Prices, and the normals that made them, of shape (paths, assets, dates so far), with the times of these dates."""
+
+    noise: Floats
+    times: Floats
+
+    shared = frozenset({"times"})
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FractionalBrownianMotion(Process):
+    """Independent fractional Brownian motions, as they are or as exponents of prices.
+
+    Parameters
+    ----------
+    hurst
+        H between 0 and 1; 1/2 is Brownian motion.
+    spot
+        Where paths start: one number, or one per asset.
+    volatility
+        Factor of the motion, >= 0: one number, or one per asset.
+    exponential
+        Whether paths are ``spot * exp(volatility * B)`` rather than ``spot + volatility * B``.
+    n_assets
+        Number of independent motions.
+
+    Notes
+    -----
+    There is no risk-neutral drift: these paths are not those of a traded asset (unless H = 1/2), and the rate of a
+    grid only discounts.
+
+    Examples
+    --------
+    >>> motion = FractionalBrownianMotion(hurst=0.3)
+    >>> paths = motion.sample(20_000, TimeGrid(maturity=4, dates=8), np.random.default_rng(0), sobol=True)
+    >>> bool(abs(paths[:, -1].var() / 4**0.6 - 1) < 0.02)
+    True
+    """
+
+    hurst: float
+    spot: ArrayLike = 0.0
+    volatility: ArrayLike = 1.0
+    exponential: bool = False
+    n_assets: int = 1
+
+    def __post_init__(self) -> None:
+        hurst = check_positive("hurst", self.hurst)
+        if hurst >= 1:
+            raise ParameterError(f"hurst must be between 0 and 1; got {self.hurst!r}")
+        n_assets = check_whole("n_assets", self.n_assets, least=1)
+        spot = per_asset("spot", self.spot, n_assets)
+        if self.exponential and not np.all(spot > 0):
+            raise ParameterError(f"exponential paths need spot > 0; got {self.spot!r}")
+        self._store(hurst=hurst, spot=spot, volatility=per_asset("volatility", self.volatility, n_assets, least=0))
+
+    def start(self, n_paths: int) -> NoiseState:
+        prices = constant_columns(self.spot, n_paths)
+        return NoiseState(prices, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
+
+    def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> NoiseState:
+        assert isinstance(state, NoiseState)
+        known = state.times[-1] if state.times.size else 0.0
+        if begin != known:
+            raise ParameterError(f"these paths are known up to time {known:g}; continue them from there")
+        noise = np.concatenate([state.noise.T, normals.T[None]])
+        times = np.append(state.times, end)
+        row = _motion_factor(self.hurst, tuple(times.tolist()))[-1]
+        motion = np.einsum("t,tdn->dn", row, noise)
+        return NoiseState(self._prices(motion), noise.T, times)
+
+    def states(self, grid: TimeGrid, normals: Array) -> Iterator[State]:
+        # All dates in one product, rather than row by row.
+        factor = _motion_factor(self.hurst, tuple(grid.times[1:].tolist()))
+        motions = combine(factor, normals.reshape(grid.n_dates, -1)).reshape(normals.shape)
+        yield State(self.start(normals.shape[2]).prices)
+        for motion in motions:
+            yield State(self._prices(motion))
+
+    def _prices(self, motion: Floats) -> Floats:
+        """Prices (paths, assets) from the motion (assets, paths)."""
+        spot, moves = np.asarray(self.spot), motion.T * np.asarray(self.volatility)
+        with np.errstate(over="ignore"):
+            return spot * np.exp(moves) if self.exponential else spot + moves
+
+
+@lru_cache(maxsize=256)
+def _motion_factor(hurst: float, times: tuple[float, ...]) -> Floats:
+    """Cholesky factor of the covariance at these times.
+
+    Examples
+    --------
+    >>> np.allclose(_motion_factor(0.5, (1.0, 2.0)), [[1, 0], [1, 1]])
+    True
+    """
+    t = np.array(times)
+    power = t ** (2 * hurst)
+    covariance = 0.5 * (power[:, None] + power - np.abs(t[:, None] - t) ** (2 * hurst))
+    try:
+        return freeze(np.linalg.cholesky(covariance))
+    except np.linalg.LinAlgError:
+        raise ParameterError(
+            f"the {t.size} dates are too close together to tell apart for hurst={hurst:g}; use fewer dates"
+        ) from None

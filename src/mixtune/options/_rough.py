@@ -42,7 +42,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.optimize import nnls
@@ -50,7 +50,7 @@ from scipy.optimize import nnls
 from mixtune._array import Array, Floats, freeze
 from mixtune._checks import check_choice, check_positive, check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._heston import LEAST_VARIANCE, VarianceProcess, VarianceState, first_passage_noise
+from mixtune.options._heston import LAW, IntegratedState, VarianceProcess, VarianceState, draw_integrated
 from mixtune.options._process import SAME_TIME, TOLERANCE, State, combine, mean_over
 from mixtune.options._settings import TimeGrid, numbers
 
@@ -93,13 +93,13 @@ class FactorState(VarianceState):
 
 
 @dataclass(frozen=True, eq=False)
-class DeficitState(FactorState):
-    """Prices, variances, factors, and the deficit of integrated variance that is carried on, (paths, assets), <= 0.
+class DeficitState(IntegratedState):
+    """As for the classical model, and the factors that carry the past, of shape (paths, assets, factors).
 
     The variance is the one that is expected on average over a step from now on.
     """
 
-    deficit: Floats
+    factors: Floats
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -153,7 +153,7 @@ class RoughHeston(VarianceProcess):
     kernel_range: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("v0", "v_mean", "v_speed", "v_vol", "rho"):
+        for name in LAW:
             if np.ndim(getattr(self, name)) > 0:
                 raise ParameterError(f"{name} of rough Heston must be one number, the same for all assets")
         super().__post_init__()
@@ -187,10 +187,9 @@ class RoughHeston(VarianceProcess):
             substeps = max(1, math.ceil(min(steps, MOST_STEPS) * share - 1e-9))
             chosen = replace(chosen, substeps=substeps)
         if chosen.kernel_range is None:
-            assert chosen.substeps is not None
             times = np.unique(np.concatenate([grid.times, [time for time, _ in self.cash_dividends]]))
             steps_here = np.diff(times[times <= grid.maturity])
-            shortest = float(steps_here[steps_here > SAME_TIME].min()) / chosen.substeps
+            shortest = float(steps_here[steps_here > SAME_TIME].min()) / chosen._chosen_substeps
             longest = LONGEST_SHARE * grid.maturity
             chosen = replace(chosen, kernel_range=(SHORTEST_SHARE * shortest, longest))
         return chosen
@@ -212,13 +211,14 @@ class RoughHeston(VarianceProcess):
     def kernel_error(self) -> float:
         if self.scheme == "volterra":
             return 0.0
-        speeds, weights = self._exponentials()
+        speeds, weights = self._exponentials
         lags = np.geomspace(*(self.kernel_range or KERNEL_RANGE), 100 * self.factors)
         exact = _kernel(lags, self.hurst)
         if self.scheme == "inverse-gaussian":
             exact = mittag_leffler(lags, self.hurst + 0.5, self.hurst + 0.5, self.v_speed)
         return float(np.max(np.abs(np.exp(-np.outer(lags, speeds)) @ weights / exact - 1.0)))
 
+    @property
     def _exponentials(self) -> tuple[Floats, Floats]:
         """Speeds and weights of the kernel, for "inverse-gaussian" that with the drift solved; both per unit v_vol."""
         speed = self.v_speed if self.scheme == "inverse-gaussian" else 0.0
@@ -228,15 +228,14 @@ class RoughHeston(VarianceProcess):
         now = super().start(n_paths)
         if self.scheme == "volterra":
             return HistoryState(now.prices, now.variance, np.empty((n_paths, self.n_assets, 0)), np.empty(0))
-        factors = np.zeros((self._exponentials()[0].size, self.n_assets, n_paths)).T
+        factors = np.zeros((self._exponentials[0].size, self.n_assets, n_paths)).T
         if self.scheme == "markovian":
             return FactorState(now.prices, now.variance, factors)
-        return DeficitState(now.prices, now.variance, factors, np.zeros_like(now.prices))
+        return DeficitState(now.prices, now.variance, np.zeros_like(now.prices), factors)
 
     def _step(self, state: State, *, begin: float, end: float, rate: float, normals: Array) -> VarianceState:
         assert isinstance(state, VarianceState)
-        assert self.substeps is not None
-        dt = (end - begin) / self.substeps
+        dt = (end - begin) / self._chosen_substeps
         shortest, longest = self.kernel_range or KERNEL_RANGE
         # A small tolerance: dates are multiples of a rounded step.
         if self.scheme != "volterra" and (dt < shortest * (1 - 1e-9) or end > longest * (1 + 1e-9)):
@@ -245,9 +244,10 @@ class RoughHeston(VarianceProcess):
                 "that range; pass a wider kernel_range (and more factors)"
             )
         if isinstance(state, DeficitState):
-            return self._integrated(state, begin, dt, rate, normals)
+            after = self._integrated(state, begin, end, rate, normals)
+            return replace(after, variance=np.maximum(self._expected(after, end, dt) / dt, 0.0))
         per_step = 2 * self.n_assets
-        for first in range(0, self.substeps, BLOCK_STEPS):
+        for first in range(0, self._chosen_substeps, BLOCK_STEPS):
             piece = normals[:, first * per_step : (first + BLOCK_STEPS) * per_step]
             state = self._block(state, begin + first * dt, dt, rate, piece)
         return state
@@ -259,57 +259,25 @@ class RoughHeston(VarianceProcess):
         own = _survival(end, self.hurst, self.v_speed) - _survival(begin, self.hurst, self.v_speed)
         return self.v_mean * (end - begin) + (self.v0 - self.v_mean) * own
 
-    def _integrated(self, state: DeficitState, begin: float, dt: float, rate: float, normals: Floats) -> DeficitState:
-        """Steps that draw the integrated variance; see the module's notes."""
-        assert self.substeps is not None
-        size, rho, end = (self.n_assets, state.n_paths), self.rho, begin + self.substeps * dt
-        weights = integrated_weights(dt, self.v_vol, self.hurst, self.v_speed, *self._exponentials())
-        past = _Past(state.factors.T.reshape(-1, size[0] * size[1]), state.deficit.T.reshape(-1))
-        log_returns = np.repeat((rate - mean_over(self.dividend, begin, end)) * (end - begin), state.n_paths)
-        for step, (normal, choice, other) in enumerate(normals.T.reshape(self.substeps, 3, -1)):
-            noise, variance, past = self._draw(past, weights, begin + step * dt, dt, normal, choice)
-            log_returns += rho * noise
-            log_returns -= 0.5 * variance
-            variance *= 1.0 - rho**2
-            log_returns += np.sqrt(variance) * other
-        with np.errstate(over="ignore"):
-            prices = state.prices * np.exp(log_returns.reshape(size)).T
-        ahead = np.maximum(self._expected(past, weights, end, dt) / dt, 0.0).reshape(size).T
-        return DeficitState(prices, ahead, past.factors.reshape(-1, *size).T, past.deficit.reshape(size).T)
-
-    def _expected(self, past: _Past, weights: IntegratedWeights, now: float, dt: float) -> Floats:
-        """The variance that is expected over the step from now, without the deficit."""
-        return combine(weights.ahead[None], past.factors)[0] + self._expected_variance(now, now + dt)
+    def _expected(self, state: Any, now: float, dt: float) -> Floats:
+        """The variance that is expected over the step from now, (paths, assets), without the deficit."""
+        ahead, factors = self._weights(dt).ahead, state.factors.T
+        from_past = combine(ahead[None], factors.reshape(len(factors), -1)).reshape(factors.shape[1:])
+        return from_past.T + self._expected_variance(now, now + dt)
 
     def _draw(
-        self, past: _Past, weights: IntegratedWeights, now: float, dt: float, normal: Floats, choice: Floats
-    ) -> tuple[Floats, Floats, _Past]:
-        """The noise and the integrated variance of one step, and the past after it."""
-        level = self._expected(past, weights, now, dt) + past.deficit
-        least = LEAST_VARIANCE * dt
-        deficit = np.minimum(level - least, 0.0)
-        np.maximum(level, least, out=level)
-        noise = first_passage_noise(level, weights.own, normal, choice)
-        factors = weights.decay[:, None] * past.factors
-        factors += weights.taken[:, None] * noise
-        return noise, level + weights.own * noise, _Past(factors, deficit)
+        self, state: DeficitState, now: float, dt: float, normal: Floats, choice: Floats
+    ) -> tuple[Floats, Floats, DeficitState]:
+        weights, expected = self._weights(dt), self._expected(state, now, dt) + state.deficit
+        noise, integral, deficit = draw_integrated(expected, weights.own, dt, normal, choice)
+        # Transposed, as the arrays lie in memory.
+        factors = weights.decay[:, None, None] * state.factors.T
+        factors += weights.taken[:, None, None] * noise.T
+        return noise, integral, replace(state, factors=factors.T, deficit=deficit)
 
-    def conditional_law(self, grid: TimeGrid, normals: Floats) -> tuple[Floats, Floats, Floats]:
-        """As for :class:`Heston`, of scheme "inverse-gaussian", with two normals per substep."""
-        assert self.substeps is not None
-        n_paths, rho = normals.shape[2], self.rho
-        past = _Past(np.zeros((self._exponentials()[0].size, n_paths)), np.zeros(n_paths))
-        mean, total = np.zeros((2, n_paths))
-        for begin, interval, Z in zip(grid.times.tolist(), grid.steps.tolist(), normals):
-            dt = interval / self.substeps
-            weights = integrated_weights(dt, self.v_vol, self.hurst, self.v_speed, *self._exponentials())
-            for step, (normal, choice) in enumerate(Z.reshape(self.substeps, 2, -1)):
-                noise, variance, past = self._draw(past, weights, begin + step * dt, dt, normal, choice)
-                mean += rho * noise - 0.5 * rho**2 * variance
-                total += variance
-        # The deficit is what is still missing from the mean of the integrated variance.
-        control = total + past.deficit - self._expected_variance(0.0, grid.maturity)
-        return mean, (1.0 - rho**2) * total, control
+    def _weights(self, dt: float) -> IntegratedWeights:
+        lags = self.kernel_range or KERNEL_RANGE
+        return integrated_weights(dt, self.v_vol, self.hurst, self.v_speed, self.factors, *lags)
 
     # --- Euler steps --------------------------------------------------------------------------------------------------
 
@@ -325,7 +293,7 @@ class RoughHeston(VarianceProcess):
         else:
             assert isinstance(state, FactorState)
             memory = state.factors.T
-            speeds, kernel_weights = self._exponentials()
+            speeds, kernel_weights = self._exponentials
             weights = kernel_weights * np.exp(-np.outer(offsets[1:], speeds))
         curve = self.v0 + combine(weights, memory.reshape(len(memory), size[0] * size[1]))
         variance, increments, log_returns = self._substeps(state, curve, dt, normals)
@@ -358,14 +326,8 @@ class RoughHeston(VarianceProcess):
         variance = state.variance.T.reshape(-1)
         log_returns = np.zeros(variance.shape)
         for step, (own, other) in enumerate(Z):
-            root = np.sqrt(variance * dt)
-            np.multiply(root, own, out=increments[step])
-            increments[step] *= self.v_vol
-            increments[step] += (self.v_speed * dt) * (self.v_mean - variance)
-            mixed = math.sqrt(1.0 - self.rho**2) * other
-            mixed += self.rho * own
-            root *= mixed
-            log_returns += root
+            moved, increments[step] = self._euler(variance, dt, own, other)
+            log_returns += moved
             log_returns -= (0.5 * dt) * variance
             variance = np.einsum("s,sn->n", kernel[steps - 1 - step :], increments[: step + 1])
             variance += curve[step]
@@ -427,14 +389,6 @@ def _survival(time: float, hurst: float, speed: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class _Past:
-    """Factors (factors, assets * paths) and deficit (assets * paths,) between two steps."""
-
-    factors: Floats
-    deficit: Floats
-
-
-@dataclass(frozen=True, eq=False)
 class IntegratedWeights:
     """Weights of one step of "inverse-gaussian".
 
@@ -454,11 +408,14 @@ class IntegratedWeights:
     taken: Floats
 
 
+@lru_cache(maxsize=64)
 def integrated_weights(
-    dt: float, v_vol: float, hurst: float, speed: float, speeds: Floats, weights: Floats
+    dt: float, v_vol: float, hurst: float, speed: float, factors: int, shortest: float, longest: float
 ) -> IntegratedWeights:
     """The weights for steps of this length, each the mean of its kernel over the step."""
+    speeds, weights = exponentials(hurst, factors, shortest, longest, speed)
     # The mean of G over the step is the kernel integrated twice.
     own = v_vol * float(mittag_leffler(np.array([dt]), hurst + 0.5, hurst + 2.5, speed)[0]) / dt
     taken = np.where(speeds > 0, -np.expm1(-speeds * dt) / np.where(speeds > 0, speeds * dt, 1.0), 1.0)
-    return IntegratedWeights(own, v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
+    arrays = (v_vol * weights * taken * dt, np.exp(-speeds * dt), taken)
+    return IntegratedWeights(own, *map(freeze, arrays))

@@ -149,11 +149,11 @@ class PriceSettings:
     def __post_init__(self) -> None:
         check_choice("method", self.method, ("rlsm", "lsm", "recurrent"))
         check_choice("preset", "paper" if self.preset is None else self.preset, ("paper",))
-        check_whole("paths", self.paths, least=2)
-        check_whole("training_paths", self.paths if self.training_paths is None else self.training_paths, least=2)
-        for name in ("upper_paths", "inner_paths"):
-            check_whole(name, getattr(self, name), least=2)
-        check_whole("degree", self.degree, least=1)
+        for name, least in {"paths": 2, "upper_paths": 2, "inner_paths": 2, "degree": 1, "seed": 0}.items():
+            check_whole(name, getattr(self, name), least=least)
+        for name, least in {"training_paths": 2, "width": 1}.items():
+            if getattr(self, name) is not None:
+                check_whole(name, getattr(self, name), least=least)
         for name in ("in_the_money", "observe_hidden", "antithetic", "sobol", "upper", "greeks"):
             _check_flag(name, getattr(self, name))
         _check_flag("control", self.control is None or self.control)
@@ -165,15 +165,12 @@ class PriceSettings:
             )
         if self.paper and self.control:
             raise ParameterError('preset "paper" takes no control off the cash flows; leave out one of them')
-        if self.width is not None:
-            check_whole("width", self.width, least=1)
         if self.sobol and self.paths < (least := 2 * METHOD.scramblings):
             raise ParameterError(f"sobol needs at least {least} paths for its standard error; got {self.paths}")
         if self.sobol and self.antithetic:
             raise ParameterError("antithetic and sobol exclude each other; Sobol points are balanced already")
         check_positive("bias_tolerance", self.bias_tolerance)
         check_device(self.device)
-        check_whole("seed", self.seed)
 
     @property
     def paper(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any
@@ -16,10 +15,10 @@ from threadpoolctl import threadpool_limits
 from mixtune._array import Floats
 from mixtune._checks import check_whole
 from mixtune.errors import ParameterError
-from mixtune.options._bias import steps_bias, steps_for_all
+from mixtune.options._european import steps_bias, steps_for_all
 from mixtune.options._paths import PathData
 from mixtune.options._payoffs import CustomPayoff, PathPayoff, Payoff, PayoffFunction
-from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolved
+from mixtune.options._pricer import Estimate, PriceResult, PricingRun, check_grid, check_parts, price, resolve_settings
 from mixtune.options._settings import PriceSettings, TimeGrid, numbers
 from mixtune.options.processes import Process
 
@@ -121,14 +120,10 @@ def price_grid(
     >>> bool(np.all(np.diff(found.prices, axis=0) > 0))
     True
     """
-    settings = resolved(settings, options)
-    wanted = numbers("strikes", strikes)
-    if wanted.ndim != 1 or not wanted.size:
-        raise ParameterError(f"strikes must be a list of numbers; got {strikes!r}")
+    settings = resolve_settings(settings, options)
     check_grid("grid", grid)
-    last = numbers("maturities", [grid.maturity] if maturities is None else maturities)
-    if last.ndim != 1 or not last.size:
-        raise ParameterError(f"maturities must be a list of dates of the grid; got {maturities!r}")
+    wanted = _listed("strikes", strikes, "numbers")
+    last = _listed("maturities", [grid.maturity] if maturities is None else maturities, "dates of the grid")
     ends = [_date(grid, maturity) for maturity in last.tolist()]
     if not callable(payoff) or isinstance(payoff, Payoff | CustomPayoff | PathPayoff):
         raise ParameterError(f"payoff must turn a strike into a payoff, as the class Put does; got {payoff!r}")
@@ -146,11 +141,19 @@ def price_grid(
         for column, dates in enumerate(cuts):
             for row, option in enumerate(payoffs):
                 run = PricingRun(process, option, dates, settings, steps_bias(process, option, dates, **how))
-                paths = (_cut(data, dates, option) for data in (training, evaluation))
-                rows[row].append(run.result(*paths, stage=_quiet, seconds={}))
+                paths = (_first_dates(data, dates, option) for data in (training, evaluation))
+                rows[row].append(run.result(*paths))
                 if progress is not None:
                     progress(column * len(payoffs) + row + 1, len(payoffs) * len(ends))
     return PriceGrid(wanted, grid.times[ends], tuple(map(tuple, rows)))
+
+
+def _listed(name: str, value: ArrayLike, what: str) -> Floats:
+    """A list of numbers as an array, with at least one of them."""
+    found = numbers(name, value)
+    if found.ndim != 1 or not found.size:
+        raise ParameterError(f"{name} must be a list of {what}; got {value!r}")
+    return found
 
 
 def _date(grid: TimeGrid, maturity: float) -> int:
@@ -163,18 +166,12 @@ def _date(grid: TimeGrid, maturity: float) -> int:
     return near
 
 
-def _cut(data: PathData, grid: TimeGrid, payoff: PayoffFunction) -> PathData:
+def _first_dates(data: PathData, grid: TimeGrid, payoff: PayoffFunction) -> PathData:
     """The first dates of paths, with the payoffs of an option."""
     points = grid.n_dates + 1
     hidden = None if data.hidden is None else data.hidden[:, :points]
     built = PathData.build(data.name, data.prices[:, :points], grid=grid, payoff=payoff, hidden=hidden)
     return replace(built, noise=None if data.noise is None else data.noise[:, : grid.n_dates])
-
-
-@contextmanager
-def _quiet(stage: str) -> Iterator[None]:
-    """A stage that nobody hears of."""
-    yield
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +229,7 @@ def american_limit(
     counts = [check_whole("dates", count, least=1) for count in np.atleast_1d(np.asarray(dates, dtype=object))]
     if len(counts) < 2 or any(after <= before for before, after in pairwise(counts)):
         raise ParameterError(f"dates must be two or more increasing numbers such as (10, 20); got {dates!r}")
-    settings = resolved(settings, options)
+    settings = resolve_settings(settings, options)
     streams = np.random.SeedSequence(settings.seed).generate_state(len(counts)).tolist()
     grids = [TimeGrid(maturity=maturity, dates=count, rate=rate) for count in counts]
     found = tuple(price(process, payoff, grid, replace(settings, seed=stream)) for grid, stream in zip(grids, streams))

@@ -36,20 +36,12 @@ from mixtune._checks import check_nonnegative, check_positive, check_whole
 from mixtune._messages import setting
 from mixtune.errors import DataError, ParameterError
 from mixtune.features import RandomFeatures
-from mixtune.moments import Moments, best_ridge, rounding_of
-from mixtune.options._martingale import (
-    TOP_ASSETS,
-    BaseValue,
-    fit_moves,
-    in_order,
-    increments,
-    moves,
-    relative_gains,
-)
+from mixtune.moments import Moments, best_ridge, loo_ridge, rounding_of
+from mixtune.options._european import BaseValue
+from mixtune.options._martingale import TOP_ASSETS, fit_moves, in_order, increments, moves, relative_gains
 from mixtune.options._paths import PathData, simulate, simulate_runs
 from mixtune.options._settings import METHOD, PriceSettings
 from mixtune.regret import RegretProblem, Schedule, solve
-from mixtune.selection import loo_ridge
 from mixtune.weights import PredictiveWeights, WassersteinWeights, WeightRule, predictive_shares
 
 # Paths, state maps, continuation models, backward induction.
@@ -811,8 +803,18 @@ class Evaluation:
 
     flows: Array
     dates: Array
-    control: Array | None
-    best: Array | None
+    control: Array | None = None
+    best: Array | None = None
+
+    @property
+    def controlled(self) -> Array:
+        """Cash flows (paths,) of the first model less its martingale, where there is one."""
+        return self.flows[:, 0] if self.control is None else self.flows[:, 0] - self.control
+
+    def fetched(self) -> Evaluation:
+        """The same in NumPy."""
+        parts = {item.name: getattr(self, item.name) for item in fields(self)}
+        return Evaluation(**{name: None if part is None else to_numpy(part) for name, part in parts.items()})
 
 
 @dataclass(frozen=True, eq=False)

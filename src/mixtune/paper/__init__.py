@@ -20,18 +20,8 @@ from mixtune.paper._study import (
     run_study,
 )
 
-__all__ = [
-    "EXPERIMENTS",
-    "Check",
-    "Executor",
-    "Experiment",
-    "Findings",
-    "Outcome",
-    "Results",
-    "ResultsStore",
-    "Summary",
-]
-__all__ += ["Table", "check_together", "experiment", "run_study"]
+__all__ = ["EXPERIMENTS", "Check", "Executor", "Experiment", "Findings", "Outcome", "Results", "ResultsStore"]
+__all__ += ["Summary", "Table", "check_together", "experiment", "run_study"]
 
 #: Name on the command line -> module here and the name of its Experiment, in the order of the paper.
 EXPERIMENTS = {

@@ -104,7 +104,8 @@ class Panel:
 class Findings:
     """A summary that is put together by its study: rows for people, lines for a CSV file and a figure, checks.
 
-    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``.
+    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``. ``full_rows`` are for studies whose rows
+    hold more than people want to read: tables by file name, written and printed as JSON instead of the others.
     """
 
     experiment: str
@@ -112,11 +113,14 @@ class Findings:
     runs: int
     rows: Table
     sentences: Sequence[str]
-    found: Mapping[str, Check]
+    found: Mapping[str, Check] = field(default_factory=dict)
     panels: Mapping[str, Panel] = field(default_factory=dict)
     lines: Table = ()
+    full_rows: dict[str, Table] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
+        if self.full_rows:
+            return [row for table in self.full_rows.values() for row in table]
         names = ("experiment", "seed", "runs", "rows", "lines")
         checks = {name: asdict(check) for name, check in self.found.items()}
         return {name: getattr(self, name) for name in names} | {"checks": checks}
@@ -128,7 +132,8 @@ class Findings:
         return list(self.sentences)
 
     def tables(self) -> dict[str, Table]:
-        return {self.experiment: self.rows} | ({f"{self.experiment}_lines": self.lines} if self.lines else {})
+        lines = {f"{self.experiment}_lines": self.lines} if self.lines else {}
+        return self.full_rows or {self.experiment: self.rows} | lines
 
     def checks(self) -> Mapping[str, Check]:
         return self.found
@@ -240,6 +245,18 @@ class Results:
     def curves(self, method: str, quantity: str) -> Floats:
         """One array per run, shape (runs, ...)."""
         return self._stacked(self._curves(method, quantity), method, quantity)
+
+    def median(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(np.median(self.values(method, quantity)))
+
+    def largest(self, method: str, quantity: str) -> float:
+        """Over the runs."""
+        return float(self.values(method, quantity).max())
+
+    def findings(self, rows: Table, sentences: Sequence[str], *parts: Any, **more: Any) -> Findings:
+        """A summary of this study; further parts are those of :class:`Findings`."""
+        return Findings(self.experiment, self.seed, self.runs, rows, sentences, *parts, **more)
 
     def _stacked(self, found: Sequence[Any], method: str, quantity: str) -> Floats:
         if len(found) != self.runs:

@@ -25,7 +25,7 @@ from mixtune._array import to_numpy
 from mixtune.options import Heston, MaxCall, Process, RoughHeston, TimeGrid
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
-from mixtune.paper._study import Check, Experiment, Findings, Results, Table, change, paired
+from mixtune.paper._study import Check, Experiment, Findings, Results, change, paired
 from mixtune.weights import PredictiveWeights, WassersteinWeights
 
 __all__ = ["TABLE1", "TABLE2", "TableSettings", "draw_run", "draw_runs", "layer", "run_beyond"]
@@ -291,57 +291,6 @@ def _claims(results: Results, rough: bool) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, eq=False)
-class TableSummary:
-    """Relative performances next to the published ones; beyond the paper, methods without hand-set numbers."""
-
-    title: str
-    runs: int
-    lines: list[dict[str, Any]]
-    lead: str | None = None
-    claims: tuple[Claim, ...] = ()
-
-    def as_json(self) -> list[dict[str, Any]]:
-        return self.lines
-
-    def headline(self) -> Table:
-        paper, beyond = ([_shown(line) for line in self.lines if line["block"] == block] for block in (PAPER, BEYOND))
-        title = [dict.fromkeys(paper[0], "") | {"method": f"{BEYOND}:"}] if beyond else []
-        return [*paper, *title, *beyond]
-
-    def notes(self) -> list[str]:
-        judged = [line for line in self.lines if line["agrees"] is not None]
-        agreeing = sum(line["agrees"] for line in judged)
-        found = [
-            f"{agreeing} of {len(judged)} published rows agree over {self.runs} runs: the intervals overlap, or the "
-            "means differ by at most 0.015.",
-            "Rows without published figures are not in the paper: the authors' Wasserstein weights, and LO-1 with its "
-            "ridge tuned.",
-            *(claim.sentence for claim in self.claims),
-        ]
-        return found if self.lead is None else [*found, self.lead]
-
-    def checks(self) -> dict[str, Check]:
-        first = self.title == "table1"
-        tables = {"Table 1 (a)": SHORT_ROWS, "Table 2": tuple(TABLE_1)} if first else {"Table 1 (b)": tuple(TABLE_2)}
-        found = {}
-        for name, methods in tables.items():
-            lines = [line for line in self.lines if line["method"] in methods and line["agrees"] is not None]
-            odd = [line["method"] for line in lines if not line["agrees"]]
-            told = f"{len(lines) - len(odd)} of {len(lines)} rows agree over {self.runs} runs"
-            if lines:
-                found[name] = Check(not odd, told + (f"; not {', '.join(odd)}" if odd else ""))
-        if self.claims:
-            told = " ".join(claim.sentence for claim in self.claims)
-            found[f"Experiment {1 if first else 2}"] = Check(all(claim.low > 0 for claim in self.claims), told)
-        return found
-
-    def tables(self) -> dict[str, Table]:
-        blocks = {self.title: PAPER, f"{self.title}_beyond": BEYOND}
-        found = {name: [line for line in self.lines if line["block"] == block] for name, block in blocks.items()}
-        return {name: lines for name, lines in found.items() if lines}
-
-
 def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     """A line as people read it."""
 
@@ -358,23 +307,54 @@ def _shown(line: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def summarise_table(settings: TableSettings, results: Results) -> TableSummary:
+def summarise_table(settings: TableSettings, results: Results) -> Findings:
     """RP = mean price / mean price of LO-1; the interval is RP +- 1.96 sd(prices)/(mean LO-1 price)/sqrt(runs)."""
     published = TABLE_2 if settings.rough else TABLE_1
     beyond = [model.name for model in settings.tuned_models()]
     base = float(results.values("LO-1", "price").mean())
-    lines = []
+    blocks: dict[str, list[dict[str, Any]]] = {PAPER: [], BEYOND: []}
     for method in results.methods:
         mean, half = paired(results.values(method, "price"))
-        rp, theirs = mean / base, published.get(method)
+        rp, theirs, block = mean / base, published.get(method), BEYOND if method in beyond else PAPER
         low, high = (None, None) if half is None else (rp - half / base, rp + half / base)
         agrees = None if theirs is None or low is None or high is None else theirs.agrees(rp, low, high)
-        ours = {"method": method, "block": BEYOND if method in beyond else PAPER, "rp": rp, "ci_low": low}
+        ours = {"method": method, "block": block, "rp": rp, "ci_low": low, "ci_high": high}
         paper = {f"paper_{name}": getattr(theirs, name, None) for name in ("rp", "ci_low", "ci_high")}
-        lines.append({**ours, "ci_high": high, **paper, "agrees": agrees})
-    shown = beyond and set(beyond) <= set(results.methods) and results.runs > 1
-    lead = _lead(results, beyond, base) if shown else None
-    return TableSummary(results.experiment, results.runs, lines, lead, _claims(results, settings.rough))
+        blocks[block].append({**ours, **paper, "agrees": agrees})
+    shown, more = ([_shown(line) for line in lines] for lines in blocks.values())
+    if more:
+        shown += [dict.fromkeys(shown[0], "") | {"method": f"{BEYOND}:"}, *more]
+    claims = _claims(results, settings.rough)
+    judged = [line["agrees"] for line in blocks[PAPER] if line["agrees"] is not None]
+    sentences = [
+        f"{sum(judged)} of {len(judged)} published rows agree over {results.runs} runs: the intervals overlap, or the "
+        "means differ by at most 0.015.",
+        "Rows without published figures are not in the paper: the authors' Wasserstein weights, and LO-1 with its "
+        "ridge tuned.",
+        *(claim.sentence for claim in claims),
+    ]
+    if beyond and set(beyond) <= set(results.methods) and results.runs > 1:
+        sentences.append(_lead(results, beyond, base))
+    names = {PAPER: results.experiment, BEYOND: f"{results.experiment}_beyond"}
+    full_rows = {names[block]: lines for block, lines in blocks.items() if lines}
+    return results.findings(shown, sentences, _checks(results, blocks[PAPER], claims), full_rows=full_rows)
+
+
+def _checks(results: Results, lines: list[dict[str, Any]], claims: tuple[Claim, ...]) -> dict[str, Check]:
+    first = results.experiment == "table1"
+    tables = {"Table 1 (a)": SHORT_ROWS, "Table 2": tuple(TABLE_1)} if first else {"Table 1 (b)": tuple(TABLE_2)}
+    found = {}
+    for name, methods in tables.items():
+        agrees = {line["method"]: line["agrees"] for line in lines if line["method"] in methods}
+        judged = {method: good for method, good in agrees.items() if good is not None}
+        odd = [method for method, good in judged.items() if not good]
+        told = f"{len(judged) - len(odd)} of {len(judged)} rows agree over {results.runs} runs"
+        if judged:
+            found[name] = Check(not odd, told + (f"; not {', '.join(odd)}" if odd else ""))
+    if claims:
+        told = " ".join(claim.sentence for claim in claims)
+        found[f"Experiment {1 if first else 2}"] = Check(all(claim.low > 0 for claim in claims), told)
+    return found
 
 
 def _lead(results: Results, beyond: list[str], base: float) -> str:
@@ -455,7 +435,7 @@ def _summarise_variants(settings: OpenSettings, results: Results) -> Findings:
     prices = {name: results.values(name, "price") / base for name in results.methods}
     rows = [{"change": label, **change(prices[new], prices[old])} for label, new, old in pairs]
     sentences = ["RP is relative to LO-1 with leaky ReLU. Differences are run by run, on the same paths."]
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, {})
+    return results.findings(rows, sentences)
 
 
 OPEN_SETTINGS = Experiment("open-settings", OpenSettings(), _run_variants, _summarise_variants, runs=20)

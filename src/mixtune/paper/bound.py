@@ -26,6 +26,7 @@ from mixtune._array import Floats
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
 from mixtune.regret import generalisation_bound, log_slope, t_gain
+from mixtune.regret.certificates import GeneralisationBound
 from mixtune.weights import TransportWeights, WassersteinWeights, wasserstein_distance
 
 __all__ = ["BOUND", "BoundSettings"]
@@ -36,7 +37,7 @@ Sampler = Callable[[Floats, int], Floats]
 LIPSCHITZ = math.sqrt(2)
 DIMENSION = 3  # d + D
 CHAIN = ("gap", "distances", "triangle", "without_entropy", "bound")
-SAID = {
+LABELS = {
     "gap": "largest gap of the family",
     "distances": "Lbar sum w W1(mu_1, sample i) (24)",
     "triangle": "Lbar sum w (s + W1(mu_i, sample i)) (27)",
@@ -104,9 +105,7 @@ def _run(settings: BoundSettings, seed: int) -> Outcome:
     to_focal = np.array([own[0], *(_distance(laws[0], rows) for rows in samples[1:])])
     # The theorem's s_i are the true distances.
     sizes = found.counts ** (-1 / DIMENSION)
-    bound = generalisation_bound(
-        replace(found, relevance=true + sizes), delta=settings.delta, loss_lipschitz=LIPSCHITZ, model_lipschitz=1.0
-    )
+    bound = _bound(replace(found, relevance=true + sizes), settings.delta)
     chain = {
         "gap": float(gap),
         "distances": float(LIPSCHITZ * w @ to_focal),
@@ -118,7 +117,7 @@ def _run(settings: BoundSettings, seed: int) -> Outcome:
         "chain": {**chain, "constant": float(np.max(own / sizes))},
         "rates": {},
         "weights": _optimality(found, rng),
-        "confidence": _exceeded(settings, rng),
+        "confidence": _exceedance(settings, rng),
     }
     curves = {"temperature": _temperatures(settings, found), "rates": _rates(settings, laws, family, sample, true_risk)}
     for name in ("distance", "gap"):
@@ -126,7 +125,12 @@ def _run(settings: BoundSettings, seed: int) -> Outcome:
     return Outcome(rows, curves)
 
 
-def _weighed(found: TransportWeights, temperature: float, threshold: float = math.inf) -> TransportWeights:
+def _bound(weights: TransportWeights, delta: float) -> GeneralisationBound:
+    """Theorem 1 for the loss and the functions of this study."""
+    return generalisation_bound(weights, delta=delta, loss_lipschitz=LIPSCHITZ, model_lipschitz=1.0)
+
+
+def _reweighted(found: TransportWeights, temperature: float, threshold: float = math.inf) -> TransportWeights:
     """The weights (1) for other parameters, at the distances that are known."""
     scores = np.array([d.value for d in found.distances])
     admitted = scores <= threshold
@@ -139,27 +143,25 @@ def _optimality(found: TransportWeights, rng: np.random.Generator) -> dict[str, 
     """The objective (9) at the weights (1), as a part of its least value over random weights; and limits of T-Gain."""
 
     def objective(weights: TransportWeights) -> float:
-        costs = {"delta": 1.0, "loss_lipschitz": 1.0, "model_lipschitz": 1.0}
-        return generalisation_bound(weights, **costs).objective
+        return _bound(weights, delta=1.0).objective
 
     others = [objective(replace(found, values=w)) for w in rng.dirichlet(np.ones(len(found)), size=200)]
     blends = [0.999 * found.values + 0.001 * w for w in rng.dirichlet(np.ones(len(found)), size=200)]
     others += [objective(replace(found, values=w)) for w in blends]
     cost, limit = found.relevance, float(found.relevance.min() - found.relevance[0])
-    equal = _weighed(found, 1e-12)
+    equal = _reweighted(found, 1e-12)
     return {
         "share_of_least": objective(found) / min(others),
         "error_of_equal_limit": abs(t_gain(equal) - float(cost.mean() - cost[0])),
-        "error_of_threshold_limit": abs(t_gain(_weighed(found, 1.0, 0.0))),
-        "error_of_sharp_limit": abs(t_gain(_weighed(found, 1e9)) - limit),
+        "error_of_threshold_limit": abs(t_gain(_reweighted(found, 1.0, 0.0))),
+        "error_of_sharp_limit": abs(t_gain(_reweighted(found, 1e9)) - limit),
         "sharp_limit_as_printed": abs(limit),
     }
 
 
 def _temperatures(settings: BoundSettings, found: TransportWeights) -> dict[str, Floats]:
-    costs = {"delta": settings.delta, "loss_lipschitz": LIPSCHITZ, "model_lipschitz": 1.0}
-    weighed = [_weighed(found, temperature) for temperature in settings.temperatures]
-    bounds = [generalisation_bound(each, **costs) for each in weighed]
+    weighed = [_reweighted(found, temperature) for temperature in settings.temperatures]
+    bounds = [_bound(each, settings.delta) for each in weighed]
     gains = np.array([t_gain(each) for each in weighed])
     entropies = [b.objective - b.power for b in bounds]
     return {"power": np.array([b.power for b in bounds]), "entropy": np.array(entropies), "t_gain": gains}
@@ -179,7 +181,7 @@ def _rates(
     return {"distance": np.array(distances), "gap": np.array(gaps)}
 
 
-def _exceeded(settings: BoundSettings, rng: np.random.Generator) -> dict[str, float]:
+def _exceedance(settings: BoundSettings, rng: np.random.Generator) -> dict[str, float]:
     """How often a sample's W1 exceeds its mean by the confidence term, for both of its readings.
 
     The law has mass 1/2 at each of two points at distance 1, where W1(mu, mu-hat_n) = |share of one point - 1/2|.
@@ -198,7 +200,7 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
     covered = {name: float(np.mean(chain["gap"] <= chain[name])) for name in CHAIN[1:]}
     rows: list[dict[str, str | float]] = [
         {
-            "quantity": SAID[name],
+            "quantity": LABELS[name],
             "median": float(np.median(values)),
             "times_the_gap": float(np.median(values / chain["gap"])),
             "covers": covered.get(name, 1.0),
@@ -222,8 +224,8 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
         *lines_of("gain", "T-Gain", temperatures, results.curves("temperature", "t_gain")),
         *lines_of("gain", "printed limit", temperatures, np.zeros((1, len(temperatures)))),
     ]
-    rates = {name: float(np.median(results.values("rates", name))) for name in ("distance", "gap")}
-    constant = float(results.values("chain", "constant").max())
+    rates = {name: results.median("rates", name) for name in ("distance", "gap")}
+    constant = results.largest("chain", "constant")
     sentences = [
         f"Coverage of the bound with C = 1: {covered['bound']:.0%} (promised: {1 - settings.delta:.0%}); it is "
         f"{np.median(chain['bound'] / chain['gap']):.0f} times the gap. C = {constant:.2f} would do for these samples.",
@@ -232,16 +234,12 @@ def _summarise(settings: BoundSettings, results: Results) -> Findings:
         "Entropy is never negative: it loosens the bound, and keeps the weights from collapsing onto one dataset.",
     ]
     found = _checks(settings, results, covered["bound"], rates)
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, found, panels, lines)
+    return results.findings(rows, sentences, found, panels, lines)
 
 
 def _checks(settings: BoundSettings, results: Results, coverage: float, rates: dict[str, float]) -> dict[str, Check]:
-    share = float(results.values("weights", "share_of_least").max())
-    limits = {
-        name: float(results.values("weights", name).max())
-        for name in ("error_of_equal_limit", "error_of_threshold_limit", "error_of_sharp_limit")
-    }
-    printed = float(results.values("weights", "sharp_limit_as_printed").max())
+    share, printed = (results.largest("weights", name) for name in ("share_of_least", "sharp_limit_as_printed"))
+    limits = max(results.largest("weights", f"error_of_{kind}_limit") for kind in ("equal", "threshold", "sharp"))
     often = {name: float(results.values("confidence", name).mean()) for name in ("printed", "smallest")}
     good = coverage >= 1 - settings.delta and all(rate <= -1 / DIMENSION + 0.03 for rate in rates.values())
     return {
@@ -255,9 +253,8 @@ def _checks(settings: BoundSettings, results: Results, coverage: float, rates: d
         ),
         "Theorem 1, optimal weights": Check(share <= 1 + 1e-12, f"{share:.6f} of the least of 400 other weightings"),
         "Theorem 1, T-Gain": Check(
-            max(limits.values()) < 1e-6,
-            f"errors of the limits at most {max(limits.values()):.1g}; gamma to infinity gives up to {-printed:.3f}, "
-            "not 0",
+            limits < 1e-6,
+            f"errors of the limits at most {limits:.1g}; gamma to infinity gives up to {-printed:.3f}, not 0",
             as_printed=printed < 1e-6,
         ),
     }

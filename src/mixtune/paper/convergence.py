@@ -11,7 +11,7 @@ stability limit 1/(|w|^2 a_max), which differs from run to run: where a run's li
 counted, shown in the notes and left out of the means of GD.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -26,16 +26,8 @@ from mixtune.paper._study import Check, Experiment, Results, Table
 from mixtune.regret import DescentPath, RegretProblem, RegretSolution, descend, solve
 from mixtune.weights import PredictiveWeights
 
-__all__ = [
-    "FIGURE_1",
-    "FIGURE_2",
-    "LAYERS",
-    "ConvergenceSettings",
-    "ConvergenceSummary",
-    "LayeredData",
-    "NetworkData",
-    "Series",
-]
+__all__ = ["FIGURE_1", "FIGURE_2", "LAYERS", "ConvergenceSettings", "ConvergenceSummary", "LayeredData", "NetworkData"]
+__all__ += ["ProblemSettings", "Series"]
 
 #: The learning rate at which the paper saw descent explode.
 NEXT_RATE = 8e-5
@@ -110,6 +102,32 @@ def _xavier(rng: np.random.Generator, fan_in: int, fan_out: int) -> Floats:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ProblemSettings:
+    """Such datasets behind fewer features, so that no head interpolates, and the penalties of the problem on them."""
+
+    data: NetworkData = field(default_factory=lambda: NetworkData(width=100))
+    ridge: float = 1.0
+    transfer: float = 1.0
+    stability: float = 1.0
+    horizon: int = 10
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        """Penalties and horizon, as a :class:`RegretProblem` takes them."""
+        return {"transfer": self.transfer, "stability": self.stability, "horizon": self.horizon}
+
+    def draw(self, seed: int) -> tuple[list[Moments], Floats]:
+        """Moments and local heads of the datasets of one run."""
+        return moments_and_heads(self.data.draw(seed), self.ridge)
+
+
+def moments_and_heads(rows: Sequence[tuple[Floats, Floats]], ridge: float) -> tuple[list[Moments], Floats]:
+    """Moments (N) and local heads (N, p) of datasets."""
+    moments = [Moments.from_rows(U, y) for U, y in rows]
+    return moments, np.stack([m.head(ridge) for m in moments])
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConvergenceSettings:
     """The paper's convergence study; ``descent_steps=0`` leaves gradient descent out."""
 
@@ -152,8 +170,7 @@ class Series:
 
 def _problems(settings: ConvergenceSettings, seed: int) -> Iterator[tuple[float, RegretProblem, RegretProblem]]:
     """For each transfer, RO's and ARO's problem on the datasets of one run."""
-    moments = [Moments.from_rows(U, y) for U, y in settings.data.draw(seed)]
-    heads = np.stack([m.head(settings.ridge) for m in moments])
+    moments, heads = moments_and_heads(settings.data.draw(seed), settings.ridge)
     mean_heads = np.broadcast_to(heads.mean(axis=0), heads.shape)
     weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
     equal = np.full(len(moments), 1 / len(moments))
@@ -225,7 +242,8 @@ class ConvergenceSummary:
         return int(np.sum(self.settings.learning_rate > self.stability_limits))
 
     def as_json(self) -> dict[str, Any]:
-        document = {name: getattr(self, name) for name in ("experiment", "seed", "runs")} | {"methods": self.headline()}
+        document: dict[str, Any] = {"experiment": self.experiment, "seed": self.seed, "runs": self.runs}
+        document["methods"] = self.headline()
         if len(self.stability_limits):
             limits = {"stability_limits": self.stability_limits.tolist(), "diverged_runs": self.diverged}
             document["descent"] = {"learning_rate": self.settings.learning_rate, **limits}

@@ -23,6 +23,7 @@ from mixtune._array import Floats
 from mixtune.data import load_exam
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
+from mixtune.paper.american import TABLE1_SETTINGS, draw_run, layer
 from mixtune.paper.convergence import NetworkData
 
 __all__ = ["EARLY_STOPPING", "EarlyStoppingSettings"]
@@ -47,8 +48,6 @@ class EarlyStoppingSettings:
 
 
 def _markets(settings: EarlyStoppingSettings, seed: int) -> Task:
-    from mixtune.paper.american import TABLE1_SETTINGS, draw_run, layer
-
     paper = replace(TABLE1_SETTINGS, more_paths=(), width=settings.width)
     paper = replace(paper, training_paths=settings.training_rows, evaluation_paths=settings.test_rows)
     run = draw_run(paper, seed)
@@ -77,6 +76,13 @@ def _schools(settings: EarlyStoppingSettings, seed: int) -> Task:
     return (X[:20], y[:20]), sources, (X[20:], y[20:])
 
 
+#: Columns of the table, and of what quantity each is the median.
+COLUMNS = {
+    "rmse_at_the_best_ridge": "least_end",
+    "with_stopping": "least_picked",
+    "rmse_at_the_least_ridge": "small_end",
+    "with_stopping_there": "small_picked",
+}
 TASKS: Mapping[str, Callable[[EarlyStoppingSettings, int], Task]] = {
     "markets": _markets,
     "networks": _networks,
@@ -133,15 +139,7 @@ def _summarise(settings: EarlyStoppingSettings, results: Results) -> Findings:
         small = results.values(name, "small_picked") / results.values(name, "small_end")
         least = results.values(name, "least_hindsight") / results.values(name, "least_end")
         gains[name] = small, least
-        rows.append(
-            {
-                "data": name,
-                "rmse_at_the_best_ridge": float(np.median(results.values(name, "least_end"))),
-                "with_stopping": float(np.median(results.values(name, "least_picked"))),
-                "rmse_at_the_least_ridge": float(np.median(results.values(name, "small_end"))),
-                "with_stopping_there": float(np.median(results.values(name, "small_picked"))),
-            }
-        )
+        rows.append({"data": name} | {column: results.median(name, quantity) for column, quantity in COLUMNS.items()})
     told = {name: tuple(float(np.median(ratios)) for ratios in pair) for name, pair in gains.items()}
     sentences = [
         f'At an effective ridge of {settings.ridges[0]:g}, far too small, stop="best" has '
@@ -160,8 +158,7 @@ def _summarise(settings: EarlyStoppingSettings, results: Results) -> Findings:
             for name, (small, least) in told.items()
         ),
     )
-    found = {"Appendix C, early stopping": check}
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, found, panels, lines)
+    return results.findings(rows, sentences, {"Appendix C, early stopping": check}, panels, lines)
 
 
 EARLY_STOPPING = Experiment("early-stopping", EarlyStoppingSettings(), _run, _summarise, runs=20)

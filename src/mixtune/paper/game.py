@@ -21,7 +21,6 @@ to all agents. Selfish agents pull the common model in their own directions, and
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from mixtune._array import Floats
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
-from mixtune.paper.convergence import NetworkData
+from mixtune.paper.convergence import NetworkData, ProblemSettings
 from mixtune.regret import RegretProblem, Schedule, solve
 from mixtune.weights import PredictiveWeights
 
@@ -39,14 +38,12 @@ PLAYS = ("planner", "selfish", "no play")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GameSettings:
+class GameSettings(ProblemSettings):
     """The convergence study's data behind fewer features, so that agents disagree."""
 
     data: NetworkData = field(default_factory=lambda: NetworkData(width=60))
-    ridge: float = 1.0
     sharing: float = 10.0
     transfer: float = 0.2
-    stability: float = 1.0
     horizon: int = 20
 
 
@@ -67,16 +64,10 @@ def nash_moves(moments: Sequence[Moments], heads: Floats, *, weights: Floats, rh
 
 
 def _run(settings: GameSettings, seed: int) -> Outcome:
-    moments = [Moments.from_rows(U, y) for U, y in settings.data.draw(seed)]
-    heads = np.stack([m.head(settings.ridge) for m in moments])
+    moments, heads = settings.draw(seed)
     w = PredictiveWeights(settings.sharing).weigh(moments=moments, heads=heads).values
-    costs: dict[str, Any] = {
-        "transfer": settings.transfer,
-        "stability": settings.stability,
-        "horizon": settings.horizon,
-    }
-    schedule = Schedule(**costs)
-    optimal = solve(RegretProblem(moments=moments, weights=w, heads=heads, **costs))
+    schedule = Schedule(**settings.costs)
+    optimal = solve(RegretProblem(moments=moments, weights=w, heads=heads, **settings.costs))
     moves = {
         "planner": optimal.heads - heads,
         "selfish": nash_moves(moments, heads, weights=w, rho=schedule.rho),
@@ -146,19 +137,14 @@ def _summarise(settings: GameSettings, results: Results) -> Findings:
         f"{better:.0%} of the agents with a positive weight have a lower cost under the planner than in selfish play.",
     ]
     none = results.values("no play", "system_cost") / results.values("planner", "system_cost")
-    errors = {
-        "energy": float(results.values("planner", "error_of_energy").max()),
-        "regret": float(results.values("planner", "error_of_regret").max()),
-        "deviation": float(results.values("selfish", "gain_of_deviation").max()),
-    }
+    gained = results.largest("selfish", "gain_of_deviation")
+    errors = gained, *(results.largest("planner", f"error_of_{what}") for what in ("energy", "regret"))
     check = Check(
-        bool(max(errors.values()) < 1e-8 and min(price.min(), none.min()) >= 1 - 1e-12),
+        bool(max(errors) < 1e-8 and min(price.min(), none.min()) >= 1 - 1e-12),
         f"system cost of selfish play {price.min():.3f} to {price.max():.3f} times the planner's, of no play "
-        f"{none.min():.3f} to {none.max():.3f}; no agent gains by deviating (at most {errors['deviation']:.1g})",
+        f"{none.min():.3f} to {none.max():.3f}; no agent gains by deviating (at most {gained:.1g})",
     )
-    return Findings(
-        results.experiment, results.seed, results.runs, rows, sentences, {"Appendix A": check}, panels, lines
-    )
+    return results.findings(rows, sentences, {"Appendix A": check}, panels, lines)
 
 
 GAME = Experiment("game", GameSettings(), _run, _summarise, runs=20)

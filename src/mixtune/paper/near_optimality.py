@@ -13,7 +13,7 @@ These are the only numbers of a study that differ from machine to machine.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from mixtune._array import Floats
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
-from mixtune.paper.convergence import NetworkData
+from mixtune.paper.convergence import ProblemSettings
 from mixtune.paper.robustness import algorithm_3
 from mixtune.regret import RegretProblem, log_slope, solve
 
@@ -37,14 +37,9 @@ NOISE = 0.35
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearOptimalitySettings:
+class NearOptimalitySettings(ProblemSettings):
     """The data and penalties of the robustness study, and the sizes at which time is measured."""
 
-    data: NetworkData = field(default_factory=lambda: NetworkData(width=100))
-    ridge: float = 1.0
-    transfer: float = 1.0
-    stability: float = 1.0
-    horizon: int = 10
     steps: tuple[float, ...] = (1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
     sizes: tuple[tuple[int, ...], ...] = ((4, 8, 16, 32), (12, 24, 48, 96), (5, 10, 20, 40))
     at: tuple[int, int, int] = (6, 16, 5)
@@ -56,6 +51,7 @@ def increment_gap(moments: Sequence[Moments], heads: Floats, *, weights: Floats,
 
     Examples
     --------
+    >>> from mixtune.paper.convergence import NetworkData
     >>> rows = NetworkData(n_domains=2, n_rows=9, width=4).draw(seed=0)
     >>> moments, heads = [Moments.from_rows(U, y) for U, y in rows], np.zeros((2, 5))
     >>> costs = {"transfer": 1.0, "stability": 1.0, "horizon": 3}
@@ -78,9 +74,8 @@ def increment_bound(rows: int, weights: Floats, heads: Floats) -> float:
 
 
 def _run(settings: NearOptimalitySettings, seed: int) -> Outcome:
-    moments = [Moments.from_rows(U, y) for U, y in settings.data.draw(seed)]
-    heads, total = np.stack([m.head(settings.ridge) for m in moments]), sum(m.count for m in moments)
-    costs: dict[str, Any] = {name: getattr(settings, name) for name in ("transfer", "stability", "horizon")}
+    moments, heads = settings.draw(seed)
+    total, costs = sum(m.count for m in moments), settings.costs
     equal, first = np.full(len(moments), 1 / len(moments)), np.eye(len(moments))[0]
     mean = np.broadcast_to(heads.mean(axis=0), heads.shape)
     walks = {
@@ -139,12 +134,12 @@ def _summarise(settings: NearOptimalitySettings, results: Results) -> Findings:
     rows: list[dict[str, Any]] = []
     increments = {}
     for name in (BY_WEIGHTS, BY_HEADS):
-        exponents, constant = results.values(name, "exponent"), float(results.values(name, "constant").max())
-        increments[name] = float(exponents.min()), constant
-        rows.append({"what": f"increments, {name}", "exponent": float(np.median(exponents)), "theorem": "1"})
+        increments[name] = float(results.values(name, "exponent").min()), results.largest(name, "constant")
+        exponent = results.median(name, "exponent")
+        rows.append({"what": f"increments, {name}", "exponent": exponent, "theorem": "1"})
     speed = {}
     for name, stated in STATED.items():
-        speed[name] = [float(np.median(results.values(name, f"exponent_{axis}"))) for axis in "npt"]
+        speed[name] = [results.median(name, f"exponent_{axis}") for axis in "npt"]
         for axis, value, limit in zip("NpT", speed[name], stated):
             rows.append({"what": f"time of {name} in {axis}", "exponent": value, "theorem": f"{limit:g}"})
     ratios = [
@@ -158,16 +153,7 @@ def _summarise(settings: NearOptimalitySettings, results: Results) -> Findings:
         "Exponents of time are fitted to the three largest sizes. The paper counts matrix inverses as k^2.373; those "
         "of LAPACK take k^3, which is the exponent given here.",
     ]
-    return Findings(
-        results.experiment,
-        results.seed,
-        results.runs,
-        rows,
-        sentences,
-        _checks(increments, speed, ratios),
-        panels,
-        lines,
-    )
+    return results.findings(rows, sentences, _checks(increments, speed, ratios), panels, lines)
 
 
 def _checks(

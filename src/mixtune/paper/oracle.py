@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -27,20 +27,12 @@ from mixtune._array import Floats
 from mixtune.options import training as learn
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Experiment, Findings, Panel, Results, change, lines_of
-
-if TYPE_CHECKING:
-    from mixtune.paper.american import RunData, TableSettings
+from mixtune.paper.american import TABLE1_SETTINGS, RunData, TableSettings, draw_run, layer
 
 __all__ = ["ORACLE", "OracleSettings"]
 
 LOCAL, TUNED, TOLD = "LO-1", "RO (tuned)", "RO (tuned), only alike markets"
 PAPER, WIDE = "LO-1, conventions of the paper", "more units"
-
-
-def _table() -> TableSettings:
-    from mixtune.paper.american import TABLE1_SETTINGS
-
-    return replace(TABLE1_SETTINGS, more_paths=(300, 700, 3000, 50_000))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +43,7 @@ class OracleSettings:
     them has as many paths as ``same``. ``wide`` is the number of units of the wider layer.
     """
 
-    table: TableSettings = field(default_factory=_table)
+    table: TableSettings = field(default_factory=lambda: replace(TABLE1_SETTINGS, more_paths=(300, 700, 3000, 50_000)))
     alike: tuple[int, ...] = (1, 2, 4, 7)
     same: int = 700
     wide: int = 600
@@ -87,8 +79,6 @@ def _alike(markets: int) -> str:
 
 
 def _run(settings: OracleSettings, seed: int) -> Outcome:
-    from mixtune.paper.american import draw_run, layer
-
     run, standardised = draw_run(settings.table, seed), layer(settings.table, seed, standardise=True)
     policy = _policy(settings, run, standardised.fitted(run.training))
     methods, oracle = (TUNED, settings.joint), _own(settings.most)
@@ -171,9 +161,7 @@ def _summarise(settings: OracleSettings, results: Results) -> Findings:
     for name in (TUNED, settings.joint):
         for panel, scale in (("lost", base), ("rmse", 1.0), ("bias", 1.0)):
             lines += lines_of(panel, name, list(dates), results.curves(name, panel) / scale)
-    return Findings(
-        results.experiment, results.seed, results.runs, rows, _told(settings, results, base), {}, PANELS, lines
-    )
+    return results.findings(rows, _sentences(settings, results, base), panels=PANELS, lines=lines)
 
 
 PANELS = {
@@ -184,7 +172,7 @@ PANELS = {
 }
 
 
-def _told(settings: OracleSettings, results: Results, base: float) -> list[str]:
+def _sentences(settings: OracleSettings, results: Results, base: float) -> list[str]:
     noise = float(results.values(_own(settings.most), "noise").mean()) / base
     lost = results.curves(TUNED, "lost").mean(axis=0) / base
     worst = int(np.argmax(lost)) + 1

@@ -12,7 +12,7 @@ quadratically. With the local heads as start and reference the second part remai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from mixtune._array import Floats
 from mixtune.moments import Moments
 from mixtune.paper._store import Outcome
 from mixtune.paper._study import Check, Experiment, Findings, Panel, Results, lines_of
-from mixtune.paper.convergence import NetworkData
+from mixtune.paper.convergence import ProblemSettings, moments_and_heads
 from mixtune.regret import RegretProblem, RegretSolution, StoredPath, adversarial_sensitivity, log_slope, solve
 from mixtune.weights import PredictiveWeights
 
@@ -31,15 +31,10 @@ MEAN_HEADS, LOCAL_HEADS = "Algorithm 3, mean heads", "Algorithm 3, local heads"
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustnessSettings:
-    """The convergence study's data behind fewer features, so that no head interpolates."""
+class RobustnessSettings(ProblemSettings):
+    """The convergence study's data behind fewer features, and how rows and weights are changed."""
 
-    data: NetworkData = field(default_factory=lambda: NetworkData(width=100))
-    ridge: float = 1.0
     sharing: float = 10.0
-    transfer: float = 1.0
-    stability: float = 1.0
-    horizon: int = 10
     epsilons: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
     shares: tuple[float, ...] = (0.002, 0.006, 0.02, 0.06, 0.2, 0.6, 1.0)
     trials: int = 10
@@ -66,6 +61,7 @@ def accelerated_gap(
 
     Examples
     --------
+    >>> from mixtune.paper.convergence import NetworkData
     >>> rows = NetworkData(n_domains=2, n_rows=9, width=4).draw(seed=0)
     >>> moments = [Moments.from_rows(U, y) for U, y in rows]
     >>> heads = np.zeros((2, 5))
@@ -84,10 +80,8 @@ def accelerated_gap(
 
 
 def _run(settings: RobustnessSettings, seed: int) -> Outcome:
-    data = settings.data.draw(seed)
-    moments = [Moments.from_rows(U, y) for U, y in data]
-    heads = np.stack([m.head(settings.ridge) for m in moments])
-    costs: dict[str, Any] = {name: getattr(settings, name) for name in ("transfer", "stability", "horizon")}
+    data, costs = settings.data.draw(seed), settings.costs
+    moments, heads = moments_and_heads(data, settings.ridge)
     changed: dict[str, Any] = {name: getattr(settings, name) for name in ("ridge", "epsilons", "shares", "trials")}
     weights = PredictiveWeights(sharing=settings.sharing).weigh(moments=moments, heads=heads)
     attack = adversarial_sensitivity(data, weights=weights, seed=seed, **changed, **costs)
@@ -109,7 +103,7 @@ def _run(settings: RobustnessSettings, seed: int) -> Outcome:
 
 
 def _summarise(settings: RobustnessSettings, results: Results) -> Findings:
-    attacks, constant = ("worst case", "random"), float(results.values("worst case", "constant").max())
+    attacks, constant = ("worst case", "random"), results.largest("worst case", "constant")
     epsilons, shares, distances = np.array(settings.epsilons), np.array(settings.shares), settings.distances
     change, axes = r"$|\mathcal{L} - \widetilde{\mathcal{L}}|$", (True, True)
     panels = {
@@ -150,7 +144,7 @@ def _summarise(settings: RobustnessSettings, results: Results) -> Findings:
         f"({top:.3g} at e_1): the theorem's second part, the distance of the heads from their mean.",
     ]
     checks = _checks({(str(row["method"]), str(row["against"])): float(row["least"]) for row in rows}, constant)
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, checks, panels, lines)
+    return results.findings(rows, sentences, checks, panels, lines)
 
 
 def _checks(least: Mapping[tuple[str, str], float], constant: float) -> dict[str, Check]:

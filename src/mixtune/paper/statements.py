@@ -317,24 +317,16 @@ def _bounds_of_inverse(case: Case, problem: RegretProblem) -> dict[str, float]:
     values = value_functions(problem)
     inverses = [np.linalg.inv(held * np.eye(len(v.P)) + v.P) for v in values]
     u, y = _largest(*case.rows)
-    limit = np.linalg.norm(problem.weights) * max(len(U) for U, _ in case.rows) * u * y
+    limit = norm(problem.weights) * max(len(U) for U, _ in case.rows) * u * y
     shares = []
     for v in values[::-1]:
         shares.append(np.linalg.norm(v.S) / limit)
-        limit = problem.stability / held * (limit + problem.transfer * np.linalg.norm(problem.reference))
+        limit = problem.stability / held * (limit + problem.transfer * norm(problem.reference))
     return {
         "inverse": max(norm(inverse, 2) for inverse in inverses) * held * (1 - 1e-12),
         "s": float(max(shares)),
         "inverse_as_printed": max(norm(inverse) for inverse in inverses) * held,
     }
-
-
-def _corollary_1(case: Case) -> dict[str, float]:
-    return _bounds_of_inverse(case, case.problem)
-
-
-def _remark_6(case: Case) -> dict[str, float]:
-    return _bounds_of_inverse(case, case.symmetric)
 
 
 # --- stability estimates ----------------------------------------------------------------------------------------------
@@ -347,18 +339,13 @@ def _largest(*rows: tuple[Floats, Floats]) -> tuple[float, float]:
     )
 
 
-@dataclass(frozen=True)
-class Ends:
-    """Bounds of the differences of two problems at the end, ``P(T)``, ``S(T)``, ``r(T)``, and of their references."""
-
-    P: float
-    S: float
-    r: float
-    reference: float = 0.0
-
-
-def _stability(left: RegretProblem, right: RegretProblem, ends: Ends) -> dict[str, float]:
+def _stability(
+    left: RegretProblem, right: RegretProblem, *, dP: float, dS: float, dr: float, dref: float = 0.0
+) -> dict[str, float]:
     """Differences of two problems with the same penalties and start, each divided by its bound; at most 1.
+
+    ``dP``, ``dS`` and ``dr`` bound the differences at the end, of ``P(T)``, ``S(T)`` and ``r(T)``, and ``dref`` that of
+    the references.
 
     The bounds follow the proofs of Lemmas 5 to 7, Propositions 1 and 2, Corollary 2 and Lemma 9: with
     M = (lambda + beta) I + P and spectral norms |M^{-1}| <= 1/(lambda + beta), |beta M^{-1} - I| <= 1,
@@ -375,8 +362,7 @@ def _stability(left: RegretProblem, right: RegretProblem, ends: Ends) -> dict[st
     references = [_stacked(problem.reference) for problem in (left, right)]
     path, other = (solve(problem) for problem in (left, right))
     heads = path.heads_at(np.arange(T + 1)).reshape(T + 1, -1)
-    start, dref = _stacked(left.start), ends.reference
-    dP, dS, dr = ends.P, ends.S, ends.r
+    start = _stacked(left.start)
     ratios: dict[str, list[float]] = {name: [] for name in ("p", "inverse", "s", "controls", "cost")}
     inverse_bounds, s_bounds = [0.0] * (T + 1), [0.0] * (T + 1)
     for t in range(T, 0, -1):
@@ -421,9 +407,9 @@ def _changed_rows(case: Case) -> dict[str, float]:
             np.sqrt(sum(wi * len(part) * size**2 * np.sum(part**2) for wi, part in zip(w, parts)))
             for parts in zip(*directions)
         )
-        ends = Ends(2 * u * (w @ w) * by_u, np.linalg.norm(w) * (u + y) * np.hypot(by_u, by_y), 2 * y * by_y)
         changed = case.problem.replaced(moments=[Moments.from_rows(*each) for each in moved])
-        found.append(_stability(case.problem, changed, ends))
+        dP, dS = 2 * u * (w @ w) * by_u, np.linalg.norm(w) * (u + y) * np.hypot(by_u, by_y)
+        found.append(_stability(case.problem, changed, dP=dP, dS=dS, dr=2 * y * by_y))
     return {name: max(each[name] for each in found) for name in found[0]}
 
 
@@ -432,18 +418,14 @@ def _other_weights(case: Case) -> dict[str, float]:
     u, y = _largest(*case.rows)
     N, total, w = len(case.rows), sum(len(U) for U, _ in case.rows), case.problem.weights
     pairs, triples = np.outer(w, w), w[:, None, None] * np.outer(w, w)
-    away = np.linalg.norm(case.problem.reference - case.symmetric.reference)
-    ends = Ends(
-        total * N * u**2 * np.max(np.abs(1 / N**3 - triples)),
-        total * np.sqrt(N) * u * y * np.max(np.abs(1 / N**2 - pairs)),
-        total * y**2 * np.max(np.abs(1 / N - w)),
-        float(away),
+    return _stability(
+        case.problem,
+        case.symmetric,
+        dP=total * N * u**2 * np.max(np.abs(1 / N**3 - triples)),
+        dS=total * np.sqrt(N) * u * y * np.max(np.abs(1 / N**2 - pairs)),
+        dr=total * y**2 * np.max(np.abs(1 / N - w)),
+        dref=norm(case.problem.reference - case.symmetric.reference),
     )
-    return _stability(case.problem, case.symmetric, ends)
-
-
-def _lemma_8(case: Case) -> dict[str, float]:
-    return {"energies": _two_energies(case)[0]}
 
 
 def _two_energies(case: Case) -> tuple[float, float]:
@@ -471,7 +453,7 @@ def _proposition_3(case: Case) -> dict[str, float]:
     return {"gap": gap / (_two_energies(case)[1] + costs)}
 
 
-def _picked(source: Callable[[Case], dict[str, float]], *names: str) -> Callable[[Case], dict[str, float]]:
+def _part_of(source: Callable[[Case], dict[str, float]], *names: str) -> Callable[[Case], dict[str, float]]:
     return lambda case: {name: source(case)[name] for name in names}
 
 
@@ -486,22 +468,22 @@ CHECKS: Mapping[str, Callable[[Case], dict[str, float]]] = {
     "Lemma 1": _lemma_1,
     "Lemma 2": _lemma_2,
     "Lemma 3": _lemma_3,
-    "Lemma 5": _picked(_changed_rows, "p", "inverse", "s"),
-    "Lemma 6": _picked(_other_weights, "p", "inverse"),
-    "Lemma 7": _picked(_other_weights, "s"),
-    "Lemma 8": _lemma_8,
-    "Lemma 9": _picked(_other_weights, "cost"),
-    "Proposition 1": _picked(_changed_rows, "controls"),
-    "Proposition 2": _picked(_other_weights, "controls"),
+    "Lemma 5": _part_of(_changed_rows, "p", "inverse", "s"),
+    "Lemma 6": _part_of(_other_weights, "p", "inverse"),
+    "Lemma 7": _part_of(_other_weights, "s"),
+    "Lemma 8": lambda case: {"energies": _two_energies(case)[0]},
+    "Lemma 9": _part_of(_other_weights, "cost"),
+    "Proposition 1": _part_of(_changed_rows, "controls"),
+    "Proposition 2": _part_of(_other_weights, "controls"),
     "Proposition 3": _proposition_3,
     "Proposition 4": _proposition_4,
     "Proposition 5": _proposition_5,
-    "Corollary 1": _corollary_1,
-    "Corollary 2": _picked(_changed_rows, "cost"),
+    "Corollary 1": lambda case: _bounds_of_inverse(case, case.problem),
+    "Corollary 2": _part_of(_changed_rows, "cost"),
     "Remark 3": _remark_3,
     "Remark 4": _remark_4,
     "Remark 5": _remark_5,
-    "Remark 6": _remark_6,
+    "Remark 6": lambda case: _bounds_of_inverse(case, case.symmetric),
 }
 TOLERANCE = 1e-8
 
@@ -511,23 +493,20 @@ def _run(settings: StatementSettings, seed: int) -> Outcome:
 
 
 def _summarise(settings: StatementSettings, results: Results) -> Findings:
-    found = {name: _judged(results, name) for name in results.methods}
+    found = {name: _check_of(results, name) for name in results.methods}
     rows = [{"statement": name, "holds": "yes" if c.holds else "NO", "largest": c.result} for name, c in found.items()]
     sentences = [
         "Largest over the runs. Errors are relative and at most 1e-8 where a statement holds; other numbers are shares "
         "of a bound, at most 1."
     ]
-    return Findings(results.experiment, results.seed, results.runs, rows, sentences, found)
+    return results.findings(rows, sentences, found)
 
 
-def _unit(quantity: str) -> str:
-    return "" if quantity.startswith("error") else " of its bound"
-
-
-def _judged(results: Results, name: str) -> Check:
-    largest = {quantity: float(results.values(name, quantity).max()) for quantity in results.quantities(name)}
-    good = {q: value <= (TOLERANCE if q.startswith("error") else 1.0) for q, value in largest.items()}
-    told = ", ".join(f"{q.replace('_', ' ')} {v:.2g}{_unit(q)}" for q, v in largest.items())
+def _check_of(results: Results, name: str) -> Check:
+    largest = {quantity: results.largest(name, quantity) for quantity in results.quantities(name)}
+    units = {q: (TOLERANCE, "") if q.startswith("error") else (1.0, " of its bound") for q in largest}
+    good = {q: value <= units[q][0] for q, value in largest.items()}
+    told = ", ".join(f"{q.replace('_', ' ')} {v:.2g}{units[q][1]}" for q, v in largest.items())
     printed = {quantity for quantity in largest if quantity.endswith("as_printed")}
     return Check(all(good[q] for q in {*good} - printed), told, as_printed=all(good[q] for q in printed))
 

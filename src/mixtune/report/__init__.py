@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from mixtune._files import write_atomically
 
 if TYPE_CHECKING:
-    from mixtune.report.every import every_html, write_every
+    from mixtune.report.every import every_html, every_verdict, write_every
     from mixtune.report.facts import Facts, model_facts, read_facts
     from mixtune.report.figures import FIGURES, draw, require_matplotlib, save_figure, write_csv
     from mixtune.report.page import page_html, report_html, write_report
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["Facts", "Verdict", "give_verdict", "model_facts", "page_html", "read_facts", "report_html", "write_report"]
 __all__ += ["FIGURES", "draw", "require_matplotlib", "save_figure", "write_csv"]
 __all__ += ["write_atomically"]
-__all__ += ["every_html", "write_every"]
+__all__ += ["every_html", "every_verdict", "write_every"]
 
 _MODULES = {
-    "every": ("every_html", "write_every"),
+    "every": ("every_html", "every_verdict", "write_every"),
     "facts": ("Facts", "model_facts", "read_facts"),
     "figures": ("FIGURES", "draw", "require_matplotlib", "save_figure", "write_csv"),
     "page": ("page_html", "report_html", "write_report"),

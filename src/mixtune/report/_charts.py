@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from markupsafe import Markup
 
 from mixtune._messages import counted
 from mixtune.report.columns import ColumnSpread
 from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, ClassFact, LeftOut, MethodFact, RidgeFact, Trajectory
-from mixtune.report.wording import METHOD_NAMES, Html, column, element, number, percent, shorten
+from mixtune.report.wording import METHOD_NAMES, column, element, number, percent, shorten
 from mixtune.selection import MIXTUNE
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Drawing:
     title: str
     description: str
     height: float
-    parts: list[Html] = field(default_factory=list)
+    parts: list[Markup] = field(default_factory=list)
 
     def add(self, tag: str, style: str, *, tip: str = "", **places: Any) -> None:
         """Add a mark; ``tip`` shows where the pointer rests on it."""
@@ -176,7 +177,31 @@ class Drawing:
             self.tick(scale(value) + 4, tick_text(value))
         self.text(4, 12, label, "label", "start")
 
-    def figure(self, heading: str, caption: str) -> Html:
+    def axes(
+        self,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        labels: tuple[str, str],
+        *,
+        end: float = RIGHT,
+        **y_axis: Any,
+    ) -> tuple[Scale, Scale]:
+        """Both axes over these ranges, the horizontal one up to ``end``; ``y_axis`` are options of :meth:`y_axis`."""
+        across, up = Scale(*x, LEFT, end), Scale(*y, self.height - 44, TOP + 4)
+        self.x_axis(across, self.height - 44, labels[0], TOP)
+        self.y_axis(up, labels[1], **y_axis)
+        return across, up
+
+    def bar(self, start: float, end: float, scale: Scale, value: float, tip: str) -> None:
+        """A bar between two places on the horizontal axis, up to a value."""
+        places = {"x": start + 0.7, "y": scale(value), "width": end - start - 1.4, "height": scale.start - scale(value)}
+        self.add("rect", "bar", tip=tip, **places)
+
+    def curve(self, x: Scale, y: Scale, points: Iterable[tuple[float, float]], style: str) -> None:
+        """A line through points, given by their values."""
+        self.shape("polyline", [(x(at), y(value)) for at, value in points], f"curve {style}")
+
+    def figure(self, heading: str, caption: str) -> Markup:
         """The drawing below a heading, with a title and a description for those who cannot see it."""
         title, description = f"{self.name}-t", f"{self.name}-d"
         words = element("title", self.title, id=title), element("desc", self.description, id=description)
@@ -186,7 +211,7 @@ class Drawing:
         return element("figure", heading, svg, caption, class_="chart")
 
 
-def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Html, Html]:
+def comparison_charts(compared: Sequence[MethodFact]) -> tuple[Markup, Markup]:
     """Errors of the methods with 95% intervals, and the error of the model over that of each other method."""
     rows: list[MethodRow] = []
     for each, text in zip(compared, column([each.error for each in compared])):
@@ -227,7 +252,7 @@ def _methods(name: str, title: str, rows: Sequence[MethodRow], label: str, even:
     return drawing
 
 
-def ridge_chart(path: RidgeFact, family: str) -> Html:
+def ridge_chart(path: RidgeFact, family: str) -> Markup:
     """Left-out errors along effective ridges, and the point that was taken."""
     # At least a tenth from bottom to top, so that a path that is nearly flat looks flat.
     middle = (min(path.errors) + max(path.errors)) / 2
@@ -239,11 +264,10 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     y = Scale(low, high, 206.0, TOP + 4)
     drawing.x_axis(x, 206, "effective ridge (larger: more shrinkage)", TOP, log_ticks(x.low, x.high))
     drawing.y_axis(y, "left-out error", most=6)
-    curve = [(x(ridge), y(error)) for ridge, error in zip(path.ridges, path.errors)]
-    drawing.shape("polyline", curve, "curve main")
-    if len(curve) <= MOST_POINTS:
-        for place, ridge, error in zip(curve, path.ridges, path.errors):
-            drawing.dot(*place, 2.5, "dot main", f"effective ridge {number(ridge)}: error {number(error)}")
+    drawing.curve(x, y, zip(path.ridges, path.errors), "main")
+    if len(path.ridges) <= MOST_POINTS:
+        for ridge, error in zip(path.ridges, path.errors):
+            drawing.dot(x(ridge), y(error), 2.5, "dot main", f"effective ridge {number(ridge)}: error {number(error)}")
     chosen = min(max(path.chosen, path.ridges[0]), path.ridges[-1])
     error = float(np.interp(math.log(chosen), np.log(path.ridges), path.errors))
     at = x(chosen), y(error)
@@ -259,7 +283,7 @@ def ridge_chart(path: RidgeFact, family: str) -> Html:
     )
 
 
-def trajectory_chart(path: Trajectory) -> Html:
+def trajectory_chart(path: Trajectory) -> Markup:
     """Loss and energy after each step."""
     ends = f"loss from {number(path.loss[0])} to {number(path.loss[-1])}, energy to {number(path.energy[-1])}"
     drawing = Drawing("path", "Loss and energy along the trajectory", ends, 250.0)
@@ -272,7 +296,7 @@ def trajectory_chart(path: Trajectory) -> Html:
         apart = 7 if path.loss[-1] <= path.energy[-1] else -7
         loss, energy = (loss + energy) / 2 + apart, (loss + energy) / 2 - apart
     for values, name, style, end in ((path.energy, "energy", "second", energy), (path.loss, "loss", "main", loss)):
-        drawing.shape("polyline", zip(map(x, path.times), map(y, values)), f"curve {style}")
+        drawing.curve(x, y, zip(path.times, values), style)
         drawing.text(RIGHT - 46, end + 4, name, f"name {style}", "start")
     return drawing.figure(
         "How the fit got there",
@@ -280,7 +304,7 @@ def trajectory_chart(path: Trajectory) -> Html:
     )
 
 
-def left_out_chart(rows: LeftOut, name: str) -> Html:
+def left_out_chart(rows: LeftOut, name: str) -> Markup:
     """Actual values against left-out predictions, with intervals around the line where both agree."""
     count = len(rows.actual)
     half = np.zeros(count) if rows.half is None else rows.half
@@ -291,9 +315,7 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
     low, high = nice_range([*lower, *upper, low, high], room=0)
     title = f"{shorten(rows.name, 60)}: actual against predicted without the row"
     drawing = Drawing(name, title, counted((count, "row")), 330.0)
-    x, y = Scale(low, high, LEFT, RIGHT), Scale(low, high, 286.0, TOP + 4)
-    drawing.x_axis(x, 286, "predicted without the row", TOP)
-    drawing.y_axis(y, "actual", most=5)
+    x, y = drawing.axes((low, high), (low, high), ("predicted without the row", "actual"), most=5)
     # All rows, or so many of them at even steps.
     shown = np.unique(np.linspace(0, count - 1, min(count, MOST_DOTS)).astype(int))
     many = len(shown) > MOST_INTERVALS
@@ -312,13 +334,13 @@ def left_out_chart(rows: LeftOut, name: str) -> Html:
         drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot main", "" if many else tip)
     caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
     if rows.half is not None:
-        inside = f"{rows.covered:,} of {count:,} rows lie inside other"
+        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
         caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
 
 
-def residual_chart(rows: LeftOut, name: str) -> Html:
+def residual_chart(rows: LeftOut, name: str) -> Markup:
     """How the left-out residuals are spread."""
     residuals = rows.residuals
     reach, middle = float(np.max(np.abs(residuals))) or 1.0, number(np.median(residuals))
@@ -327,14 +349,12 @@ def residual_chart(rows: LeftOut, name: str) -> Html:
     counts, edges = np.histogram(residuals, bins=bins + bins % 2, range=(-reach, reach))
     span = f"from {number(residuals.min())} to {number(residuals.max())}, median {middle}"
     drawing = Drawing(name, f"{shorten(rows.name, 60)}: left-out residuals", span, 330.0)
-    x, y = Scale(-reach, reach, LEFT, RIGHT), Scale(0.0, float(counts.max()) * 1.08, 286.0, TOP + 4)
-    drawing.x_axis(x, 286, "actual − predicted without the row", TOP)
-    drawing.y_axis(y, "rows", whole=True)
+    labels = "actual − predicted without the row", "rows"
+    x, y = drawing.axes((-reach, reach), (0.0, float(counts.max()) * 1.08), labels, whole=True)
     for value, start, end in zip(counts.tolist(), edges[:-1], edges[1:]):
         if value:
             tip = f"{counted((value, 'row'))} from {number(start)} to {number(end)}"
-            width, height = x(end) - x(start) - 1.4, y(0.0) - y(value)
-            drawing.add("rect", "bar", tip=tip, x=x(start) + 0.7, y=y(value), width=width, height=height)
+            drawing.bar(x(start), x(end), y, value, tip)
     drawing.line(x(0.0), TOP, x(0.0), 286, "even")
     worst = int(np.argmax(np.abs(residuals)))
     return drawing.figure(
@@ -344,7 +364,7 @@ def residual_chart(rows: LeftOut, name: str) -> Html:
     )
 
 
-def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, target: str) -> Html:
+def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, target: str) -> Markup:
     """How the prediction changes along one column, with the interval, and in the sources' own models."""
     ends = [float(each.end) for each in curve]
     values = [each.effect for each in curve]
@@ -356,17 +376,16 @@ def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, targ
     edges = [min(max(edge, min(inside) - room), max(inside) + room) for pair in bands for edge in pair]
     described = f"from {number(values[0])} at {number(ends[0])} to {number(values[-1])} at {number(ends[-1])}"
     drawing = Drawing(name, f"Effect of {shorten(column, 60)}", described, 250.0)
-    x, y = Scale(ends[0], ends[-1], LEFT, RIGHT - 8), Scale(*nice_range([*inside, *edges], room=0.06), 206.0, TOP + 4)
-    drawing.x_axis(x, 206, shorten(column, 40), TOP)
-    drawing.y_axis(y, "change of the prediction", most=5)
+    labels = shorten(column, 40), "change of the prediction"
+    x, y = drawing.axes((ends[0], ends[-1]), nice_range([*inside, *edges]), labels, end=RIGHT - 8, most=5)
     if len(bands) == len(curve):
         lower, upper = edges[::2], edges[1::2]
         around = [(x(e), y(v)) for e, v in zip(ends, upper)] + [(x(e), y(v)) for e, v in zip(ends[::-1], lower[::-1])]
         drawing.shape("polygon", around, "band")
     drawing.line(LEFT, y(0.0), RIGHT - 8, y(0.0), "even")
     if len(others) == len(curve):
-        drawing.shape("polyline", [(x(e), y(v)) for e, v in zip(ends, others)], "curve second")
-    drawing.shape("polyline", [(x(e), y(v)) for e, v in zip(ends, values)], "curve main")
+        drawing.curve(x, y, zip(ends, others), "second")
+    drawing.curve(x, y, zip(ends, values), "main")
     middle = number(float(curve[0].start))
     caption = (
         f"Average change of {target} over the focal rows when {shorten(column, 60)} goes from its median, {middle}."
@@ -376,7 +395,7 @@ def curve_chart(curve: "Sequence[ColumnEffect]", name: str, *, column: str, targ
     return drawing.figure(column, caption)
 
 
-def spread_chart(spread: ColumnSpread, name: str) -> Html:
+def spread_chart(spread: ColumnSpread, name: str) -> Markup:
     """How a column is distributed in the focal rows (bars) and in the sources (line)."""
     most = max(float(spread.focal.max()), float(spread.sources.max()))
     drawing = Drawing(name, f"Distribution of {shorten(spread.name, 60)}", "focal rows and other datasets", 210.0)
@@ -393,25 +412,22 @@ def spread_chart(spread: ColumnSpread, name: str) -> Html:
         tips = list(spread.levels)
         drawing.line(LEFT, 166, RIGHT, 166, "axis")
         drawing.text((LEFT + RIGHT) / 2, 200, shorten(spread.name, 40), "label")
-        if count <= 6:
+        if count <= 6 or (count <= 12 and max(map(len, spread.levels)) <= 2):
             for k, level in enumerate(spread.levels):
                 drawing.text((places[k] + places[k + 1]) / 2, 183, shorten(level, max(3, 36 // count)))
     line = []
     for k, (own, other) in enumerate(zip(spread.focal.tolist(), spread.sources.tolist())):
         tip = f"{tips[k]}: {percent(own)} of the focal rows, {percent(other)} of the others"
-        width, top = places[k + 1] - places[k] - 1.4, y(100 * own)
-        drawing.add("rect", "bar", tip=tip, x=places[k] + 0.7, y=top, width=width, height=166.0 - top)
+        drawing.bar(places[k], places[k + 1], y, 100 * own, tip)
         line += [(places[k], y(100 * other)), (places[k + 1], y(100 * other))]
     drawing.shape("polyline", line, "curve second")
     return drawing.figure(spread.name, "Bars: the focal rows. Dashed: the rows of all other datasets.")
 
 
-def calibration_chart(classes: ClassFact) -> Html:
+def calibration_chart(classes: ClassFact) -> Markup:
     """Probabilities against how often they come true, for the model and for the plain alternatives."""
     drawing = Drawing("calibration", "Calibration of the probabilities", "predicted and observed shares", 330.0)
-    x, y = Scale(0.0, 100.0, LEFT, RIGHT), Scale(0.0, 100.0, 286.0, TOP + 4)
-    drawing.x_axis(x, 286, "probability given to the class, %", TOP)
-    drawing.y_axis(y, "came true, %", most=5)
+    x, y = drawing.axes((0.0, 100.0), (0.0, 100.0), ("probability given to the class, %", "came true, %"), most=5)
     drawing.line(x(0.0), y(0.0), x(100.0), y(100.0), "even")
     for method, shares in classes.shares.items():
         points = calibration_points(classes.labels, shares)
@@ -421,13 +437,12 @@ def calibration_chart(classes: ClassFact) -> Html:
                 tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"
                 drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot main", tip)
         elif method != "mean" and len(points) > 1:
-            line = [(x(100 * middle), y(100 * share)) for middle, share, *_ in points]
-            drawing.shape("polyline", line, "curve thin")
+            drawing.curve(x, y, [(100 * middle, 100 * share) for middle, share, *_ in points], "thin")
     which = classes.names[1] if len(classes.names) == 2 else "each class"
     return drawing.figure(
         "Calibration of the probabilities",
         f"Probabilities of {shorten(which, 60)} without the row, in groups of equal size, and how often they came "
-        "true: dots with 95% intervals are mixtune, thin lines the plain alternatives. On the diagonal, probabilities "
+        "true: dots with 95% intervals are mixtune, thin lines the simpler methods. On the diagonal, probabilities "
         "match frequencies.",
     )
 

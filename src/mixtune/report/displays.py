@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from markupsafe import Markup
 
 from mixtune._array import Floats
 from mixtune._files import check_place, write_atomically
@@ -20,9 +21,9 @@ from mixtune.data import frame_of
 from mixtune.errors import DataError, MixtuneError, ParameterError
 from mixtune.report.facts import DomainFact, Facts, model_facts, read_facts, stored_facts
 from mixtune.report.figures import require_matplotlib
-from mixtune.report.page import page_html
+from mixtune.report.page import page_html, templates
 from mixtune.report.verdict import can_tell, effect_of, give_verdict
-from mixtune.report.wording import Html, element, join, number, percent, shorten
+from mixtune.report.wording import number, shorten
 
 if TYPE_CHECKING:
     from mixtune.estimators import ColumnEffects
@@ -255,51 +256,14 @@ def summary_frame(model: Any, of: str) -> Any:
     )
 
 
-def model_html(model: Any) -> Html:
+def model_html(model: Any) -> Markup:
     """The verdict, the weights and the notes of a fitted model, as a notebook shows them."""
     facts = facts_of(model)
-    verdict = give_verdict(facts)
-    top = max((each.weight or 0.0 for each in (facts.focal, *facts.sources)), default=0.0) or 1.0
-    shown = (facts.focal, *facts.sources[: SHOWN - 1])
-    rows = [_html_row(each, facts, top) for each in shown]
-    more = len(facts.sources) + 1 - len(shown)
-    heads = element("tr", *(element("th", text, style=f"text-align:{side}") for text, side in _COLUMNS))
-    parts: list[Any] = [
-        element("p", element("b", f"{type(model).__name__}: "), verdict.sentence),
-        element("table", heads, *rows),
-    ]
-    if more:
-        parts.append(element("p", f"Not listed: {counted((more, 'lighter source'))}; summary() has all."))
-    if facts.notes:
-        notes = element("ul", *(element("li", str(note)) for note in facts.notes))
-        parts.append(element("details", element("summary", f"{len(facts.notes)} notes"), notes))
-    return element("div", *parts, style="max-width:48em")
-
-
-_COLUMNS = (
-    ("domain", "left"),
-    ("weight", "left"),
-    ("rows", "right"),
-    ("error of its own model", "right"),
-    ("", "left"),
-)
-
-
-def _html_row(domain: DomainFact, facts: Facts, top: float) -> Html:
-    weight = domain.weight or 0.0
-    colour = OWN if domain is facts.focal else OTHER
-    bar = element(
-        "span", "", style=f"display:inline-block;height:.7em;width:{8 * weight / top:.2f}em;background:{colour}"
-    )
-    shown = "–" if domain.weight is None else percent(weight)
-    cells = (
-        element("td", shorten(domain.name, LONGEST_NAME), title=domain.name, style="text-align:left"),
-        element("td", join([bar, f" {shown}"]), style="text-align:left"),
-        element("td", f"{domain.rows:,}" if domain.rows else "–", style="text-align:right"),
-        element("td", number(domain.own_error), style="text-align:right"),
-        element("td", _effect(domain, facts), style="text-align:left"),
-    )
-    return element("tr", *cells)
+    domains = (facts.focal, *facts.sources)
+    top = max(each.weight or 0.0 for each in domains) or 1.0
+    rows = [{"fact": each, "effect": _effect(each, facts), "part": (each.weight or 0.0) / top} for each in domains]
+    about = {"name": type(model).__name__, "verdict": give_verdict(facts), "notes": facts.notes}
+    return Markup(templates().get_template("notebook.html").render(rows=rows, most=SHOWN, **about))
 
 
 def _effect(domain: DomainFact, facts: Facts) -> str:

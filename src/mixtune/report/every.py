@@ -1,26 +1,27 @@
 """One page about models for every domain: the overview first, then each domain on demand. The file holds all it needs.
 
-``every.html`` is the frame of the page; its style and the parts of tables are those of :mod:`mixtune.report.page`.
+``every.html`` holds the words of the page; its frame and the parts of tables are those of :mod:`mixtune.report.page`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from string import Template
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from mixtune._array import Floats, Integers
 from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune.report import _charts as charts
 from mixtune.report.facts import LeftOut
-from mixtune.report.page import bar, folder_text, pair, row_name, script_hash, section, settings_section, table
-from mixtune.report.wording import Html, column, element, join, number, percent, percent_column, plain_value, shorten
+from mixtune.report.page import SHOWN_ROWS, Bar, Name, Table, render
+from mixtune.report.verdict import Verdict
+from mixtune.report.wording import column, element, number, percent, percent_column, plain_value, shorten
 from mixtune.selection import MIXTUNE
 
 #: Domains in the heat map, and in a chart of shrinkage: more cannot be read. Those with the most rows are shown.
@@ -43,6 +44,8 @@ def every_html(
     settings: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
     date: str | None = None,
+    inputs: Sequence[str] = (),
+    command: str | None = None,
 ) -> str:
     """Write the page about models for every domain as text; the same model gives the same text.
 
@@ -59,39 +62,20 @@ def every_html(
         What the reader should know beside the model's own notes.
     date : str, optional
         Shown as it is; without it the page has no date.
+    inputs, command
+        Names of the files that the rows came from, and what was typed.
 
     Returns
     -------
     str
         A whole HTML document.
     """
-    facts = _Facts(model, target or "the target")
+    facts = EveryFacts(model, target or "the target", notes)
     title = title or f"{facts.target} in {counted((facts.count, 'domain'))}"
-    tone, verdict, evidence = facts.verdict()
-    remarks = [element("li", note) for note in dict.fromkeys((*model.notes_, *notes))]
-    aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    parts = [_domains(facts), _borrowing(facts), _shrinkage(facts), _apart(facts), _details(facts)]
-    parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
-    about: Any = SimpleNamespace(estimator=type(model).__name__, parameters=parameters)
-    parts.append(settings_section(about, settings))
-    script = folder_text("page.js")
-    fields = {
-        "short_title": shorten(title, 120),
-        "title": title,
-        "data": f"{counted((int(sum(facts.rows)), 'row'))} in {counted((facts.count, 'domain'))}",
-        "made": date or "",
-        "style": Html(folder_text("page.css")),
-        "script": Html(script),
-        "hash": script_hash(script),
-        "tone": tone,
-        "verdict": verdict,
-        "evidence": element("p", evidence, class_="meaning"),
-        "cards": _cards(facts),
-        "notes": aside if remarks else "",
-        "sections": join(parts),
-    }
-    template = Template(folder_text("every.html"))
-    return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": facts.verdict()}
+    limits = {"MOST_CELLS": MOST_CELLS, "MOST_DETAILS": MOST_DETAILS, "STANDS_OUT": STANDS_OUT}
+    drawn = {"heat_map": heat_map, "shrinkage_charts": shrinkage_charts}
+    return render("every.html", facts, settings, **about, **limits, **drawn)
 
 
 def write_every(path: str | Path, model: Any, **options: Any) -> Path:
@@ -101,11 +85,18 @@ def write_every(path: str | Path, model: Any, **options: Any) -> Path:
     return write_atomically(path, every_html(model, **options).encode("utf-8"))
 
 
-class _Facts:
-    """What the sections read of a model: its summary, weights, and the models of its scores."""
+def every_verdict(model: Any) -> tuple[str, str]:
+    """Where transfer helps, in one sentence, and the evidence for it."""
+    found = EveryFacts(model, "the target").verdict()
+    return found.sentence, found.evidence[0]
 
-    def __init__(self, model: Any, target: str) -> None:
-        self.model, self.target = model, target
+
+class EveryFacts:
+    """What the page shows of a model: its summary, weights, the models of its scores, and tables of them."""
+
+    def __init__(self, model: Any, target: str, notes: Sequence[str] = ()) -> None:
+        self.target, self.notes, self.estimator = target, (*model.notes_, *notes), type(model).__name__
+        self.parameters = {name: plain_value(value) for name, value in model.get_params(deep=False).items()}
         self.summary: dict[str, Any] = model.summary_columns()
         self.names: list[str] = self.summary["domain"]
         self.rows: list[int] = np.asarray(self.summary["rows"]).tolist()
@@ -120,88 +111,124 @@ class _Facts:
     def count(self) -> int:
         return len(self.names)
 
-    def largest(self, most: int) -> Integers:
-        """The places of the domains with the most rows, in the order of their names."""
-        return np.sort(np.argsort(-np.asarray(self.rows), kind="stable")[:most])
+    @property
+    def median_gain(self) -> float:
+        return float(np.median(self.summary["gain"]))
 
-    def verdict(self) -> tuple[str, str, str]:
-        """Tone, sentence and evidence: where transfer helps, by what the intervals of the gains say."""
-        gain, low, high = (np.asarray(self.summary[name]) for name in ("gain", "gain_low", "gain_high"))
-        helped, harmed = int(np.sum(low > 0)), int(np.sum(high < 0))
+    @property
+    def mean_own_share(self) -> float:
+        return float(np.mean(self.summary["own_share"]))
+
+    @property
+    def right(self) -> float:
+        """The share of rows that are classified right."""
+        return float(np.average(self.summary["right"], weights=self.rows))
+
+    @cached_property
+    def outliers(self) -> list[int]:
+        """The domains whose coefficients lie far from those of the population, the farthest first."""
+        apart = np.asarray(self.summary["apart"])
+        return [k for k in np.argsort(-apart, kind="stable").tolist() if apart[k] > STANDS_OUT]
+
+    def largest(self, most: int) -> list[int]:
+        """The places of the domains with the most rows, in the order of their names."""
+        return np.sort(np.argsort(-np.asarray(self.rows), kind="stable")[:most]).tolist()
+
+    def verdict(self) -> Verdict:
+        """Where transfer helps, by what the intervals of the gains say."""
+        helped = int(np.sum(np.asarray(self.summary["gain_low"]) > 0))
+        harmed = int(np.sum(np.asarray(self.summary["gain_high"]) < 0))
         error, own = (
             float(np.sqrt(np.average(np.square(self.summary[name]), weights=self.rows)))
             for name in ("error", "error_own_rows")
         )
         tone = "good" if helped > harmed else "bad" if harmed > helped else "even"
-        told = f"Learning together clearly helps {helped} of {counted((self.count, 'domain'))}"
-        told += f" and harms {harmed}." if harmed else ", and harms none."
+        which = f"all {self.count:,}" if helped == self.count else f"{helped:,} of {self.count:,}"
+        told = f"Learning together clearly helps {which} domains"
+        told += f" and harms {harmed}." if harmed else "." if helped == self.count else ", and harms none."
         ratio = f"Over all rows, the left-out error is {number(error)}"
         if own > 0 and np.isfinite(own):
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "
             ratio += f"for each domain ({number(own)})"
-        evidence = f"{ratio}. The median gain is {percent(float(np.median(gain)))}."
-        return tone, told if self.count > 1 else "There is one domain only.", evidence
+        evidence = f"{ratio}. The median gain is {percent(self.median_gain)}."
+        return Verdict(told if self.count > 1 else "There is one domain only.", tone, (evidence,), advice="")
+
+    def domains_table(self) -> Table:
+        """One line for each domain, those that gain most first."""
+        summary = self.summary
+        order = np.argsort(-np.asarray(summary["gain"]), kind="stable").tolist()
+        most = max(map(abs, summary["gain"])) or 1.0
+        errors = [column([summary[name][k] for k in order]) for name in ("error", "error_own_rows", "error_pooled")]
+        gains = percent_column([summary["gain"][k] for k in order], signed=True)
+        rows = []
+        for k, text, *shown in zip(order, gains, *errors):
+            gain, low, high = (summary[name][k] for name in ("gain", "gain_low", "gain_high"))
+            below = f"borrows from {summary['borrows_from'][k] or 'none above 2%'}"
+            name = Name(self.names[k], below, "helped" if low > 0 else "hurt" if high < 0 else "")
+            interval = f"{text} ({percent(low)} to {percent(high)})"
+            bar = Bar(interval, abs(gain) / most, style="up" if gain >= 0 else "down")
+            rows.append([name, bar, f"{self.rows[k]:,}", *shown, percent(summary["own_share"][k])])
+        heads = ["domain", "gain (95% interval)", "rows", "error", "own rows alone", "pooled", "own share"]
+        return Table("Domains", heads, rows, _more(rows, "domain"))
+
+    def outliers_table(self) -> Table:
+        """How far domains lie from the population."""
+        apart = self.summary["apart"]
+        most = float(max(apart))
+        rows = [
+            [Name(self.names[k]), Bar(number(apart[k], 2), apart[k] / most), f"{self.rows[k]:,}"] for k in self.outliers
+        ]
+        return Table("Far", ["domain", "distance", "rows"], rows, _more(rows, "domain"))
+
+    def errors_table(self, k: int) -> Table | None:
+        """Errors of the model of a domain, of its own rows alone and of all rows pooled."""
+        if len(self.outputs) > 1 or self.count < 2:
+            return None
+        found = {each.method: each for each in reversed(self.outputs[0][1].compared_[k])}
+        if not all(np.isfinite(each.loo_error) for each in found.values()):
+            return None
+        errors = np.sqrt([each.loo_error for each in found.values()]).tolist()
+        rows = []
+        for text, error, (name, each) in zip(column(errors), errors, found.items()):
+            half = 1.96 * each.standard_error / (2 * error) if error > 0 else 0.0
+            ratio = f"{each.ratio:.2f} ({each.ratio_low:.2f} to {each.ratio_high:.2f})" if name != MIXTUNE else ""
+            rows.append([Name(name), text, f"{number(max(error - half, 0.0))} to {number(error + half)}", ratio])
+        heads = ["fit", "left-out error", "95% interval", "mixtune ÷ this (95% interval)"]
+        return Table("Errors", heads, rows)
+
+    def rows_chart(self, k: int) -> Markup | None:
+        """The rows of a domain with their left-out predictions, where the model has them."""
+        if len(self.outputs) > 1 or "classes" in self.summary or sum(self.rows) > MOST_ROWS:
+            return None
+        rows = self.outputs[0][1].left_out_columns(self.names[k])
+        if rows is None or len(rows["actual"]) < 2:
+            return None
+        left_out = LeftOut(self.target, rows["actual"], rows["predicted"], rows["half"])
+        return charts.left_out_chart(left_out, f"domain-{k}-rows")
+
+    def coefficients_table(self, k: int) -> Table | None:
+        """Coefficients with intervals, where there are any."""
+        model = self.outputs[0][1]
+        if len(self.outputs) > 1 or "low" not in (columns := model.coefficient_columns()):
+            return None
+        width = model.coef_.shape[1]
+        part = {name: values[k * width : (k + 1) * width] for name, values in columns.items()}
+        rows = []
+        for name, *values in zip(*(part[each] for each in ("feature", "estimate", "low", "high", "own", "population"))):
+            estimate, low, high, own, population = map(number, values)
+            rows.append([Name(str(name)), estimate, f"{low} to {high}", own, population])
+        heads = ["coefficient of", "estimate", "95% interval", "own rows alone", "population"]
+        return Table("Coefficients", heads, rows, _more(rows, "coefficient"))
+
+    def partners(self, shares: Floats, k: int) -> str:
+        """The domains other than ``k`` with the largest shares."""
+        order = [place for place in np.argsort(-shares, kind="stable")[:5].tolist() if place != k]
+        found = [f"{self.names[place]} {percent(shares[place])}" for place in order if shares[place] >= LEAST_SHARE]
+        return ", ".join(found) or "none"
 
 
-def _cards(facts: _Facts) -> Html:
-    """The most important numbers."""
-    summary = facts.summary
-    cards = [
-        ("domains", f"{facts.count:,}", f"with {min(facts.rows):,} to {max(facts.rows):,} rows"),
-        ("gain", percent(float(np.median(summary["gain"]))), "median over the domains"),
-        ("from other domains", percent(1 - float(np.mean(summary["own_share"]))), "of a prediction, on average"),
-        ("stand out", f"{int(np.sum(np.asarray(summary['apart']) > STANDS_OUT)):,}", "of the domains"),
-    ]
-    if "right" in summary:
-        right = float(np.average(summary["right"], weights=facts.rows))
-        cards[-1] = ("classified right", percent(right), "of the rows, left out")
-    return join(
-        element("div", element("dt", name), element("dd", element("b", value), element("span", text)))
-        for name, value, text in cards
-    )
-
-
-def _domains(facts: _Facts) -> Html:
-    """One line for each domain, those that gain most first."""
-    summary = facts.summary
-    order = np.argsort(-np.asarray(summary["gain"]), kind="stable").tolist()
-    most = max(map(abs, summary["gain"])) or 1.0
-    shown = {name: column([summary[name][k] for k in order]) for name in ("error", "error_own_rows", "error_pooled")}
-    gains = percent_column([summary["gain"][k] for k in order], signed=True)
-    lines = []
-    for at, k in enumerate(order):
-        low, high = summary["gain_low"][k], summary["gain_high"][k]
-        mark = "helped" if low > 0 else "hurt" if high < 0 else ""
-        name = row_name(
-            facts.names[k], below=f"borrows from {summary['borrows_from'][k] or 'none above 2%'}", mark=mark
-        )
-        interval = f"{gains[at]} ({percent(low)} to {percent(high)})"
-        part = bar(interval, abs(summary["gain"][k]) / most, style="up" if summary["gain"][k] >= 0 else "down")
-        errors = [shown[each][at] for each in ("error", "error_own_rows", "error_pooled")]
-        lines.append([name, part, f"{facts.rows[k]:,}", *errors, percent(summary["own_share"][k])])
-    heads = ["domain", "gain (95% interval)", "rows", "error", "own rows alone", "pooled", "own share"]
-    text = (
-        "Left-out errors of the model of each domain, next to ridge regression on its own rows alone and on the rows "
-        "of all domains pooled. The own share is the part of a prediction that the domain's own rows provide."
-    )
-    if "right" in summary:
-        text += " Errors are those of the class scores, which should be +1 for the class and \u22121 for any other."
-    rest = f"{counted((max(facts.count - 15, 0), 'more domain'))}"
-    return section("domains", "Every domain", text, table(heads, lines, "Domains", summary=rest))
-
-
-def _borrowing(facts: _Facts) -> Html:
-    """Who borrows from whom."""
-    if facts.count < 2:
-        return Html()
-    text = (
-        "Each line is a domain, each column a domain that it borrows from; the stronger the colour, the larger its "
-        "share of the prediction. Domains that borrow from one another stand together, unless another order is "
-        "chosen. The share of a domain's own rows is left out."
-    )
-    if facts.count > MOST_CELLS:
-        text += f" The {MOST_CELLS} domains with the most rows are shown."
-    return section("borrowing", "Who borrows from whom", text, heat_map(facts.weights, facts.names, facts.rows))
+def _more(rows: Sequence[Any], what: str) -> str:
+    return counted((max(len(rows) - SHOWN_ROWS, 0), f"more {what}"))
 
 
 def clustered_order(weights: Floats) -> Integers:
@@ -227,7 +254,7 @@ def clustered_order(weights: Floats) -> Integers:
     return np.asarray(leaves_list(optimal_leaf_ordering(linkage(apart, "average"), apart)))
 
 
-def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Html:
+def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Markup:
     """The shares (N, N) of other domains as a chart, in clustered order; the page lets the reader choose others."""
     kept = np.sort(np.argsort(-np.asarray(rows), kind="stable")[:MOST_CELLS])
     kept = kept[clustered_order(weights[np.ix_(kept, kept)])]
@@ -263,36 +290,25 @@ def heat_map(weights: Floats, names: Sequence[str], rows: Sequence[int]) -> Html
     return element("div", figure, data_orders=listed, data_size=f"{size:.4f}", data_named=named)
 
 
-def _shrinkage(facts: _Facts) -> Html:
+def shrinkage_charts(facts: EveryFacts) -> list[Markup]:
     """Levels and coefficients: own rows alone, population, and mixtune with intervals."""
-    if facts.count < 2:
-        return Html()
     drawn = []
     for place, (name, model) in enumerate(facts.outputs):
-        levels = model.level_columns()
-        drawn.append(shrinkage_chart(f"level{place}", f"{name} at average inputs", facts, levels))
-        if len(facts.outputs) > 1:
-            continue
-        coefs = model.coefficient_columns()
-        if "low" in coefs:
-            width = len(coefs["domain"]) // facts.count
-            # Domains differ the more clearly, the farther estimates scatter in widths of their intervals.
-            widths = np.reshape(coefs["high"] - coefs["low"], (facts.count, width)).mean(axis=0)
-            moves = np.std(np.reshape(coefs["estimate"], (facts.count, width)), axis=0) / np.maximum(widths, 1e-300)
-            for k in np.argsort(-moves, kind="stable")[:MOST_SHRINKAGE].tolist():
-                part = {key: np.asarray(values)[k::width] for key, values in coefs.items()}
-                title = f"coefficient of {part['feature'][0]}"
-                drawn.append(shrinkage_chart(f"coefficient{k}", title, facts, part))
-    text = (
-        "Few rows say little about a domain, so that fits to them alone scatter. The model moves them towards what "
-        "other domains suggest, the more the fewer the rows."
-    )
-    return section("shrinkage", "What is borrowed", text, pair(*drawn))
+        drawn.append(shrinkage_chart(f"level{place}", f"{name} at average inputs", facts, model.level_columns()))
+    if len(facts.outputs) > 1 or "low" not in (coefs := facts.outputs[0][1].coefficient_columns()):
+        return drawn
+    # Domains differ the more clearly, the farther estimates scatter in widths of their intervals.
+    widths = np.reshape(coefs["high"] - coefs["low"], (facts.count, -1)).mean(axis=0)
+    moves = np.std(np.reshape(coefs["estimate"], (facts.count, -1)), axis=0) / np.maximum(widths, 1e-300)
+    for k in np.argsort(-moves, kind="stable")[:MOST_SHRINKAGE].tolist():
+        part = {key: np.asarray(values)[k :: len(moves)] for key, values in coefs.items()}
+        drawn.append(shrinkage_chart(f"coefficient{k}", f"coefficient of {part['feature'][0]}", facts, part))
+    return drawn
 
 
-def shrinkage_chart(name: str, title: str, facts: _Facts, columns: Mapping[str, Any]) -> Html:
+def shrinkage_chart(name: str, title: str, facts: EveryFacts, columns: Mapping[str, Any]) -> Markup:
     """One line for each domain: its own rows alone, mixtune with a 95% interval, and the population as a line."""
-    kept = facts.largest(MOST_LINES)
+    kept = np.array(facts.largest(MOST_LINES))
     kept = kept[np.argsort(np.asarray(columns["estimate"])[kept], kind="stable")]
     own, estimate = (np.asarray(columns[each])[kept] for each in ("own", "estimate"))
     low, high = (np.asarray(columns.get(each, columns["estimate"]))[kept] for each in ("low", "high"))
@@ -321,106 +337,3 @@ def shrinkage_chart(name: str, title: str, facts: _Facts, columns: Mapping[str, 
     intervals = ", with 95% intervals" if np.any(np.asarray(high) > np.asarray(low)) else ""
     caption = f"{some}Violet: own rows alone. Green: mixtune{intervals}. Dashed: the population."
     return drawing.figure(title, caption)
-
-
-def _apart(facts: _Facts) -> Html:
-    """Domains whose coefficients lie far from those of the population."""
-    apart = np.asarray(facts.summary["apart"])
-    order = [k for k in np.argsort(-apart, kind="stable").tolist() if apart[k] > STANDS_OUT]
-    if not order or facts.count < 4:
-        return Html()
-    most = float(apart.max())
-    lines = [[row_name(facts.names[k]), bar(number(apart[k], 2), apart[k] / most), f"{facts.rows[k]:,}"] for k in order]
-    text = (
-        "How far the coefficients of a domain, with its level, lie from those of the population, relative to the "
-        f"median domain. Those above {STANDS_OUT:g} are listed."
-    )
-    summary = counted((max(len(order) - 15, 0), "more domain"))
-    return section(
-        "apart", "Which stand out", text, table(["domain", "distance", "rows"], lines, "Far", summary=summary)
-    )
-
-
-def _details(facts: _Facts) -> Html:
-    """A part for each domain, folded away."""
-    parts = [_detail(facts, k) for k in facts.largest(MOST_DETAILS).tolist()]
-    text = "Open a domain to see its errors, whom it borrows from, its coefficients and its rows."
-    if facts.count > MOST_DETAILS:
-        text += f" The {MOST_DETAILS} domains with the most rows are listed."
-    return section("each", "Each domain", text, *parts)
-
-
-def _detail(facts: _Facts, k: int) -> Html:
-    name, summary = facts.names[k], facts.summary
-    told = f" {counted((facts.rows[k], 'row'))}, gain {percent(summary['gain'][k])}"
-    parts: list[Html] = []
-    if len(facts.outputs) == 1:
-        model = facts.outputs[0][1]
-        parts += [_compared(model, k)] if facts.count > 1 else []
-        if "classes" not in summary and sum(facts.rows) <= MOST_ROWS:
-            parts.append(_rows(facts, model, k))
-        parts.append(_coefficients(model, k))
-    if facts.count > 1:
-        parts.append(_partners(facts, k))
-    return element(
-        "details",
-        element("summary", element("bdi", shorten(name, 80)), told),
-        *parts,
-        class_="domain",
-        id=f"domain-{k}",
-    )
-
-
-def _compared(model: Any, k: int) -> Html:
-    """Errors of the model of a domain, of its own rows alone and of all rows pooled."""
-    found = {each.method: each for each in reversed(model.compared_[k])}
-    if not all(np.isfinite(each.loo_error) for each in found.values()):
-        return Html()
-    errors = np.sqrt([each.loo_error for each in found.values()])
-    lines = []
-    for text, error, (name, each) in zip(column(errors.tolist()), errors.tolist(), found.items()):
-        half = 1.96 * each.standard_error / (2 * error) if error > 0 else 0.0
-        ratio = f"{each.ratio:.2f} ({each.ratio_low:.2f} to {each.ratio_high:.2f})" if each.method != MIXTUNE else ""
-        lines.append([row_name(name), text, f"{number(max(error - half, 0.0))} to {number(error + half)}", ratio])
-    heads = ["fit", "left-out error", "95% interval", "mixtune ÷ this (95% interval)"]
-    return table(heads, lines, "Errors")
-
-
-def _rows(facts: _Facts, model: Any, k: int) -> Html:
-    """The rows of a domain with their left-out predictions, where the model has them."""
-    rows = model.left_out_columns(facts.names[k])
-    if rows is None or len(rows["actual"]) < 2:
-        return Html()
-    left_out = LeftOut(facts.target, rows["actual"], rows["predicted"], rows["half"])
-    return pair(charts.left_out_chart(left_out, f"domain-{k}-rows"))
-
-
-def _coefficients(model: Any, k: int) -> Html:
-    """Coefficients with intervals, where there are any."""
-    columns = model.coefficient_columns()
-    if "low" not in columns:
-        return Html()
-    width = model.coef_.shape[1]
-    part = {name: np.asarray(values)[k * width : (k + 1) * width] for name, values in columns.items()}
-    lines = []
-    for place in range(width):
-        interval = f"{number(part['low'][place])} to {number(part['high'][place])}"
-        values = [number(part[each][place]) for each in ("own", "population")]
-        lines.append([row_name(str(part["feature"][place])), number(part["estimate"][place]), interval, *values])
-    heads = ["coefficient of", "estimate", "95% interval", "own rows alone", "population"]
-    return table(heads, lines, "Coefficients", summary=counted((max(width - 15, 0), "more coefficient")))
-
-
-def _partners(facts: _Facts, k: int) -> Html:
-    """Whom a domain borrows from, and who borrows from it."""
-
-    def listed(shares: Floats) -> str:
-        order = [place for place in np.argsort(-shares, kind="stable")[:5].tolist() if place != k]
-        found = [f"{facts.names[place]} {percent(shares[place])}" for place in order if shares[place] >= LEAST_SHARE]
-        return ", ".join(found) or "none"
-
-    own = facts.weights[k]
-    text = (
-        f"Borrows from {listed(own)}; its own rows provide {percent(own[k])}. Lends to {listed(facts.weights[:, k])}."
-    )
-    return element("p", text)

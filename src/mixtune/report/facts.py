@@ -19,7 +19,7 @@ from mixtune.report.wording import carried_by, plain_value
 from mixtune.selection import MIXTUNE, OWN_ROWS
 
 if TYPE_CHECKING:
-    from mixtune.estimators import Measures, Sources
+    from mixtune.estimators import Candidate, Measures, Sources
     from mixtune.report.columns import ColumnFacts
 
 #: The family of candidates that are fitted to the focal rows alone.
@@ -74,6 +74,11 @@ class Gain:
     from_rows: float | None = None
     from_validation: float | None = None
 
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        """The reduction and the ends of its interval, where all are known."""
+        return _known(self.reduction, self.low, self.high)
+
 
 @dataclass(frozen=True)
 class MethodFact:
@@ -89,6 +94,12 @@ class MethodFact:
     ratio_low: float | None
     ratio_high: float | None
     measures: Measures | None = None
+
+    @property
+    def reduction(self) -> tuple[float, float, float] | None:
+        """By what part the model's own error is below this one, with the ends of its interval, where all are known."""
+        known = _known(self.ratio, self.ratio_high, self.ratio_low)
+        return None if known is None else (1 - known[0], 1 - known[1], 1 - known[2])
 
 
 @dataclass(frozen=True)
@@ -155,29 +166,6 @@ class Trajectory:
     energy: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class CandidateFact:
-    """One fit that went into the average; ``validation_error`` is relative to the best candidate of each source."""
-
-    family: str
-    settings: Mapping[str, Any]
-    effective_ridge: float
-    error: float | None
-    validation_error: float | None
-    share: float
-
-
-@dataclass(frozen=True)
-class MapFact:
-    """One of several feature maps; the errors are those of its own average, measured as those of a candidate."""
-
-    name: str
-    share: float
-    features: int
-    error: float | None
-    validation_error: float | None
-
-
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """One output on the focal rows: actual, predicted without the row, and half the width of its interval."""
@@ -220,13 +208,23 @@ class ClassFact:
     def rows(self) -> int:
         return int(self.counts.sum())
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95% interval of the share of rows that are classified right."""
+        from scipy.stats import binomtest
+
+        low, high = binomtest(self.right, self.rows).proportion_ci(method="wilson")
+        return float(low), float(high)
+
 
 @dataclass(frozen=True, eq=False)
 class Facts:
     """All that is shown of a model; the sources by weight, the largest first.
 
-    ``maps`` are the feature maps of the average, largest share first, and ``carried`` is a sentence on them; both are
-    empty where there is one map only.
+    ``candidates`` are the fits that went into the average. ``maps`` are its feature maps, largest share first, and
+    ``carried`` is a sentence on them; both are empty where there is one map only. The errors of candidates and maps are
+    mean squares, as the estimators give them. On the ``log_scale``, errors of candidates, maps and removals are those
+    of the logarithm of the target.
     """
 
     focal: DomainFact
@@ -235,7 +233,7 @@ class Facts:
     effective_ridge: float | None
     gain: Gain | None
     compared: tuple[MethodFact, ...]
-    candidates: tuple[CandidateFact, ...]
+    candidates: tuple[Candidate, ...]
     floor: float | None
     threshold: float | None
     ridge: RidgeFact | None
@@ -245,13 +243,14 @@ class Facts:
     notes: tuple[str, ...]
     estimator: str
     parameters: dict[str, str]
-    maps: tuple[MapFact, ...] = ()
+    maps: tuple[Any, ...] = ()
     carried: str = ""
     bound: BoundFact | None = None
     target: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     classes: ClassFact | None = None
     columns: ColumnFacts | None = None
+    log_scale: bool = False
 
     @property
     def transferred(self) -> float:
@@ -262,6 +261,12 @@ class Facts:
     def error_alone(self) -> float | None:
         """The left-out error of a fit to the focal rows alone."""
         return next((each.error for each in self.compared if each.method == OWN_ROWS), None)
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the focal rows that lie inside their intervals."""
+        known = [rows for rows in self.left_out if rows.half is not None]
+        return sum(each.covered for each in known) / sum(len(each.actual) for each in known) if known else None
 
 
 def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances: bool = True) -> Facts:
@@ -291,15 +296,17 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
     apart = getattr(inner, "distances_", None) if distances else None
     domains = _domains(inner, rows or {}, compared, apart, removals or {})
     floor = None if apart is None else apart.sampling_floor
-    maps = _maps(inner)
+    # Models of older files have no maps.
+    maps = tuple(getattr(inner, "maps_", ()))
     return Facts(
         focal=domains[0],
         sources=tuple(sorted(domains[1:], key=lambda domain: -(domain.weight or 0.0))),
-        error=_root(inner.loo_error_),
+        error=rmse(inner.loo_error_),
+        log_scale=getattr(inner, "target_scale_", "") == "log",
         effective_ridge=getattr(inner, "effective_ridge_", None),
         gain=_gain(getattr(inner, "transfer_gain_", None), compared),
         compared=compared,
-        candidates=tuple(_candidate(each) for each in getattr(inner, "candidates_", ())),
+        candidates=tuple(getattr(inner, "candidates_", ())),
         floor=None if floor is None else float(floor.value),
         threshold=None if apart is None else float(apart.threshold),
         ridge=_ridge(getattr(inner, "ridge_path_", None)),
@@ -309,7 +316,7 @@ def model_facts(model: Any, rows: Mapping[str, int] | None = None, *, distances:
         notes=tuple(getattr(inner, "notes_", ())),
         estimator=type(model).__name__,
         parameters={name: plain_value(value) for name, value in sorted(model.get_params(deep=False).items())},
-        maps=maps,
+        maps=maps if len(maps) > 1 else (),
         carried=carried_by({each.name: each.share for each in maps}, _carried(inner, classes=model is not inner)),
         bound=_bound(getattr(inner, "weights_", None), apart),
     )
@@ -351,7 +358,6 @@ def read_facts(
     from sklearn.utils.validation import _num_samples
 
     from mixtune.estimators import as_sources, left_out_rows
-    from mixtune.report.columns import read_columns
 
     inner = _fitted(model)
     if not hasattr(inner, "removal_effects"):
@@ -376,6 +382,8 @@ def read_facts(
         )
     found = left_out_rows(model)
     if explain:
+        from mixtune.report.columns import read_columns
+
         about: dict[str, Any] = {"left_out": found, "columns": columns, "parts": _parts(X, given)}
         facts = replace(facts, columns=read_columns(model, **about))
     if not np.all(np.isfinite(predicted)):
@@ -454,7 +462,7 @@ def _domains(
     names = inner.domain_names_
     weights = getattr(inner, "weights_", None)
     scores = None if weights is None else weights.scores
-    errors = {} if scores is None else {name: _root(score) for name, score in zip(names, scores)}
+    errors = {} if scores is None else {name: rmse(score) for name, score in zip(names, scores)}
     # The focal fit has seen the focal rows, the others have not: its error is that with each row left out.
     if OWN_ROWS in (alone := {each.method: each.error for each in compared}):
         errors[names[0]] = alone[OWN_ROWS]
@@ -466,7 +474,7 @@ def _domains(
         gone = removals.get(name)
         without: tuple[float | None, ...] = ()
         if gone is not None:
-            without = (float(gone.change), _root(gone.loo_error), float(gone.shift), gone.change_low, gone.change_high)
+            without = (float(gone.change), rmse(gone.loo_error), float(gone.shift), gone.change_low, gone.change_high)
         facts.append(DomainFact(str(name), weight, int(rows.get(name, 0)), errors.get(name), distance, *without))
     return facts
 
@@ -485,7 +493,7 @@ def _compared(model: Any, inner: Any, focal_rows: int | None) -> tuple[MethodFac
 
 
 def _method(comparison: Any, focal_rows: int | None) -> MethodFact:
-    error = _root(comparison.loo_error)
+    error = rmse(comparison.loo_error)
     if error is None:
         return MethodFact(str(comparison.method), *(None,) * 5)
     # The slope of the root turns the standard error of the mean square into that of its root.
@@ -503,23 +511,6 @@ def _gain(gain: Any, compared: Sequence[MethodFact]) -> Gain | None:
     known = all(each.error is not None for each in compared if each.method in (MIXTUNE, OWN_ROWS))
     numbers = (gain.reduction, gain.low, gain.high, gain.from_rows if known else None, gain.from_validation)
     return Gain(*(_finite(value) for value in numbers))
-
-
-def _candidate(candidate: Any) -> CandidateFact:
-    errors = _root(candidate.loo_error), _root(candidate.validation_error)
-    about = str(candidate.family), dict(candidate.settings), float(candidate.effective_ridge)
-    return CandidateFact(*about, *errors, float(candidate.share))
-
-
-def _maps(inner: Any) -> tuple[MapFact, ...]:
-    """The feature maps of the average, where there are several; models of older files have none."""
-    found = tuple(
-        MapFact(
-            str(each.name), float(each.share), int(each.n_features), _root(each.loo_error), _root(each.validation_error)
-        )
-        for each in getattr(inner, "maps_", ())
-    )
-    return found if len(found) > 1 else ()
 
 
 def _carried(inner: Any, *, classes: bool) -> str:
@@ -545,7 +536,7 @@ def _bound(weights: Any, distances: Any) -> BoundFact | None:
 def _ridge(path: Any) -> RidgeFact | None:
     pairs = [] if path is None else sorted(zip(path.ridges, path.loo_errors))
     known = [(float(ridge), square) for ridge, square in pairs if 0 < ridge < math.inf]
-    kept = [(ridge, error) for ridge, square in known if (error := _root(square)) is not None]
+    kept = [(ridge, error) for ridge, square in known if (error := rmse(square)) is not None]
     if len(kept) < 2:
         return None
     ridges, errors = zip(*kept)
@@ -601,14 +592,20 @@ def _classes(model: Any, scores: Floats, y: Any, shares: Mapping[str, Floats]) -
     return ClassFact(names, counts, np.searchsorted(classes, labels), shares)
 
 
+def _known(middle: float | None, low: float | None, high: float | None) -> tuple[float, float, float] | None:
+    return None if middle is None or low is None or high is None else (middle, low, high)
+
+
 def _matrix(values: Any) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     return array.reshape(len(array), -1)
 
 
+def rmse(mean_square: float | None) -> float | None:
+    """The root of a mean squared error, where it is known."""
+    known = _finite(mean_square)
+    return None if known is None or known < 0 else math.sqrt(known)
+
+
 def _finite(value: Any) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
-
-
-def _root(mean_square: Any) -> float | None:
-    return math.sqrt(mean_square) if _finite(mean_square) is not None and mean_square >= 0 else None

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
     from mixtune.paper import Findings, Table
     from mixtune.paper.convergence import ConvergenceSummary, Series
 
-__all__ = [
-    "FIGURES",
-    "draw",
-    "draw_exercise_region",
-    "draw_price_grid",
-    "require_matplotlib",
-    "save_figure",
-    "write_csv",
-]
-
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#555555"
 # RO and ARO nearly coincide, and so do loss and energy of GD: later lines are thinner, drawn on top of broad ones.
 LINES: Mapping[tuple[str, str], dict[str, Any]] = {

@@ -1,8 +1,8 @@
 """One page that explains a fit: the verdict first, then the evidence for it. The file holds all it needs.
 
-The facts come from :mod:`mixtune.report.facts`, the sentences on them from :mod:`mixtune.report.verdict`; ``page.html``
-is the frame of the page and ``page.css`` its style. Text becomes markup only through
-:func:`~mixtune.report.wording.element`, which escapes it.
+The facts come from :mod:`mixtune.report.facts`, the sentences on them from :mod:`mixtune.report.verdict`. The templates
+hold words and markup: ``page.html`` those of this page, ``frame.html`` what every page has, ``parts.html`` tables, bars
+and cards. This module prepares the numbers of the tables. Templates escape whatever is not markup.
 """
 
 import base64
@@ -10,40 +10,27 @@ import hashlib
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from markupsafe import Markup
 
 from mixtune._files import check_place, write_atomically
 from mixtune._messages import counted
 from mixtune._version import __version__
 from mixtune.report import _charts as charts
-from mixtune.report.facts import (
-    COVERAGE,
-    FOCAL_FAMILY,
-    MOST_OUTPUTS,
-    CandidateFact,
-    ClassFact,
-    DomainFact,
-    Facts,
-    MapFact,
-    MethodFact,
-    read_facts,
-)
+from mixtune.report.facts import COVERAGE, FOCAL_FAMILY, MOST_OUTPUTS, ClassFact, DomainFact, Facts, read_facts, rmse
 from mixtune.report.verdict import HELP_MARGIN, can_tell, effect_of, give_verdict, with_known_effect
 from mixtune.report.wording import (
-    MAP_MEANINGS,
     MAP_NAMES,
-    MEASURE_NAMES,
     METHOD_NAMES,
-    Html,
     column,
-    element,
-    join,
+    escape,
+    measure_columns,
     number,
     percent,
     percent_column,
@@ -52,25 +39,12 @@ from mixtune.report.wording import (
 )
 from mixtune.selection import MIXTUNE, OWN_ROWS
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 #: Of longer tables, so many rows are shown and the others are folded away.
 LONGEST_TABLE, SHOWN_ROWS = 30, 15
-#: Of longer names the middle is left out; the whole name is in the tooltip.
-LONGEST_NAME = 80
 TOP_CANDIDATES = 10
-#: Larger tables of classes cannot be read.
-MOST_CLASSES = 12
-FAMILIES = {
-    FOCAL_FAMILY: "a ridge fit to the focal rows, without the others",
-    "alike": "one learned prior for all sources",
-    "nearest": "a prior from the sources that predict the focal rows best",
-    "similar": "a prior from the sources whose features are like the focal ones",
-    "similar, one level": "a prior with one intercept from the sources whose features are like the focal ones",
-    "groups": "sources in two groups, each with its own prior",
-    "context": "a prior that depends on what the focal features are like on average",
-    "stacked": "shrunk towards a sum of the sources' models, with weights that fit the focal rows",
-    "pooled": "shrunk towards one model fitted to the likeliest sources together",
-    "pooled, one level": "shrunk towards one model and one intercept of the likeliest sources together",
-}
 
 
 def report_html(
@@ -145,127 +119,165 @@ def page_html(
     if title is None:
         names = ", ".join(facts.target[:3]) + (", …" if len(facts.target) > 3 else "")
         title = f"{f'Predicting {names}' if names else 'Predictions'} for {facts.focal.name}"
-    verdict = give_verdict(facts)
-    evidence = (*verdict.evidence[:1], f"What to do next: {verdict.advice}", *verdict.evidence[1:], facts.carried)
-    remarks = [element("li", note) for note in dict.fromkeys(facts.notes)]
-    sections = [_effects(facts), _what_if(facts), _datasets(facts), _comparison(facts), _rows(facts), _misses(facts)]
-    sections += [_removals(facts), _spreads(facts), _details(facts)]
-    script = folder_text("page.js")
-    data = counted((facts.focal.rows, "focal row"))
-    if facts.sources:
-        rows, others = sum(source.rows for source in facts.sources), counted((len(facts.sources), "other dataset"))
-        # Members of a federated study may not say how many rows they have.
-        data += f", {counted((rows, 'row'))} in {others}" if rows else f", {others}"
-    aside = element("aside", element("h2", "Worth knowing"), element("ul", *remarks), id="notes")
-    # When, from what and how the page was made.
-    made = [*([date] if date else []), *(["from " + ", ".join(inputs)] if inputs else [])]
-    words = {"short_title": shorten(title, 120), "title": title, "data": data, "made": "; ".join(made)}
-    fields = words | {
-        "style": Html(folder_text("page.css")),
-        "script": Html(script),
-        "hash": script_hash(script),
-        "command": element("p", element("code", command), class_="data") if command else "",
-        "tone": verdict.tone,
-        "verdict": verdict.sentence,
-        "evidence": join(element("p", text, class_="meaning") for text in evidence if text),
-        "cards": _cards(facts),
-        "notes": aside if remarks else "",
-        "sections": join([*sections, _settings(facts, settings)]),
-    }
-    template = Template(folder_text("page.html"))
-    return template.substitute({name: join([value]) for name, value in fields.items()})  # escapes what is not markup
+    about = {"title": title, "date": date, "inputs": inputs, "command": command, "verdict": give_verdict(facts)}
+    return render("page.html", facts, settings, **about, effects=_effects(facts), comparison=_comparison(facts))
 
 
-def script_hash(script: str) -> str:
-    """What the page's own policy knows its script by, so that the browser runs nothing else."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+def render(template: str, facts: Any, settings: Mapping[str, Any] | None, **fields: Any) -> str:
+    """A page from a template of this folder.
+
+    Parameters
+    ----------
+    template
+        The name of its file.
+    facts
+        What the page shows, with the name and the parameters of the estimator and its notes.
+    settings
+        Further settings to list.
+    **fields
+        Title, date, inputs, command and verdict for ``frame.html``, and what else the template shows.
+    """
+    import sklearn
+
+    versions = {"mixtune": __version__, "NumPy": np.__version__, "scikit-learn": sklearn.__version__}
+    versions |= {"Python": platform.python_version()}
+    given = {name: plain_value(value) for name, value in (settings or {}).items()}
+    listed = {"Given": given, facts.estimator: facts.parameters, "Versions": versions}
+    style, script = (files("mixtune.report").joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    # What the page's own policy knows its script by, so that the browser runs nothing else.
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shared = {"style": Markup(style), "script": Markup(script), "hash": known, "settings": listed}
+    return templates().get_template(template).render(facts=facts, **shared, **fields)
 
 
-def folder_text(name: str) -> str:
-    """A file of this folder."""
-    return files("mixtune.report").joinpath(name).read_text(encoding="utf-8")
+@cache
+def templates() -> "Environment":
+    """The templates of this folder, which escape whatever is not markup, and what they call."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-
-def _cards(facts: Facts) -> Html:
-    """The most important numbers."""
-    # Side by side, so with the same decimals.
-    error, alone = column([facts.error, facts.error_alone])
-    own = facts.compared[0].measures if facts.compared else None
-    cards = [("typical error (RMSE)", error, "root mean square, each row predicted without it")]
-    if facts.sources and facts.error_alone is not None:
-        cards.append(("own rows alone", alone, "the same error without the other datasets"))
-    if facts.classes is not None:
-        cards = [("classified right", percent(facts.classes.right / facts.classes.rows), "of the focal rows")]
-    if own is not None and own.log_loss is not None:
-        cards.append(("log loss", number(own.log_loss, 2), "of the probabilities; 0 is certain and right"))
-    if own is not None and own.auc is not None:
-        cards.append(("AUC", number(own.auc, 2), "0.5 is chance, 1 is perfect"))
-    if own is not None and own.mae is not None:
-        cards.append(("mean error (MAE)", number(own.mae), "mean of the absolute errors"))
-    if own is not None and own.r2 is not None:
-        cards.append(("explained (R²)", number(own.r2, 2), "0 is the mean of the rows, 1 is exact"))
-    if facts.sources:
-        cards.append(("from other datasets", percent(facts.transferred), "of the prediction"))
-    if inside := [rows for rows in facts.left_out if rows.half is not None]:
-        part = sum(rows.covered for rows in inside) / sum(len(rows.actual) for rows in inside)
-        cards.append((f"inside {percent(COVERAGE)} intervals", percent(part), "of the focal rows"))
-    return join(
-        element("div", element("dt", name), element("dd", element("b", value), element("span", text)))
-        for name, value, text in cards
+    found = Environment(
+        loader=PackageLoader("mixtune.report", ""),
+        autoescape=True,
+        finalize=escape,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
     )
+    words = (can_tell, column, counted, number, percent, shorten, text_or_number)
+    tables = (candidates_table, classes_table, datasets_table, maps_table, miss_table, removal_table)
+    shared = (*words, *tables, family_name, family_shares, predicted, zip)
+    found.globals |= {each.__name__: each for each in shared}
+    found.globals |= {
+        "draw": charts,
+        "inf": math.inf,
+        "once": dict.fromkeys,
+        "COVERAGE": COVERAGE,
+        "HELP_MARGIN": HELP_MARGIN,
+    }
+    found.globals |= {"MOST_OUTPUTS": MOST_OUTPUTS, "TOP_CANDIDATES": TOP_CANDIDATES}
+    return found
 
 
-def _section(name: str, heading: str, text: str, *parts: Html) -> Html:
-    return element("section", element("h2", heading), element("p", text), *parts, id=name)
+@dataclass(frozen=True)
+class Name:
+    """The name of a table's row, with a remark below it and a mark beside it."""
+
+    name: str
+    below: str = ""
+    mark: str = ""
 
 
-def _pair(*figures: Html) -> Html:
-    return element("div", *figures, class_="charts")
+@dataclass(frozen=True)
+class Bar:
+    """A number over a bar between two parts of the cell; ``mark`` is a place on it.
+
+    Examples
+    --------
+    >>> Bar("half", 0.5).left, Bar("half", 0.5).width, Bar.both("-1", -1.0, "down").left
+    (0.0, 50.0, 0.0)
+    """
+
+    text: str
+    end: float
+    start: float = 0.0
+    style: str = ""
+    mark: float | None = None
+
+    @classmethod
+    def both(cls, text: str, part: float, style: str) -> Self:
+        """From the middle, to the right where the part is positive."""
+        start, end = sorted([0.5, 0.5 + part / 2])
+        return cls(text, end, start, f"both {style}", 0.5)
+
+    @property
+    def left(self) -> float:
+        return self._percent(self.start)
+
+    @property
+    def width(self) -> float:
+        return self._percent(self.end) - self.left
+
+    def _percent(self, part: float) -> float:
+        return 100 * (min(max(part, 0.0), 1.0) if math.isfinite(part) else 1.0)
 
 
-def _datasets(facts: Facts) -> Html:
+@dataclass(frozen=True)
+class Table:
+    """Rows of a name and of numbers or bars; cells without a head are left out.
+
+    With a ``summary``, a long table shows its first rows, and the rest is folded away under it; the first ``always``
+    rows do not count.
+    """
+
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    summary: str = ""
+    always: int = 0
+
+    @property
+    def _cut(self) -> int:
+        long = self.summary and len(self.rows) - self.always > LONGEST_TABLE
+        return SHOWN_ROWS + self.always if long else len(self.rows)
+
+    @property
+    def shown(self) -> Sequence[Sequence[Any]]:
+        return self.rows[: self._cut]
+
+    @property
+    def folded(self) -> Sequence[Sequence[Any]]:
+        return self.rows[self._cut :]
+
+
+def text_or_number(value: str | float) -> str:
+    """Text as it is, numbers rounded."""
+    return value if isinstance(value, str) else number(value)
+
+
+def datasets_table(facts: Facts) -> Table:
     """Weights with what explains them: rows, distances, and how well each dataset's own model fits the focal rows."""
-    if not facts.sources:
-        return Html()
     domains = (facts.focal, *facts.sources)
     most = max(d.weight or 0.0 for d in domains) or 1.0  # the longest bar
     reach = max([d.distance or 0.0 for d in facts.sources] + [facts.floor or 0.0]) or 1.0
     floor = None if facts.floor is None else facts.floor / reach
     weights, errors = percent_column([d.weight or 0.0 for d in domains]), column([d.own_error for d in domains])
     distances = column([None, *(d.distance for d in facts.sources)])
-    rows: list[list[str]] = []
+    rows = []
     for domain, weight, error, distance in zip(domains, weights, errors, distances):
-        if domain is facts.focal:
-            name, style, far = _name(domain.name, mark="focal"), "own", distance
-        else:
+        far: str | Bar = distance
+        name, style = Name(domain.name, mark="focal"), "own"
+        if domain is not facts.focal:
             effect = effect_of(domain) if can_tell(facts) else ""
-            mark = effect if effect in ("helped", "hurt") else ""
-            name, style = _name(domain.name, below=_why(domain, facts), mark=mark), ""
-            far = _bar(distance, (domain.distance or 0.0) / reach, style="far", mark=floor)
+            name = Name(domain.name, _why(domain, facts), effect if effect in ("helped", "hurt") else "")
+            style, far = "", Bar(distance, (domain.distance or 0.0) / reach, style="far", mark=floor)
         count = f"{domain.rows:,}" if domain.rows else "not known"
-        rows.append([name, _bar(weight, (domain.weight or 0.0) / most, style=style), count, error, far])
+        rows.append([name, Bar(weight, (domain.weight or 0.0) / most, style=style), count, error, far])
     known = any(d.distance is not None for d in facts.sources)
     heads = ["dataset", "weight", "rows", "error of its own model", *(["distance"] if known else [])]
     rest = facts.sources[SHOWN_ROWS:]
     share = percent(math.fsum(d.weight or 0.0 for d in rest))
     summary = f"{counted((len(rest), 'more dataset'))} with {share} of the weight together"
-    text = (
-        f"The weight is the share of the prediction that a dataset provides: {percent(facts.focal.weight or 0.0)} "
-        f"comes from the {counted((facts.focal.rows, 'focal row'))}, {percent(facts.transferred)} from other datasets. "
-        "The error of its own model is that of a model fitted to that dataset alone and tested on the focal rows; the "
-        "focal dataset's own is tested on rows that it was fitted without."
-    )
-    table = _table(heads, rows, "Datasets and their weights", summary=summary, always=1)
-    told = element("p", _distances(facts, known))
-    return _section("datasets", "Which datasets count, and why", text, table, told, _bound(facts))
-
-
-def _bound(facts: Facts) -> Html:
-    """The paper's bound and its assumptions, folded away."""
-    if facts.bound is None:
-        return Html()
-    items = [element("li", line) for line in facts.bound.lines]
-    return element("details", element("summary", "What the paper's bound (Theorem 1) says"), element("ul", *items))
+    return Table("Datasets and their weights", heads, rows, summary, always=1)
 
 
 def _why(domain: DomainFact, facts: Facts) -> str:
@@ -283,405 +295,139 @@ def _why(domain: DomainFact, facts: Facts) -> str:
     return ", ".join(reasons)
 
 
-def _distances(facts: Facts, known: bool) -> str:
-    if not known:
-        return "Distances between datasets were not computed for this fit."
-    floor = "The sampling floor is not known: it takes two focal rows."
-    if facts.floor is not None:
-        floor = f"The mark on each bar is the sampling floor, {number(facts.floor)}: two random halves of the focal "
-        floor += "rows are that far apart, so smaller distances say nothing."
-    threshold = "No dataset is left out for its distance alone; some of the averaged fits use only the near ones."
-    if facts.threshold is not None and not math.isinf(facts.threshold):
-        threshold = f"Datasets farther than the threshold, {number(facts.threshold)}, are left out."
-    return (
-        "Distance is the Wasserstein distance of a dataset's rows to the focal rows, as a part of the largest distance "
-        f"between any two rows. {floor} {threshold}"
-    )
-
-
-def _comparison(facts: Facts) -> Html:
-    """The model against simpler fits."""
+def _comparison(facts: Facts) -> dict[str, Any] | None:
+    """The model against simpler fits: measures of the predictions, and charts; None where there are no others."""
     compared = [each for each in facts.compared if each.error is not None]
     if not facts.sources or len(compared) < 2 or compared[0].method != MIXTUNE:
-        return Html()
-    text = (
-        "Every fit predicts each focal row without having seen it. Own rows alone: ridge regression on the focal rows. "
-        "Pooled: one fit to all rows, as if they were one dataset. Mean of local models: the average of one fit per "
-        "dataset. Predict the mean: that of the focal rows, whatever the columns say."
-    )
-    if facts.maps:
-        text += " Own rows alone and pooled use the feature map without learned columns that suits the focal rows best."
-    if facts.classes is not None:
-        text += " The charts show errors of the class scores, the table measures of the predicted classes."
-    shown = [each for each in compared if each.ratio is not None]
-    drawn = _pair(*charts.comparison_charts(shown))
-    table = _measures([each for each in facts.compared if each.measures is not None])
-    return _section("comparison", "Against simpler fits", text, table, drawn)
+        return None
+    measured = [each for each in facts.compared if each.measures is not None]
+    cells = measure_columns(measured)
+    names = [Name(METHOD_NAMES.get(each.method, each.method)) for each in measured]
+    table = Table("Errors of the methods", ["method", *cells], list(zip(names, *cells.values())))
+    drawn = charts.comparison_charts([each for each in compared if each.ratio is not None])
+    return {"table": table if cells else None, "charts": drawn}
 
 
-def _measures(compared: Sequence[MethodFact]) -> Html:
-    """The measures that people know, of every method."""
-    values = {name: [getattr(each.measures, name, None) for each in compared] for name in MEASURE_NAMES}
-    known = {name: found for name, found in values.items() if any(value is not None for value in found)}
-    cells = {}
-    for name, found in known.items():
-        fixed = name in ("r2", "auc", "log_loss")
-        cells[MEASURE_NAMES[name][0]] = (
-            percent_column(found)
-            if MEASURE_NAMES[name][1]
-            else [number(None) if v is None else f"{v:.2f}".replace("-", "\u2212") for v in found]
-            if fixed
-            else column(found)
-        )
-    names = [_name(METHOD_NAMES.get(each.method, each.method)) for each in compared]
-    rows = [list(row) for row in zip(names, *cells.values())]
-    return _table(["method", *cells], rows, "Errors of the methods") if cells else Html()
-
-
-def _effects(facts: Facts) -> Html:
-    """Which columns drive the prediction."""
+def _effects(facts: Facts) -> dict[str, Any] | None:
+    """Which columns drive the prediction: effects on the first output, and curves; None where they are not known."""
     if facts.columns is None or not facts.columns.effects.effects:
-        return Html()
+        return None
     found = facts.columns.effects
-    several = len({each.output for each in found.effects}) > 1
-    effects = [each for each in found.effects if not several or each.output == found.effects[0].output]
-    target, unit = _predicted(facts, effects[0].output)
-    show = (lambda v: [percent(x) for x in v]) if facts.classes is not None else column
+    effects = [each for each in found.effects if each.output == found.effects[0].output]
+    target = predicted(facts, effects[0].output)
+    # All with the same decimals, in percent for probabilities.
+    values = [value for each in effects for value in (each.effect, each.low, each.high, each.sources)]
+    texts = iter(column(values) if facts.classes is None else ["–" if x is None else percent(x) for x in values])
     reach = max(max(abs(e.effect), abs(e.low or 0.0), abs(e.high or 0.0)) for e in effects) or 1.0
-    texts = show([each.effect for each in effects])
+    rows = []
+    for each, (text, low, high, others) in zip(effects, zip(texts, texts, texts, texts)):
+        ends = f"{text_or_number(each.start)} → {text_or_number(each.end)}"
+        name = Name(each.column, ends, "differs" if each.differs else "")
+        bar = Bar.both(text, each.effect / reach, "up" if each.effect > 0 else "down")
+        interval = "–" if each.low is None else f"{low} to {high}"
+        slope = number(each.slope) if facts.classes is None or each.slope is None else percent(each.slope)
+        rows.append([name, bar, interval, slope, others])
     known = any(each.sources is not None for each in effects)
-    rows: list[list[str]] = []
-    for each, text in zip(effects, texts):
-        ends = [end if isinstance(end, str) else number(end) for end in (each.start, each.end)]
-        mark = "differs" if each.differs else ""
-        start, end = sorted([0.5, 0.5 + each.effect / reach / 2])
-        interval = "–" if each.low is None else " to ".join(show([each.low, each.high]))
-        cells: list[str] = [_name(each.column, below=f"{ends[0]} → {ends[1]}", mark=mark)]
-        cells += [_bar(text, end, start, style=f"both {'up' if each.effect > 0 else 'down'}", mark=0.5), interval]
-        cells += ["–" if each.slope is None else number(each.slope)]
-        rows.append([*cells, "–" if each.sources is None else show([each.sources])[0]])
     heads = ["column", f"change of {shorten(target, 30)}", "95% interval", "for one unit"]
     heads += ["in other datasets"] if known else []
-    text = (
-        f"How {target} changes on average over {counted((found.rows, 'focal row'))} when one column goes from a low "
-        "to a high value (10% and 90% of the focal rows; of categories, from the most frequent level to another) and "
-        f"the other columns stay as they are{unit}. {found.how}"
-    )
-    if known:
-        text += " In other datasets: the same in their own models, averaged with their weights; marked where it lies "
-        text += (
-            "outside the interval. A change says what the model does, not what would happen if the column were changed."
-        )
-    if found.constant:
-        text += f" The same in all focal rows: {', '.join(found.constant[:10])}."
     summary = f"{counted((len(rows) - SHOWN_ROWS, 'more effect'))}, all smaller"
-    table = _table(heads, rows, "Effects of columns", summary=summary)
     curves = [
         charts.curve_chart(curve, f"curve{k}", column=name, target=target)
         for k, (name, curve) in enumerate(facts.columns.curves.items())
     ]
-    return _section("effects", "Which columns drive the prediction", text, table, _pair(*curves) if curves else Html())
+    table = Table("Effects of columns", heads, rows, summary)
+    return {"found": found, "target": target, "in_sources": known, "table": table, "curves": curves}
 
 
-def _predicted(facts: Facts, output: str) -> tuple[str, str]:
-    """What effects are changes of, and in which units."""
+def predicted(facts: Facts, output: str) -> str:
+    """What effects are changes of."""
     if facts.classes is not None:
-        return f"the probability of {output}", ", in percent points"
+        return f"the probability of {output}"
     name = facts.target[0] if facts.target else "the prediction"
-    return (f"{name}" if not output or len(facts.target) == 1 else output), ", in its own units"
+    return name if not output or len(facts.target) == 1 else output
 
 
-def _what_if(facts: Facts) -> Html:
-    """Controls for all columns, and the prediction of the model, which runs in the browser."""
-    if facts.columns is None:
-        return Html()
-    if facts.columns.panel is None:
-        text = (
-            "This model is too large, or has a feature map of its own, and cannot be computed on a page; use predict."
-        )
-        return _section("what-if", "What if?", text)
-    target = _predicted(facts, "the class")[0] if facts.classes is None else "the class"
-    text = (
-        f"The model itself, computed by this page: set the columns and read the prediction of {target}. It starts at "
-        "the medians of the focal rows. "
-    )
-    if facts.error is not None and facts.classes is None:
-        text += f"Its left-out error is {number(facts.error)}."
-    result = element("p", "Prediction: ", element("output", id="prediction"), class_="prediction", aria_live="polite")
-    outside = element("p", id="outside", class_="outside", aria_live="polite")
-    data = Html(f'<script type="application/json" id="model">{facts.columns.panel}</script>')
-    no_script = element("noscript", element("p", "The panel needs JavaScript."))
-    return _section("what-if", "What if?", text, result, outside, element("div", id="panel"), no_script, data)
+def miss_table(miss: Any, show: Any) -> Table:
+    """What each column adds to the prediction of one row."""
+    reach = max(abs(part) for *_, part in miss.parts) or 1.0
+    rows = []
+    for name, value, part in miss.parts[:SHOWN_ROWS]:
+        bar = Bar.both(f"{'+' if part > 0 else ''}{show(part)}", part / reach, "up" if part > 0 else "down")
+        rows.append([Name(name), text_or_number(value), bar])
+    return Table(f"Contributions to row {miss.row + 1}", ["column", "value", "adds"], rows)
 
 
-def _misses(facts: Facts) -> Html:
-    """The rows that are predicted worst, and what each column adds to their predictions."""
-    if facts.columns is None or not facts.columns.misses:
-        return Html()
-    misses, classes = facts.columns.misses, facts.classes is not None
-    show = percent if classes else number
-    parts = []
-    for miss in misses:
-        rows: list[list[str]] = []
-        reach = max(abs(part) for *_, part in miss.parts) or 1.0
-        for name, value, part in miss.parts[:SHOWN_ROWS]:
-            start, end = sorted([0.5, 0.5 + part / reach / 2])
-            text = f"{'+' if part > 0 else ''}{show(part)}"
-            bar = _bar(text, end, start, style=f"both {'up' if part > 0 else 'down'}", mark=0.5)
-            rows.append([_name(name), value if isinstance(value, str) else number(value), bar])
-        table = _table(["column", "value", "adds"], rows, f"Contributions to row {miss.row + 1}")
-        actual = miss.actual if isinstance(miss.actual, str) else number(miss.actual)
-        told = (
-            f"without the row {show(miss.left_out)}" if not classes else f"given {show(miss.left_out)} without the row"
-        )
-        summary = element("summary", f"Row {miss.row + 1:,}: actual {actual}, {told}")
-        words = f"From the average prediction, {show(miss.average)}, to that of the row, {show(miss.predicted)}:"
-        parts.append(element("details", summary, element("p", words), table))
-    text = "The focal rows that are furthest off when predicted without themselves, and what each column adds to the "
-    text += "prediction of the model (Shapley values against the focal rows). Rows are counted from 1."
-    return _section("misses", "The worst misses", text, *parts)
-
-
-def _spreads(facts: Facts) -> Html:
-    """Focal against source columns."""
-    if facts.columns is None or not facts.columns.spreads:
-        return Html()
-    figures = [charts.spread_chart(each, f"spread{k}") for k, each in enumerate(facts.columns.spreads)]
-    text = (
-        "Where the bars and the dashed line lie apart, the focal rows are unlike those of the other datasets, and less "
-    )
-    text += "can be learned from them. Columns with the largest effects first."
-    return _section("spreads", "Are the rows alike?", text, _pair(*figures))
-
-
-def _details(facts: Facts) -> Html:
-    """What only those need who want to know how the fit was chosen."""
-    parts = [part for part in (_path(facts), _average(facts)) if part]
-    return (
-        element("details", element("summary", "Details: how the fit was chosen"), *parts, id="details")
-        if parts
-        else Html()
-    )
-
-
-def _path(facts: Facts) -> Html:
-    """The effective ridge, and the way from the start to the fit."""
-    family = facts.candidates[0].family if facts.candidates else ""
-    figures = [charts.ridge_chart(facts.ridge, family)] if facts.ridge else []
-    figures += [charts.trajectory_chart(facts.trajectory)] if facts.trajectory else []
-    if not figures:
-        return Html()
-    text = f"The effective ridge is {number(facts.effective_ridge)}."
-    if len(facts.candidates) > 1:
-        text = "Several fits are averaged (below); these charts show the one with the largest share, "
-        text += f'"{_family(family)}". '
-        text += f"The average has an effective ridge of {number(facts.effective_ridge)}."
-    return _section("path", "How the fit was chosen", text, _pair(*figures))
-
-
-def _rows(facts: Facts) -> Html:
-    """Left-out predictions and residuals, or the table of classes."""
-    if facts.classes is not None:
-        text, parts = _classified(facts.classes)
-    elif facts.left_out:
-        text = "Every row is predicted by a fit without it, so this is what to expect of new rows from the same place."
-        if (outputs := facts.left_out[0].outputs) > 1:
-            which = "each has its own charts" if outputs <= MOST_OUTPUTS else "the charts show the first"
-            text += f" There are {outputs} outputs; {which}."
-        parts = [
-            _pair(charts.left_out_chart(rows, f"rows{k}"), charts.residual_chart(rows, f"residuals{k}"))
-            for k, rows in enumerate(facts.left_out)
-        ]
-    elif facts.focal.rows > 1 and facts.error is not None:
-        return Html()  # errors are known, and the rows behind them were not given
-    else:
-        text = "Leave-one-out cannot judge these rows: without one of them there is nothing left to predict it from."
-        parts = []
-    return _section("rows", "On the focal rows", text, *parts)
-
-
-def _classified(classes: ClassFact) -> tuple[str, list[Html]]:
-    """How many rows are classified right, and the table of classes where it can be read."""
-    from scipy.stats import binomtest
-
-    low, high = binomtest(classes.right, classes.rows).proportion_ci(method="wilson")
-    share = percent(classes.right / classes.rows)
-    text = (
-        f"Each row is classified by a fit without it: {classes.right:,} of {classes.rows:,} are right, {share} "
-        f"(95% interval {percent(low)} to {percent(high)}). "
-        "Errors elsewhere on this page are those of the class scores, which should be +1 for the class and \u22121 for "
-        "any other."
-    )
-    drawn = [_pair(charts.calibration_chart(classes))] if classes.shares else []
-    if len(classes.names) > MOST_CLASSES:
-        return text, drawn
+def classes_table(classes: ClassFact) -> Table:
+    """How often each class is taken for each other."""
     rows = [
-        [_name(name), *(_bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
+        [Name(name), *(Bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
     ]
-    heads = ["actual class", *(f"taken for {name}" for name in classes.names)]
-    return text, [_table(heads, rows, "Actual and left-out classes"), *drawn]
+    heads = ["actual class", *(f"predicted {name}" for name in classes.names)]
+    return Table("Actual and left-out classes", heads, rows)
 
 
-def _removals(facts: Facts) -> Html:
+def removal_table(facts: Facts) -> Table:
     """What leaving one dataset out would do."""
-    if not facts.sources:
-        return Html()
-    name, heading = "removal", "If a dataset were removed"
-    if facts.focal.rows == 1 or not facts.removable:
-        saved = "Not known for a model of sums or from a file: these lack the state of the fit. Fit again to see it."
-        single = "A single focal row cannot tell what this would change."
-        return _section(name, heading, single if facts.focal.rows == 1 else saved)
     known = [(d, d.change) for d in with_known_effect(facts) if d.change is not None]
     known.sort(key=lambda pair: (-abs(pair[1]), pair[0].name))
     # Changes of no account must not look large only because there are no others.
     most = max([10 * HELP_MARGIN, *(abs(change) for _, change in known)])
     changes = percent_column([change for _, change in known], signed=True)
     errors, shifts = column([d.error_without for d, _ in known]), column([d.shift for d, _ in known])
-    rows: list[list[str]] = []
+    rows = []
     for (domain, change), shown, error, shift in zip(known, changes, errors, shifts):
-        # From the middle, to the right where the error rises.
-        start, end = sorted([0.5, 0.5 + change / most / 2])
         style = "far" if effect_of(domain) not in ("helped", "hurt") else "up" if change > 0 else "down"
-        rows.append([_name(domain.name), _bar(shown, end, start, style=f"both {style}", mark=0.5), error, shift])
-    meaning = f"On {counted((facts.focal.rows, 'focal row'))} such changes are mostly chance."
-    if can_tell(facts):
-        meaning = "A rise means that the dataset helped, a fall that it hurt, where the change is larger than chance "
-        meaning += f"(95% interval); up to {percent(HELP_MARGIN)} either way counts as no difference."
-    text = "Each dataset is left out alone, and the rest is solved again. With all of them the left-out error is "
-    text += f"{number(facts.error)}. {meaning}"
-    if left := len(facts.sources) - len(known):
-        text += f" For the {counted((left, 'dataset'))} of little weight this was not computed."
+        rows.append([Name(domain.name), Bar.both(shown, change / most, style), error, shift])
     rest = known[SHOWN_ROWS:]
     least = percent(abs(rest[0][1])) if rest else ""
     summary = f"{counted((len(rest), 'more dataset'))}, each changing the error by at most {least}"
     heads = ["without", "error changes by", "error then", "predictions move by"]
-    table = _table(heads, rows, "What removing each dataset would change", summary=summary)
-    return _section(name, heading, text, table)
+    return Table("What removing each dataset would change", heads, rows, summary)
 
 
-def _average(facts: Facts) -> Html:
-    """Which fits were averaged, and with which shares."""
-    if not facts.candidates:
-        return Html()
-    shares: dict[str, list[float]] = {}
-    for each in facts.candidates:
-        shares.setdefault(each.family, []).append(each.share)
-    families = sorted(shares.items(), key=lambda pair: (-math.fsum(pair[1]), pair[0]))
-    tried = f" and in cross-domain validation on {counted((facts.validation_sources, 'source'))}"
-    text = "There was one candidate."
-    if len(facts.candidates) > 1:
-        text = f"{counted((len(facts.candidates), 'candidate fit'))} were averaged. A candidate's share grows with how "
-        text += f"well it does on focal rows it has not seen{tried if facts.validation_sources else ''}."
-    bands, legend = [], []
-    for k, (name, parts) in enumerate(families):
-        share, colour = math.fsum(parts), f"c{k % 5}"
-        bands.append(element("i", class_=colour, style=f"width:{100 * share:.2f}%"))
-        meaning = "; ".join(filter(None, [FAMILIES.get(name), counted((len(parts), "candidate"))]))
-        words = element(
-            "span", element("b", _family(name)), f" {percent(share)}", element("span", meaning, class_="why")
-        )
-        legend.append(element("li", element("i", class_=colour), words))
-    shown = element("div", *bands, class_="bands", role="img", aria_label="Shares of the families")
-    listed = element("ul", *legend, class_="legend")
-    table = _candidate_table(facts.candidates)
-    return _section("average", "What was averaged", text, *_map_parts(facts), shown, listed, table)
-
-
-def _family(name: str) -> str:
+def family_name(name: str) -> str:
     """A family of candidates as the page calls it: fits to the focal rows are called as in the comparison."""
     return OWN_ROWS if name == FOCAL_FAMILY else name
 
 
-def _map_parts(facts: Facts) -> list[Html]:
-    """The feature maps and what each does by itself; nothing where there is one map only."""
-    if not facts.maps:
-        return []
-    text = f"The fits use {len(facts.maps)} feature maps, made from the rows. {facts.carried}"
-    return [element("p", text), _map_table(facts.maps), element("p", "The same fits by family:")]
+def family_shares(facts: Facts) -> list[dict[str, Any]]:
+    """The families of candidates, largest share first."""
+    shares: dict[str, list[float]] = {}
+    for each in facts.candidates:
+        shares.setdefault(each.family, []).append(each.share)
+    found = [{"family": name, "share": math.fsum(parts), "count": len(parts)} for name, parts in shares.items()]
+    return sorted(found, key=lambda each: (-each["share"], each["family"]))
 
 
-def _map_table(maps: Sequence[MapFact]) -> Html:
-    most = max(each.share for each in maps) or 1.0
-    shares, errors = percent_column([each.share for each in maps]), column([each.error for each in maps])
-    validation = column([each.validation_error for each in maps])
-    rows: list[list[str]] = []
-    for each, share, error, validated in zip(maps, shares, errors, validation):
-        name = _name(MAP_NAMES.get(each.name, each.name), below=MAP_MEANINGS.get(each.name, ""))
-        rows.append([name, _bar(share, each.share / most), f"{each.features:,}", error, validated])
-    heads = ["feature map", "share", "features", "left-out error"]
-    heads += ["validation error ÷ best"] if any(each.validation_error is not None for each in maps) else []
-    return _table(heads, rows, "Feature maps and their shares")
+def maps_table(maps: Sequence[Any], meanings: Mapping[str, str]) -> Table:
+    """Feature maps and what each does by itself."""
+    names = [Name(MAP_NAMES.get(each.name, each.name), meanings.get(each.name, "")) for each in maps]
+    sizes = [f"{each.n_features:,}" for each in maps]
+    return _shares_table("Feature maps and their shares", ("feature map", "features"), maps, names, sizes)
 
 
-def _candidate_table(candidates: Sequence[CandidateFact]) -> Html:
-    top, rest = candidates[:TOP_CANDIDATES], candidates[TOP_CANDIDATES:]
-    most = max(c.share for c in top) or 1.0
-    shares, errors = percent_column([c.share for c in top]), column([c.error for c in top])
-    rows: list[list[str]] = []
-    for c, share, error, validation in zip(top, shares, errors, column([c.validation_error for c in top])):
-        settings = ", ".join(f"{name} {plain_value(value)}" for name, value in c.settings.items())
-        name, bar = _name(_family(c.family), below=settings), _bar(share, c.share / most)
-        rows.append([name, bar, number(c.effective_ridge), error, validation])
-    heads = ["candidate", "share", "effective ridge", "left-out error"]
-    heads += ["validation error ÷ best"] if any(c.validation_error is not None for c in top) else []
-    table = _table(heads, rows, "Candidates with the largest shares")
-    more = f"The other {len(rest):,} share {percent(sum(c.share for c in rest))}."
-    return join([table, element("p", more)]) if rest else table
+def candidates_table(candidates: Sequence[Any]) -> Table:
+    """The candidates with the largest shares."""
+    names = []
+    for each in candidates:
+        settings = ", ".join(f"{name} {plain_value(value)}" for name, value in each.settings.items())
+        names.append(Name(family_name(each.family), settings))
+    ridges = [number(each.effective_ridge) for each in candidates]
+    heads = ("candidate", "effective ridge")
+    return _shares_table("Candidates with the largest shares", heads, candidates, names, ridges)
 
 
-def _settings(facts: Facts, settings: Mapping[str, Any] | None) -> Html:
-    """What was set, and with which versions."""
-    import sklearn
-
-    versions = {"mixtune": __version__, "NumPy": np.__version__, "scikit-learn": sklearn.__version__}
-    versions |= {"Python": platform.python_version()}
-    given = {name: plain_value(value) for name, value in (settings or {}).items()}
-    lists = []
-    for heading, pairs in {"Given": given, facts.estimator: facts.parameters, "Versions": versions}.items():
-        items = [element("div", element("dt", name), element("dd", element("bdi", pairs[name]))) for name in pairs]
-        if items:
-            lists.append(element("div", element("h3", heading), element("dl", *items, class_="pairs")))
-    title = element("h2", "Settings and versions")
-    return element("section", title, element("div", *lists, class_="lists"), id="settings")
-
-
-def _name(name: str, *, below: str = "", mark: str = "") -> Html:
-    """The name of a table's row, isolated so that its writing direction stays inside, with a remark and a mark."""
-    shown = element("bdi", shorten(name, LONGEST_NAME), title=name if len(name) > LONGEST_NAME else "")
-    badge = join([" ", element("span", mark, class_=f"badge {mark}")]) if mark else ""
-    return element("th", shown, badge, element("span", below, class_="why") if below else "", scope="row")
-
-
-def _bar(text: str, end: float, start: float = 0.0, *, style: str = "", mark: float | None = None) -> Html:
-    """A number over a bar between two parts of the cell; ``mark`` is a place on it."""
-    left, right = (min(max(part, 0.0), 1.0) if math.isfinite(part) else 1.0 for part in (start, end))
-    fill = element("i", style=f"left:{100 * left:.1f}%;width:{100 * (right - left):.1f}%")
-    at = [] if mark is None else [element("i", class_="at", style=f"left:{100 * min(mark, 1.0):.1f}%")]
-    track = element("span", *([fill] if end > start else []), *at, class_=f"track {style}".strip())
-    return element("span", element("span", text, class_="figure"), track, class_="barred")
-
-
-def _table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str, *, summary: str = "", always: int = 0
-) -> Html:
-    """A table of names and numbers with bars; on a narrow screen every row becomes a small card.
-
-    Cells without a head are left out. With a ``summary``, a long table shows its first rows, and the rest is folded
-    away under it; the first ``always`` rows do not count.
-    """
-    if summary and len(rows) - always > LONGEST_TABLE:
-        shown = SHOWN_ROWS + always
-        rest = _table(heads, rows[shown:], f"{caption}: the rest")
-        return join([_table(heads, rows[:shown], caption), element("details", element("summary", summary), rest)])
-    top = [element("th", head, scope="col", class_="num" if place else "") for place, head in enumerate(heads)]
-    body = []
-    for name, *cells in rows:
-        numbers = (element("td", cell, class_="num", data_label=head) for head, cell in zip(heads[1:], cells))
-        body.append(element("tr", name, *numbers))
-    parts = element("thead", element("tr", *top)), element("tbody", *body)
-    return element("table", element("caption", caption, class_="unseen"), *parts)
-
-
-# Parts of the page that the page about all domains shares.
-bar, pair, row_name, section, settings_section, table = _bar, _pair, _name, _section, _settings, _table
+def _shares_table(
+    caption: str, heads: tuple[str, str], parts: Sequence[Any], names: Sequence[Name], about: Sequence[str]
+) -> Table:
+    """Parts of the average: their names, shares, what is said about each, and their errors."""
+    most = max(each.share for each in parts) or 1.0
+    texts = percent_column([each.share for each in parts])
+    bars = [Bar(text, each.share / most) for text, each in zip(texts, parts)]
+    errors, validation = (
+        column([rmse(getattr(each, name)) for each in parts]) for name in ("loo_error", "validation_error")
+    )
+    shown = [heads[0], "share", heads[1], "left-out error"]
+    shown += ["validation error ÷ best"] if any(each.validation_error is not None for each in parts) else []
+    return Table(caption, shown, list(zip(names, bars, about, errors, validation)))

@@ -20,6 +20,8 @@ ENOUGH_ROWS = 8
 NAMED = 3
 #: How many rows would settle a question is said up to so many times those there are.
 MOST_TIMES = 20
+#: Errors higher by this part or more are "more than ten times" as high.
+MANY_TIMES = 9
 
 
 @dataclass(frozen=True)
@@ -41,28 +43,29 @@ def give_verdict(facts: Facts) -> Verdict:
         sentence = "No other datasets were given, so nothing was transferred: this is a fit to the focal rows alone"
         evidence = f"Its left-out error is {number(facts.error)}."
         return Verdict(f"{sentence}.", "even", (evidence,), "Add datasets that may resemble the focal rows.")
-    gain = facts.gain
-    if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
+    known = None if facts.gain is None else facts.gain.interval
+    if known is None:
         sentence = "Whether transfer helps cannot be judged: leave-one-out says nothing about these focal rows"
         return Verdict(f"{sentence}.", "even", (), "Add focal rows with known targets.")
-    if gain.low > 0:
-        tone, change = "good", f"Transfer clearly helps: the error is {percent(gain.reduction)} lower"
-        interval = f"{percent(gain.low).removesuffix('%')} to {percent(gain.high)}"
-    elif gain.high < 0:
-        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-gain.reduction)} higher"
-        interval = f"{percent(-gain.high).removesuffix('%')} to {percent(-gain.low)}"
+    reduction, low, high = known
+    if low > 0:
+        tone, change = "good", f"Transfer clearly helps: the error is {percent(reduction)} lower"
+        interval = f"{percent(low).removesuffix('%')} to {percent(high)}"
+    elif high < 0:
+        tone, change = "bad", f"Transfer clearly hurts: the error is {percent(-reduction)} higher"
+        interval = f"{percent(-high).removesuffix('%')} to {percent(-low)}"
     else:
-        how = "the same" if abs(gain.reduction) < 5e-4 else _side(gain.reduction)
+        how = "the same" if abs(reduction) < 5e-4 else _side(reduction)
         rows = counted((facts.focal.rows, "focal row"))
         opening = f"{rows} cannot tell whether transfer helps"
-        if graded(gain.reduction, gain.low, gain.high):
-            opening = f"Transfer probably {'helps' if gain.reduction > 0 else 'hurts'}"
+        if graded(*known):
+            opening = f"Transfer probably {'helps' if reduction > 0 else 'hurts'}"
         tone, change = "even", f"{opening}: the error is {how}"
-        interval = f"{_side(gain.low)} to {_side(gain.high)}"
+        interval = f"{_side(low)} to {_side(high)}"
     helped, meaning = _which_helped(facts)
     evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
     sentence = f"{change} (95% interval {interval}); {helped}."
-    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, gain.reduction, gain.low, gain.high))
+    return Verdict(sentence, tone, (evidence, meaning), _advice(facts, *known))
 
 
 def likely_better(reduction: float, low: float, high: float) -> float:
@@ -113,10 +116,10 @@ def compared_sentence(reduction: float, low: float, high: float, rows: int, *, e
 
 def why_different(facts: Facts, reduction: float, low: float, high: float, *, curved: bool, classes: bool) -> str:
     """What ``fit`` says where it and a comparison on unseen rows disagree, and why they may; "" where they agree."""
-    gain = facts.gain
-    if gain is None or gain.reduction is None or gain.low is None or gain.high is None:
+    known = None if facts.gain is None else facts.gain.interval
+    if known is None:
         return ""
-    grades = [(graded(*each), each[0] > 0) for each in ((gain.reduction, gain.low, gain.high), (reduction, low, high))]
+    grades = [(graded(*each), each[0] > 0) for each in (known, (reduction, low, high))]
     if grades[0] == grades[1] or not (grades[0][0] or grades[1][0]):
         return ""
     reasons = ["fit learns from all focal rows, here each fit lacks those of one fold"]
@@ -134,14 +137,17 @@ def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
     """What to do next."""
     grade, pooled = graded(reduction, low, high), _change_from_pooling(facts)
     if pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly":
-        first = "Use one fit to all rows pooled"
-    elif grade:
+        return "Use one fit to all rows pooled."
+    if grade:
         first = "Use this model for new rows" if reduction > 0 else "Use a fit to the focal rows alone"
+    elif facts.gain is not None and facts.gain.from_rows is None:
+        first = "Use this model for new rows, and add focal rows to judge it"
     else:
         first = "Use either this model or a fit to the focal rows alone"
     hurt = [each.name for each in facts.sources if effect_of(each) == "hurt"] if can_tell(facts) else []
-    if 0 < len(hurt) <= NAMED:
-        first += f". Try it without {quoted(hurt)}, which hurt"
+    # Without the only source the model is a fit to the focal rows alone.
+    if 0 < len(hurt) <= min(NAMED, len(facts.sources) - 1):
+        first += f". Try mixtune without {quoted(hurt)}, which hurt"
     # Intervals shrink with the root of the number of rows.
     part = (reduction - low if reduction > 0 else high - reduction) / abs(reduction) if reduction else math.inf
     if grade == "clearly" or not facts.focal.rows or not 1 < part**2 < MOST_TIMES:
@@ -154,10 +160,7 @@ def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
 
 def _change_from_pooling(facts: Facts) -> tuple[float, float, float] | None:
     """How much lower the error is than that of one fit to all rows pooled, with the 95% interval, where it is known."""
-    found = next((each for each in facts.compared if each.method == POOLED), None)
-    if found is None or found.ratio is None or found.ratio_low is None or found.ratio_high is None:
-        return None
-    return 1 - found.ratio, 1 - found.ratio_high, 1 - found.ratio_low
+    return next((each.reduction for each in facts.compared if each.method == POOLED), None)
 
 
 def _against_pooling(facts: Facts) -> str:
@@ -165,10 +168,12 @@ def _against_pooling(facts: Facts) -> str:
     if (change := _change_from_pooling(facts)) is None:
         return ""
     reduction, grade = change[0], graded(*change)
-    which = "lower" if reduction > 0 else "higher"
     if not grade:
         rows = counted((facts.focal.rows, "focal row"))
         return f"Whether it is better than one fit to all rows pooled, {rows} cannot tell."
+    if reduction < -MANY_TIMES:
+        return f"Its error is {grade} more than ten times that of one fit to all rows pooled."
+    which = "lower" if reduction > 0 else "higher"
     return f"Its error is {grade} {which} than that of one fit to all rows pooled, by {percent(abs(reduction))}."
 
 
@@ -220,7 +225,7 @@ def _which_helped(facts: Facts) -> tuple[str, str]:
     others = {"{:,} hurt": hurt, "{:,} made no difference either way": known - hurt - found - unsure}
     others["for {:,} the focal rows cannot tell"] = unsure
     others["for {:,} of little weight this was not computed"] = count - known
-    rest = " and ".join(text.format(n) for text, n in others.items() if n)
+    rest = ", ".join(text.format(n) for text, n in others.items() if n)
     meaning = f"A dataset helped if the error on the focal rows rises by more than {percent(HELP_MARGIN)}, and by "
     meaning += "more than chance (95% interval), when it alone is left out"
     meaning += f"; {rest}." if rest else "."
@@ -269,7 +274,7 @@ def _versus(reduction: float) -> str:
     >>> _versus(0.2), _versus(-0.031), _versus(0.0), _versus(-1e9)
     ('20% below', '3.1% above', 'the same as', 'more than ten times')
     """
-    if reduction < -9:
+    if reduction < -MANY_TIMES:
         return "more than ten times"
     if abs(reduction) < 5e-4:
         return "the same as"

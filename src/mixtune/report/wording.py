@@ -1,10 +1,12 @@
 """Numbers, names and markup as the page and the terminal show them: rounded for reading, and safe to show."""
 
-import html
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import markupsafe
+from markupsafe import Markup
 
 MINUS = "\u2212"
 #: How methods are called where they are shown; others keep their names.
@@ -18,20 +20,13 @@ MEASURE_NAMES = {
     "log_loss": ("log loss", False),
     "auc": ("AUC", False),
 }
-#: How the feature maps that an estimator makes by itself are called, and what they consist of.
+#: How the feature maps that an estimator makes by itself are called.
 MAP_NAMES = {
     "inputs": "the columns themselves",
     "splines": "splines",
     "Fourier": "random Fourier features",
     "learned": "learned columns and splines",
     "boosted": "boosted trees",
-}
-MAP_MEANINGS = {
-    "inputs": "linear in every column",
-    "splines": "a smooth curve of every column",
-    "Fourier": "waves over all columns together, beside the columns themselves",
-    "learned": "predictions of models fitted to the sources, beside a smooth curve of every column",
-    "boosted": "boosted trees fitted to the focal rows, beside a smooth curve of every column",
 }
 #: What neither a page nor a terminal can show: control characters, halves of characters, marks that turn the direction
 #: of the text around.
@@ -51,35 +46,18 @@ def clean(text: Any) -> str:
     return _UNSHOWN.sub("\ufffd", str(text))
 
 
-def escape(text: Any) -> str:
-    """Text that is safe anywhere between tags and in quoted attributes.
+def escape(text: Any) -> Markup:
+    """Text that is safe anywhere between tags and in quoted attributes; markup stays as it is.
 
     Examples
     --------
-    >>> escape('<b> & "c"')
-    '&lt;b&gt; &amp; &quot;c&quot;'
+    >>> escape("a < b"), escape(Markup("<br>"))
+    (Markup('a &lt; b'), Markup('<br>'))
     """
-    return html.escape(clean(text), quote=True)
+    return text if isinstance(text, Markup) else markupsafe.escape(clean(text))
 
 
-class Html(str):
-    """Finished markup. Text of any other type is escaped before it becomes part of a page."""
-
-    __slots__ = ()
-
-
-def join(parts: Iterable[Any]) -> Html:
-    """Put markup and text in a row.
-
-    Examples
-    --------
-    >>> join([Html("<br>"), "a < b"])
-    '<br>a &lt; b'
-    """
-    return Html("".join(part if isinstance(part, Html) else escape(part) for part in parts))
-
-
-def element(tag: str, *content: Any, **attributes: Any) -> Html:
+def element(tag: str, *content: Any, **attributes: Any) -> Markup:
     """An element with escaped content and attributes; what is None or empty is left out.
 
     Underscores in names of attributes stand for dashes, one at the end for nothing. Numbers have one decimal: on a page
@@ -88,9 +66,9 @@ def element(tag: str, *content: Any, **attributes: Any) -> Html:
     Examples
     --------
     >>> element("td", "a & b", class_="num", data_label="weight", title="")
-    '<td class="num" data-label="weight">a &amp; b</td>'
+    Markup('<td class="num" data-label="weight">a &amp; b</td>')
     >>> element("line", x1=0.0, x2=12.34)
-    '<line x1="0" x2="12.3"/>'
+    Markup('<line x1="0" x2="12.3"/>')
     """
     named = ""
     for name, value in attributes.items():
@@ -98,8 +76,8 @@ def element(tag: str, *content: Any, **attributes: Any) -> Html:
             # Adding zero turns -0.0 into 0.0.
             text = f"{round(value, 1) + 0.0:.1f}".removesuffix(".0") if isinstance(value, float) else escape(value)
             named += f' {name.rstrip("_").replace("_", "-")}="{text}"'
-    inside = join(content)
-    return Html(f"<{tag}{named}/>" if tag in _EMPTY and not inside else f"<{tag}{named}>{inside}</{tag}>")
+    inside = "".join(map(escape, content))
+    return Markup(f"<{tag}{named}/>" if tag in _EMPTY and not inside else f"<{tag}{named}>{inside}</{tag}>")
 
 
 def shorten(text: Any, length: int) -> str:
@@ -191,6 +169,21 @@ def column(values: Sequence[float | None], digits: int = 3) -> list[str]:
     return [
         f"{v:,.{decimals}f}".replace("-", MINUS) if v is not None and math.isfinite(v) else number(v) for v in values
     ]
+
+
+def measure_columns(rows: Sequence[Any], digits: int = 3) -> dict[str, list[str]]:
+    """The measures of predictions that are known of some of the rows, by what they are called."""
+    cells = {}
+    for field, (name, in_percent) in MEASURE_NAMES.items():
+        values = [getattr(row.measures, field, None) for row in rows]
+        if any(value is not None for value in values):
+            if in_percent:
+                cells[name] = percent_column(values)
+            elif field in ("r2", "auc", "log_loss"):
+                cells[name] = [number(None) if v is None else f"{v:.2f}".replace("-", MINUS) for v in values]
+            else:
+                cells[name] = column(values, digits)
+    return cells
 
 
 def percent_column(parts: Sequence[float | None], *, signed: bool = False) -> list[str]:

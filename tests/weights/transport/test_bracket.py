@@ -51,7 +51,8 @@ def test_holds_after_every_round_and_closes(d, monkeypatch):
         assert lower <= exact * (1 + 1e-9)
         assert upper >= exact * (1 - 1e-9)
         gaps.append(upper - lower)
-    assert gaps == sorted(gaps, reverse=True)
+    # Sums of the same numbers in another order differ by rounding.
+    assert np.all(np.diff(gaps) <= 1e-12)
     assert gaps[-1] <= 1e-6 * exact
 
 
