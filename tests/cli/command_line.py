@@ -39,7 +39,9 @@ def run(*arguments, columns="80") -> Done:
 
 def in_process(*arguments, columns="80") -> Done:
     """Run it as a user does, with warnings as errors."""
-    passed_on = {name: os.environ[name] for name in ("PYTHONPATH", "OMP_NUM_THREADS") if name in os.environ}
+    # The same code and linear algebra as in this process.
+    ours = ("PYTHONPATH", "OMP_NUM_THREADS", "OPENBLAS_")
+    passed_on = {name: value for name, value in os.environ.items() if name.startswith(ours)}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", "from mixtune.cli import main; main()", *map(str, arguments)],
         capture_output=True,

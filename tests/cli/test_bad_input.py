@@ -64,13 +64,13 @@ def test_a_column_missing_in_one_file(tmp_path):
 
 def test_text_where_numbers_belong_counts_as_missing(data):
     notes = as_json("fit", append(data, "paris,1.2 kg,red,3.0"), *SITES, "--linear")["notes"]
-    assert 'column "size" has 1 text among its values ("1.2 kg"), which count as missing' in notes
+    assert 'column "size" has 1 text among its values ("1.2 kg"), which counts as missing' in notes
     assert "missing value" in refused("fit", data, *SITES, "--missing", "refuse")
 
 
 def test_text_in_the_target_counts_as_missing(data):
     notes = as_json("fit", append(data, "paris,1.0,red,ten"), *SITES, "--linear")["notes"]
-    assert 'column "y" has 1 text among its values ("ten"), which count as missing' in notes
+    assert 'column "y" has 1 text among its values ("ten"), which counts as missing' in notes
     assert '1 row of "data.csv" without a target is left out' in notes
     assert '"ten"' in refused("fit", data, *SITES, "--no-drop-missing-target")
 
