@@ -127,7 +127,8 @@ def test_streamed(folder):
     write_rows(folder / "large.csv", ["site", "x", "y"], rows)
     given = ("fit", folder / "large.csv", *ALL, "--stream", "--sample-rows", "20", "--json")
     document = as_json(*given, "--out", folder / "streamed.mixtune")
-    assert [each["rows"] for each in document["domains"]] == [20, 20, 20]
+    assert [each["rows"] for each in document["domains"]] == [30, 30, 30]
     assert "at most 20 rows of every domain were drawn" in " ".join(document["notes"])
+    assert "models were validated on at most 20 rows of each domain" in " ".join(document["notes"])
     write_rows(folder / "some.csv", ["site", "x"], [["a", 1.0], ["d", 1.0]])
     assert run("predict", folder / "streamed.mixtune", folder / "some.csv").code == 0

@@ -8,7 +8,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from estimators.transfer_data import make_transfer
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifier, RegretOptimalClassifierCV, Sources, load
-from mixtune.estimators._classes import fit_sharpness, softmax_scores
+from mixtune.estimators._base import all_scores
+from mixtune.estimators._classifier import fit_sharpness, softmax_scores
 from mixtune.moments import Moments
 
 
@@ -209,9 +210,9 @@ def test_probabilities_are_calibrated_on_validation_too(classes):
         for fitted, signs, weight in rows:
             assert fitted.shape == signs.shape == (len(weight), 1 if classes == 2 else classes)
             np.testing.assert_allclose(np.abs(signs), 1.0)
-        scores, places = model._all_scores(model.regressor_.loo_predictions_), np.searchsorted(model.classes_, y)
+        scores, places = all_scores(model.regressor_.loo_predictions_), np.searchsorted(model.classes_, y)
         alone = fit_sharpness(scores, places, np.ones(12))
-        given = model._all_scores(model.decision_function(new))
+        given = all_scores(model.decision_function(new))
         by = [np.log(softmax_scores(given, a)[np.arange(len(new)), labels]) for a in (model.sharpness_, alone)]
         losses.append(-np.mean(by, axis=1))
     mean = np.mean(losses, axis=0)

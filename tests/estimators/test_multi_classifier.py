@@ -7,9 +7,9 @@ from sklearn import config_context
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, cross_val_score
 
-from mixtune import MultiDomainClassifier, RegretOptimalClassifierCV, load
+from mixtune import MultiDomainClassifier, RegretOptimalClassifierCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._classes import fit_sharpness, sharpness_of
+from mixtune.estimators._classifier import fit_sharpness, sharpness_of
 
 CUTS = KFold(2, shuffle=True, random_state=0)
 LABELS = np.array(["blue", "green", "red"])
@@ -41,6 +41,47 @@ def three():
     X, y, names = draw(18, classes=3, domains=5)
     keep = (names != "d4") | (y != "red")
     return MultiDomainClassifier(feature_map=None).fit(X[keep], y[keep], domain=names[keep])
+
+
+@pytest.mark.parametrize("feature_map", [None, "auto"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_streams_that_samples_hold_whole_give_the_fit_in_memory(feature_map, classes):
+    X, y, names = draw(24, classes=classes, domains=5)
+    y = np.searchsorted(LABELS, y)
+    expected = MultiDomainClassifier(feature_map).fit(X, y, domain=names)
+    told = []
+    stream = StreamedSources((X, y), domain=names, progress=lambda done, total: told.append(done))
+    ours = MultiDomainClassifier(feature_map).fit(stream)
+    np.testing.assert_allclose(ours.predict_proba(X, domain=names), expected.predict_proba(X, domain=names), atol=1e-8)
+    assert ours.class_counts_.tolist() == expected.class_counts_.tolist()
+    assert ours.classes_.dtype == expected.classes_.dtype
+    assert told.count(0) == 2
+
+
+def test_models_of_streams_come_from_all_rows():
+    X, y, names = draw(200, classes=3, domains=5)
+    y = np.searchsorted(LABELS, y)
+    y[5] = 9  # a class that no sample has
+    stream = StreamedSources((X, y), domain=names, sample_rows=50, progress=False)
+    part = MultiDomainClassifier(None).fit(stream)
+    whole = MultiDomainClassifier(None).fit(X, y, domain=names)
+    assert part.classes_.tolist() == [0, 1, 2, 9]
+    assert not any(9 in labels for _, labels in stream.samples().values())
+
+    def check():
+        assert part.class_counts_.tolist() == whole.class_counts_.tolist()
+        assert part.n_rows_.tolist() == whole.n_rows_.tolist()
+        for one, other in zip(part.regressors_, whole.regressors_):
+            np.testing.assert_allclose(one.own_coef_, other.own_coef_, atol=1e-9)
+
+    check()
+    for model in (part, whole):
+        model.partial_fit(X[:30], np.resize(y[:3], 30), domain=["new"] * 30)
+        model.forget("d2")
+    check()
+    part.partial_fit(StreamedSources((X, y), domain=names, sample_rows=50, progress=False))
+    whole.partial_fit(X, y, domain=names)
+    check()
 
 
 def test_as_sure_and_as_right_as_with_each_domain_focal(two):

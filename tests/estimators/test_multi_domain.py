@@ -7,8 +7,9 @@ import pytest
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from mixtune import MultiDomainRegressor, RegretOptimalRegressorCV, StreamedSources, load
+from mixtune import MultiDomainRegressor, RandomFeatures, RegretOptimalRegressorCV, StreamedSources, load
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _onnx
 from mixtune.moments import Rows, Sample
@@ -116,7 +117,12 @@ def test_in_scikit_learn():
     assert scores.min() > 0.7
     with config_context(enable_metadata_routing=True):
         routed = cross_val_score(MultiDomainRegressor(None), X, y, params={"domain": names}, cv=CUTS)
+        steps = make_pipeline(StandardScaler(), MultiDomainRegressor(None))
+        scaled = cross_val_score(steps, X, y, params={"domain": names}, cv=CUTS)
+        search = GridSearchCV(MultiDomainRegressor(None), {"standardise": [True]}, cv=CUTS).fit(X, y, domain=names)
     np.testing.assert_allclose(routed, scores)
+    np.testing.assert_allclose(scaled, scores)
+    assert search.best_score_ == pytest.approx(scores.mean())
 
 
 def test_one_onnx_model_with_the_domain_as_an_input(data, linear, tmp_path):
@@ -154,18 +160,72 @@ def test_streams_and_dask_collections(data, linear):
     X, y, names = data
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y, site=names)
     arrays = MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names, progress=False))
-    np.testing.assert_allclose(arrays.predict(X, domain=names), linear.predict(X, domain=names), atol=1e-7)
-    assert any("at most 2,000 rows of each domain" in note for note in arrays.notes_)
+    np.testing.assert_allclose(arrays.predict(X, domain=names), linear.predict(X, domain=names), atol=1e-8)
+    assert "models were validated on at most 2,000 rows of each domain, drawn at random" in arrays.notes_
     parts = dask.from_pandas(frame, npartitions=3)
     options = {"target": "y", "domain": "site", "columns": ["a", "b", "c"], "progress": False}
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
         streamed = MultiDomainRegressor(None).fit(StreamedSources(parts, sample_rows=10, scheduler=client, **options))
-    assert streamed.n_rows_.tolist() == [10] * 8
+    assert streamed.n_rows_.tolist() == linear.n_rows_.tolist()
+    np.testing.assert_allclose(streamed.own_coef_, linear.own_coef_, atol=1e-10)
     assert list(streamed.feature_names_in_) == ["a", "b", "c"]
     whole = MultiDomainRegressor(None, domain="site").fit(parts.drop(columns="y"), parts["y"])
     np.testing.assert_allclose(whole.predict(frame.drop(columns="y")), linear.predict(X, domain=names), atol=1e-7)
     with pytest.raises(ParameterError, match="pass nothing beside them"):
         MultiDomainRegressor(None).fit(StreamedSources((X, y), domain=names), y)
+
+
+@pytest.mark.parametrize("settings", [{"fit_intercept": False, "feature_map": None}, {}], ids=str)
+def test_streams_that_samples_hold_whole_give_the_fit_in_memory(settings):
+    X, y, names = draw(domains=6, rows=25)
+    expected = MultiDomainRegressor(**settings).fit(X, y, domain=names)
+    told = []
+    stream = StreamedSources((X, y), domain=names, progress=lambda done, total: told.append(done))
+    ours = MultiDomainRegressor(**settings).fit(stream)
+    for method in ("predict", "predict_interval"):
+        found, known = (getattr(model, method)(X, domain=names) for model in (ours, expected))
+        np.testing.assert_allclose(found, known, atol=1e-8)
+    np.testing.assert_allclose(ours.weights_, expected.weights_, atol=1e-8)
+    assert told.count(0) == 2
+
+
+def test_models_of_streams_come_from_all_rows():
+    X, y, names = draw(domains=5, rows=300, columns=2)
+    drawn = StreamedSources((X, y), domain=names, sample_rows=60, progress=False)
+    part = MultiDomainRegressor(None).fit(drawn)
+    whole = MultiDomainRegressor(None).fit(X, y, domain=names)
+    assert part.n_rows_.tolist() == whole.n_rows_.tolist()
+    np.testing.assert_allclose(part.own_coef_, whole.own_coef_, atol=1e-10)
+    # Samples alone know the coefficients less well; with all rows, only the shares of the candidates differ.
+    sampled = drawn.samples()
+    few = MultiDomainRegressor(None).fit(
+        *map(np.concatenate, zip(*sampled.values())), domain=np.repeat(list(sampled), 60)
+    )
+    apart = [np.abs(model.coef_ - whole.coef_).max() for model in (part, few)]
+    assert apart[0] < 0.5 * apart[1]
+    assert np.all(np.diagonal(part.weights_) > 0.5 * np.diagonal(whole.weights_))
+    # Rows, domains and streams come and go by their sums.
+    more, first = draw(domains=1, rows=300, columns=2, seed=1)[:2], names == "d00"
+    part.partial_fit(more[0], more[1], domain=["new"] * 300)
+    part.partial_fit(StreamedSources((X[first], y[first]), domain=names[first], sample_rows=60, progress=False))
+    part.forget("d03")
+    kept = names != "d03"
+    inputs, targets = (np.concatenate([a[kept], a[first], b]) for a, b in zip((X, y), more))
+    labels = np.concatenate([names[kept], names[first], ["new"] * 300])
+    whole = MultiDomainRegressor(None).fit(inputs, targets, domain=labels)
+    assert part.n_rows_.tolist() == whole.n_rows_.tolist()
+    np.testing.assert_allclose(part.own_coef_, whole.own_coef_, atol=1e-9)
+
+
+def test_sums_beyond_the_memory_limit_leave_the_samples():
+    X, y, names = draw(domains=5, rows=90)
+    wide = RandomFeatures(n_inputs=3, width=300, seed=0)
+    stream = StreamedSources((X, y), domain=names, sample_rows=20, memory_limit=2_200_000, progress=False)
+    model = MultiDomainRegressor(wide).fit(stream)
+    assert "models were learned on at most 20 rows of each domain, drawn at random" in model.notes_
+    assert model.n_rows_.tolist() == [20] * 5
+    model.partial_fit(X[:5], y[:5], domain=names[:5])
+    assert model.n_rows_.tolist() == [25, 20, 20, 20, 20]
 
 
 def test_unseen_domains(data, linear):
@@ -327,7 +387,7 @@ def test_saved_and_loaded(tmp_path, feature_map):
         np.testing.assert_array_equal(one, other)
     pd.testing.assert_frame_equal(back.summary(), model.summary())
     if feature_map == "auto":
-        with pytest.raises(ParameterError, match="cannot write the splines and trees"):
+        with pytest.raises(ParameterError, match="cannot write the splines, Fourier features and trees"):
             back.to_onnx()
     with pytest.raises(ParameterError, match="holds no rows"):
         back.forget("d01")

@@ -6,8 +6,7 @@ import pytest
 from mixtune import _array
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import RegretOptimalClassifierCV, RegretOptimalRegressorCV, _cv, load
-from mixtune.estimators._cv import tuned_fit
-from mixtune.estimators._target_scale import LogScale, left_out_targets
+from mixtune.estimators._cv import LogScale, left_out_targets, tuned_fit
 
 
 def prices(rng, n, level=5.0):

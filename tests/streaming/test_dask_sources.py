@@ -11,6 +11,8 @@ from mixtune._array import MOST_FOCAL
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import (
     JointRegressor,
+    MultiDomainClassifier,
+    RegretOptimalClassifierCV,
     RegretOptimalRegressor,
     RegretOptimalRegressorCV,
     Sources,
@@ -64,6 +66,21 @@ def test_dask_arrays_are_recognised(client, monkeypatch):
     mixed = {**collections, "here": sources["s0"]}
     expected = RegretOptimalRegressor().fit(X, y, sources={**sources, "here": sources["s0"]})
     assert_same_fit(RegretOptimalRegressor().fit(X, y, sources=mixed), expected)
+
+
+def test_classifiers_add_up_on_the_cluster(client):
+    X, y, sources = make_transfer(n=20, sizes=(30, 25, 40))
+    y, sources = (y > 1).astype(int), {name: (A, (b > 1).astype(int)) for name, (A, b) in sources.items()}
+    stream = StreamedSources({name: chunked(pair) for name, pair in sources.items()}, scheduler=client)
+    ours = RegretOptimalClassifierCV(None).fit(X, y, sources=stream)
+    expected = RegretOptimalClassifierCV(None).fit(X, y, sources=sources)
+    np.testing.assert_allclose(ours.heads_, expected.heads_, atol=1e-9)
+    every = MultiDomainClassifier(None).fit(stream)
+    joined = tuple(map(np.concatenate, zip(*sources.values())))
+    names = np.repeat(list(sources), [len(b) for _, b in sources.values()])
+    known = MultiDomainClassifier(None).fit(*joined, domain=names)
+    np.testing.assert_allclose(every.regressors_[0].own_coef_, known.regressors_[0].own_coef_, atol=1e-9)
+    assert every.class_counts_.tolist() == known.class_counts_.tolist()
 
 
 def test_a_dask_frame_and_files_on_the_cluster(client, tmp_path):

@@ -12,6 +12,7 @@ import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from estimators.transfer_data import make_transfer
@@ -453,16 +454,71 @@ def test_peak_memory_of_a_fit_stays_within_the_limit(tmp_path):
     assert int(done.stdout) * 1024 < 64e6
 
 
-@pytest.mark.parametrize("kind", [RegretOptimalClassifier, RegretOptimalClassifierCV])
-def test_classifiers_learn_from_the_sample(kind):
-    X, y, sources = make_transfer(n=20)
-    classes = lambda y: (y > 1.0).astype(float)  # noqa: E731
-    y, sources = classes(y), {name: (A, classes(b)) for name, (A, b) in sources.items()}
-    stream = StreamedSources(sources, sample_rows=15)
-    ours = kind().fit(X, y, sources=stream)
-    expected = kind().fit(X, y, sources=stream.samples())
-    np.testing.assert_array_equal(ours.coef_, expected.coef_)
-    assert set(ours.domain_names_) == {"focal", *sources}
+def as_classes(y, count):
+    return np.digitize(y, np.linspace(0.5, 1.5, count - 1)).astype(np.int64)
+
+
+CLASSIFIERS = [
+    RegretOptimalClassifier(),
+    RegretOptimalClassifierCV(None),
+    RegretOptimalClassifierCV(RandomFeatures(n_inputs=4, width=30, seed=0)),
+    RegretOptimalClassifierCV(),
+]
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("model", CLASSIFIERS, ids=str)
+def test_classifiers_use_all_streamed_rows(tmp_path, model, classes):
+    X, y, sources = make_transfer(n=20, sizes=(30, 25, 40, 35))
+    y, sources = as_classes(y, classes), {name: (A, as_classes(b, classes)) for name, (A, b) in sources.items()}
+    parquet.write_table(as_table(sources), tmp_path / "all.parquet", row_group_size=11)
+    told = []
+    options = {"target": "y", "domain": "site", "progress": lambda done, total: told.append(done)}
+    ours = clone(model).fit(X, y, sources=StreamedSources(tmp_path, **options))
+    expected = clone(model).fit(X, y, sources=sources)
+    np.testing.assert_allclose(ours.predict_proba(X), expected.predict_proba(X), atol=1e-8)
+    np.testing.assert_allclose(ours.loo_predictions_, expected.loo_predictions_, atol=1e-8)
+    order = [ours.domain_names_.index(name) for name in expected.domain_names_]
+    np.testing.assert_allclose(ours.weights_.values[order], expected.weights_.values, atol=1e-8)
+    assert ours.classes_.dtype == expected.classes_.dtype == np.int64
+    # One pass finds the classes and draws the samples, another one adds up.
+    assert told.count(0) == 2
+
+
+def test_only_validation_tasks_of_a_tuned_classifier_use_samples():
+    X, y, sources = make_transfer(n=20, sizes=(300, 250, 400))
+    y, sources = as_classes(y, 2), {name: (A, as_classes(b, 2)) for name, (A, b) in sources.items()}
+    sources["s1"][1][17] = 7  # a class that no sample has
+    drawn = StreamedSources(sources, sample_rows=60, seed=3)
+    assert not any(7 in labels for _, labels in drawn.samples().values())
+    part = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=drawn)
+    whole = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=sources)
+    assert part.classes_.tolist() == whole.classes_.tolist() == [0, 1, 7]
+    note = "cross-domain validation was done on at most 60 rows of each streamed source, drawn at random"
+    assert note in part.notes_
+    np.testing.assert_allclose(part.heads_, whole.heads_, atol=1e-10)
+    part.partial_fit(sources=StreamedSources({"s0": sources["s2"]}, sample_rows=60))
+    joined = {**sources, "s0": tuple(map(np.concatenate, zip(sources["s0"], sources["s2"])))}
+    whole = RegretOptimalClassifierCV(feature_map=None).fit(X, y, sources=joined)
+    np.testing.assert_allclose(part.heads_, whole.heads_, atol=1e-9)
+    with pytest.raises(DataError, match=r"these rows have new classes: 9"):
+        part.partial_fit(sources=StreamedSources({"s0": (X, np.full(20, 9))}))
+
+
+def test_streamed_labels_must_be_classes():
+    X, y, sources = make_transfer()
+    with pytest.raises(DataError, match="labels of streamed classes are whole numbers; y holds"):
+        RegretOptimalClassifierCV().fit(X, as_classes(y, 2), sources=StreamedSources(sources))
+    many = {"s0": (np.zeros((10_001, 4)), np.arange(10_001))}
+    with pytest.raises(DataError, match="y holds more than 10,000 different values"):
+        RegretOptimalClassifierCV().fit(X, as_classes(y, 2), sources=StreamedSources(many))
+    two = {"s0": (X, np.column_stack([y, y]))}
+    with pytest.raises(DataError, match="one label per row; the data have 2 targets"):
+        RegretOptimalClassifierCV().fit(X, as_classes(y, 2), sources=StreamedSources(two))
+    text = np.where(y > 0, "yes", "no")
+    labelled = {name: (A, as_classes(b, 2)) for name, (A, b) in sources.items()}
+    with pytest.raises(DataError, match="use one kind of label"):
+        RegretOptimalClassifierCV().fit(X, text, sources=StreamedSources(labelled))
 
 
 @pytest.mark.parametrize("read", ["moments", "samples"])

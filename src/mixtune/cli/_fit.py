@@ -83,8 +83,7 @@ def fit(
     With --device cuda the random features are computed on a CUDA device.
 
     With --all a model is fitted for every domain, and predict reads the domain
-    of each row from the same column. With --stream or --engine dask a random
-    sample of every domain is used.
+    of each row from the same column.
 
     Exit code 0: done; 2: the command or the data cannot be used.
 
@@ -127,7 +126,7 @@ def fit(
         step("Fitting")
         made: EveryFit | FocalFit
         if table.every:
-            made = EveryFit(read, linear=linear, seed=seed)
+            made = EveryFit(read, sources, linear=linear, seed=seed)
         else:
             how = {"linear": linear, "random_width": random_width, "seed": seed, "device": device}
             shown = {"explain": report is not None, "distances": as_json or report is not None}
@@ -236,11 +235,11 @@ class FocalFit:
 
 
 class EveryFit:
-    """Models for every domain, with what the command says about them."""
+    """Models for every domain, with what the command says about them; tables that are ``streamed`` are read again."""
 
     word = "models"
 
-    def __init__(self, read: TrainingTables, *, linear: bool, seed: int) -> None:
+    def __init__(self, read: TrainingTables, streamed: Any = None, *, linear: bool, seed: int) -> None:
         from mixtune.estimators import MultiDomainClassifier, MultiDomainRegressor
 
         self.read, self.target = read, read.encoder.target
@@ -250,11 +249,12 @@ class EveryFit:
         if self.target.classes is not None:
             y = np.array(self.target.classes)[y.astype(np.int64)]
         kind = MultiDomainRegressor if self.target.classes is None else MultiDomainClassifier
-        self.model: Any = kind(None if linear else "auto", seed=seed).fit(X, y, domain=labels)
+        model: Any = kind(None if linear else "auto", seed=seed)
+        self.model = model.fit(X, y, domain=labels) if streamed is None else model.fit(streamed)
         self.notes = tuple(map(outputs.as_typed, (*read.notes, *self.model.notes_)))
 
     def metadata(self) -> dict[str, Any]:
-        return {"rows": {each.name: each.n_rows for each in self.read.domains}}
+        return {"rows": dict(zip(self.model.domains_, self.model.n_rows_.tolist()))}
 
     def page(self, settings: dict[str, Any], files: list[Path]) -> str:
         from mixtune.report import every_html

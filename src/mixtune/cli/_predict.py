@@ -174,14 +174,16 @@ def _columns(
     model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool, **domain: Any
 ) -> dict[str, list[Any]]:
     """The new columns by name; a model of every domain takes the ``domain`` of each row."""
-    columns: dict[str, Any] = {"prediction": model.predict(read.X, **domain)}
+    names_of_stream = getattr(model, "feature_names_in_", None)
+    X: Any = read.X if names_of_stream is None else dict(zip(names_of_stream, read.X.T))
+    columns: dict[str, Any] = {"prediction": model.predict(X, **domain)}
     if std:
-        columns["std"] = model.predict(read.X, return_std=True)[1]
+        columns["std"] = model.predict(X, return_std=True)[1]
     if interval is not None:
-        columns["lower"], columns["upper"] = model.predict_interval(read.X, coverage=interval, **domain)
+        columns["lower"], columns["upper"] = model.predict_interval(X, coverage=interval, **domain)
     if proba:
         names = (f"probability of {each}" for each in model.classes_)
-        columns |= dict(zip(names, model.predict_proba(read.X, **domain).T))
+        columns |= dict(zip(names, model.predict_proba(X, **domain).T))
     for name, values in columns.items():
         if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
             raise DataError(

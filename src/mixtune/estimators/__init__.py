@@ -3,18 +3,24 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mixtune.estimators._base import rows_of_fit
 from mixtune.estimators._baselines import (
+    BOOSTING,
+    MEAN,
     Compared,
     DomainColumnClassifier,
     DomainColumnRegressor,
     FocalMean,
     JointRegressor,
     JointSubsetRegressor,
+    LeftOutRows,
     LocalRegressor,
     MeanOfLocalsRegressor,
+    Measures,
     compare_every,
     compare_held_out,
     compare_nested,
+    left_out_rows,
     rivals,
 )
 from mixtune.estimators._classifier import RegretOptimalClassifier, RegretOptimalClassifierCV
@@ -32,12 +38,10 @@ from mixtune.estimators._effects import (
     user_columns,
 )
 from mixtune.estimators._inputs import FocalSplit, Sources, as_sources, split_sample_domain, split_stream, split_table
-from mixtune.estimators._measures import BOOSTING, MEAN, LeftOutRows, Measures, left_out_rows
 from mixtune.estimators._pipeline import SourcesPipeline
 from mixtune.estimators._regressor import RegretOptimalRegressor
 from mixtune.estimators._saving import LATER, SavedInfo, load, read_info, savable
 from mixtune.estimators._table import TableModel, describe_rows, fit_table, new_model, training_rows
-from mixtune.estimators._views import rows_of_fit
 from mixtune.selection import OWN_ROWS
 
 if TYPE_CHECKING:

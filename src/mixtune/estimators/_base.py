@@ -5,13 +5,19 @@ search therefore split the focal rows only, and pass the sources on unchanged. A
 standardised rows) or ``_solve_state`` (from moments).
 """
 
+from __future__ import annotations
+
+import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,6 +26,7 @@ from mixtune._messages import nearest
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
 from mixtune.estimators._inputs import (
+    FocalSplit,
     Sources,
     TakesSources,
     apart_notes,
@@ -30,6 +37,7 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_focal,
     read_sources,
+    text_encoded,
     trim,
 )
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
@@ -92,8 +100,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
             one. Wrap a mapping in Sources for cross-validation and grid search: scikit-learn slices a dict of as many
             sources as there are focal rows. Inside a pipeline or TransformedTargetRegressor, see
             :meth:`Sources.transformed`. Pass data larger than memory as StreamedSources; Dask arrays and large mapped
-            arrays are recognised. Estimators with fixed parameters use all of their rows, self-tuned estimators a
-            sample.
+            arrays are recognised. Estimators use all of their rows, through sums; what needs single rows uses a sample.
         """
         self._check_parameters()
         given = as_sources(sources)
@@ -320,6 +327,12 @@ def linear_scores(features: Floats, model: Any) -> Floats:
         return check_computed(features @ model.coef_ + model.intercept_, "predictions")
 
 
+def all_scores(scores: Floats) -> Floats:
+    """Scores (n, K) of all classes, from those that regressors predict: of two classes, that of the second alone."""
+    single = scores.ndim == 1 or scores.shape[1] == 1
+    return np.column_stack([-scores, scores]) if single else scores
+
+
 def check_computed(values: Floats, what: str) -> Floats:
     """Raise where numbers that were computed for new rows are not finite; return them otherwise.
 
@@ -367,3 +380,143 @@ def transport_distances(
     found = (rule or WassersteinWeights(TEMPERATURE)).weigh(domains=domains, feature_map=feature_map)
     assert isinstance(found, TransportWeights)
     return found
+
+
+class Shown:
+    """Gives an estimator, or a model of tables, its views: a page, pictures, a table of its domains, a notebook's view.
+
+    They are made in :mod:`mixtune.report.displays`, which is looked up by its name when a view is asked for, so that no
+    estimator depends on it.
+    """
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None, sources: Any = None) -> Path:
+        """Write one HTML page about the fit.
+
+        Parameters
+        ----------
+        path
+            Where to, such as ``"report.html"``.
+        X, y, sources
+            What the model was fitted to. A model from a file holds no rows: an estimator needs them, and the page of a
+            :class:`mixtune.TableModel` is shorter without them.
+
+        Returns
+        -------
+        Path
+            Of the file.
+        """
+        return Path(_displays().write_model_report(self, path, X=X, y=y, sources=sources))
+
+    def plot_weights(self, *, ax: Any = None, most: int = 20) -> Any:
+        """Draw how much each domain counts; the ``most`` heaviest are shown.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Where to draw; by default in a new figure.
+        most : int
+            Largest number of bars.
+
+        Returns
+        -------
+        mixtune.report.displays.WeightsDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        return _displays().WeightsDisplay.from_estimator(self, ax=ax, most=most)
+
+    def plot_effects(self, *, ax: Any = None, most: int = 15) -> Any:
+        """Draw how the prediction changes with each column, with 95% intervals; the ``most`` largest are shown.
+
+        Parameters
+        ----------
+        ax, most
+            As for :meth:`plot_weights`.
+
+        Returns
+        -------
+        mixtune.report.displays.EffectsDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        return _displays().EffectsDisplay.from_estimator(self, ax=ax, most=most)
+
+    def plot_path(self, *, ax: Any = None) -> Any:
+        """Draw the left-out error along effective ridges, with the one of the largest share.
+
+        Parameters
+        ----------
+        ax
+            As for :meth:`plot_weights`.
+
+        Returns
+        -------
+        mixtune.report.displays.PathDisplay
+            With ``ax_`` and ``figure_``.
+        """
+        return _displays().PathDisplay.from_estimator(self, ax=ax)
+
+    def summary(self, of: str = "domains") -> Any:
+        """The domains or the columns of the fit, as a pandas frame.
+
+        Parameters
+        ----------
+        of : {"domains", "columns"}
+            One row for each domain, with rows, weight, error of its own model, and the change of the error without it;
+            or one row for each column, with its effect on the prediction (:func:`mixtune.column_effects`).
+
+        Returns
+        -------
+        pandas.DataFrame
+            The focal domain first, then the sources by weight; or columns by the size of their effects.
+        """
+        return _displays().summary_frame(self, of)
+
+    def _verdict(self) -> str:
+        """Whether transfer helped, in one sentence."""
+        return str(_displays().verdict_of(self))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What a notebook shows: the verdict and the weights once fitted, before that scikit-learn's diagram."""
+        if not _is_fitted(self):
+            return super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        shown = {"text/plain": repr(self)}
+        return {**shown, "text/html": _displays().model_html(self)} if get_config()["display"] == "diagram" else shown
+
+    def _repr_html_inner(self) -> str:
+        """The same for notebooks that ask for HTML only."""
+        return _displays().model_html(self) if _is_fitted(self) else super()._repr_html_inner()  # type: ignore[misc]
+
+
+def rows_of_fit(model: Any) -> FocalSplit:
+    """The focal rows and sources that an estimator was fitted to, as far as it holds them.
+
+    Raises
+    ------
+    DataError
+        If it holds none, as after loading.
+
+    Examples
+    --------
+    >>> from mixtune.estimators import RegretOptimalRegressorCV
+    >>> model = RegretOptimalRegressorCV(None).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 4.0])
+    >>> rows_of_fit(model).y
+    array([1., 2., 4.])
+    """
+    inner = getattr(model, "regressor_", model)
+    check_is_fitted(inner, "coef_")
+    kept = getattr(inner, "_inputs", None)
+    if kept is None or text_encoded(inner):
+        raise DataError(f"this {type(model).__name__} holds no rows of its fit; pass the X, y and sources of the fit")
+    focal, *others = kept.items()
+    X, names = focal[1].X, getattr(inner, "feature_names_in_", None)
+    inputs = X if names is None else pa.table(dict(zip(names, X.T)))
+    y = model.classes_[model._places] if model is not inner else focal[1].y
+    return FocalSplit(inputs, y, Sources({name: (rows.X, rows.y) for name, rows in others}))
+
+
+def _is_fitted(model: Any) -> bool:
+    estimator = getattr(model, "estimator", model)
+    return hasattr(getattr(estimator, "regressor_", estimator), "coef_")
+
+
+def _displays() -> Any:
+    return import_module("mixtune.report.displays")

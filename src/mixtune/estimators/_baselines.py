@@ -5,6 +5,8 @@ or on held-out rows. Sources take part in every fit and are never tested on. The
 are correlated, so the interval of their ratio comes from the paired losses of the rows (delta method).
 """
 
+from __future__ import annotations
+
 import math
 import time
 import warnings
@@ -16,6 +18,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import stdtrit
+from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.model_selection import KFold
 
@@ -24,10 +27,9 @@ from mixtune._checks import check_nonnegative
 from mixtune._messages import counted, deprecated, nearest, quoted
 from mixtune.data import Domain, Domains
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import MomentRegressor
+from mixtune.estimators._base import MomentRegressor, all_scores
 from mixtune.estimators._fits import PooledRidge, Solved, State, is_auto, mean_of_locals, pooled
 from mixtune.estimators._inputs import Sources, TakesSources, as_sources, check_new, read_focal, read_sources, trim
-from mixtune.estimators._measures import BOOSTING, MEAN, Measures, smoothed
 from mixtune.estimators._saving import savable
 from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, tree_threads
 
@@ -36,6 +38,10 @@ RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
 #: Ridge regressions on all rows, with and without a column for each domain.
 RIDGES_ON_ALL = {POOLED: False, "pooled, with the domain": True}
+#: Names of the methods that no fit is needed for, and of gradient boosting with the domain as a category.
+MEAN, BOOSTING = "mean", "boosting"
+#: Probabilities count as at least this, so that one certain mistake does not make the log loss infinite.
+LEAST_PROBABILITY = 1e-15
 #: With fewer focal rows, the training part of a fold is too small to choose settings on.
 LEAST_ROWS = 5
 
@@ -330,6 +336,155 @@ def _joined_labels(y: Any, sources: Sources | None) -> tuple[Any, Mapping[str, A
 
 
 @dataclass(frozen=True)
+class Measures:
+    """How good predictions are; what does not apply is None.
+
+    Attributes
+    ----------
+    rmse, mae : float or None
+        Root mean squared and mean absolute error, in the units of the target.
+    r2 : float or None
+        The part of the targets' variance that the predictions explain; 0 is what their own mean would give.
+    accuracy : float or None
+        Share of classes that are right.
+    log_loss : float or None
+        Mean of minus the logarithm of the probability that the true class was given.
+    auc : float or None
+        Probability that a row of the class has a larger score than one of another; a mean over more than two classes.
+    """
+
+    rmse: float | None = None
+    mae: float | None = None
+    r2: float | None = None
+    accuracy: float | None = None
+    log_loss: float | None = None
+    auc: float | None = None
+
+    @classmethod
+    def of_numbers(cls, actual: Floats, predicted: Floats, weight: Floats | None = None) -> Measures:
+        """From targets and predictions (n,) or (n, D).
+
+        Examples
+        --------
+        >>> Measures.of_numbers(np.array([0.0, 2.0]), np.array([1.0, 2.0])).r2
+        0.5
+        """
+        share = np.full(len(actual), 1.0 / len(actual)) if weight is None else weight / weight.sum()
+        apart = (actual - predicted).reshape(len(actual), -1)
+        if not np.all(np.isfinite(apart)):
+            return cls()
+        square = float(share @ np.mean(apart**2, axis=1))
+        targets = actual.reshape(len(actual), -1)
+        spread = float(share @ np.mean((targets - share @ targets) ** 2, axis=1))
+        mae = float(share @ np.mean(np.abs(apart), axis=1))
+        return cls(square**0.5, mae, 1 - square / spread if spread > 0 else None)
+
+    @classmethod
+    def of_classes(cls, labels: Integers, probabilities: Floats) -> Measures:
+        """From the places (n,) of the true classes and probabilities (n, K).
+
+        Examples
+        --------
+        >>> found = Measures.of_classes(np.array([0, 1]), np.array([[0.75, 0.25], [0.5, 0.5]]))
+        >>> found.accuracy, round(found.log_loss, 3), found.auc
+        (0.5, 0.49, 1.0)
+        """
+        if not np.all(np.isfinite(probabilities)):
+            return cls()
+        right = float(np.mean(np.argmax(probabilities, axis=1) == labels))
+        given = np.maximum(probabilities[np.arange(len(labels)), labels], LEAST_PROBABILITY)
+        classes = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
+        areas = [_area(labels == place, probabilities[:, place]) for place in classes]
+        known = [area for area in areas if area is not None]
+        log_loss = float(-np.mean(np.log(given)))
+        return cls(accuracy=right, log_loss=log_loss, auc=float(np.mean(known)) if known else None)
+
+
+def _area(positive: Any, scores: Floats) -> float | None:
+    """The area under the ROC curve; None where all rows are on one side."""
+    ones = int(np.sum(positive))
+    if ones in (0, len(scores)):
+        return None
+    above = float(rankdata(scores)[positive].sum()) - ones * (ones + 1) / 2
+    return above / (ones * (len(scores) - ones))
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """The focal rows of a self-tuning fit, each predicted without itself.
+
+    Attributes
+    ----------
+    actual : array (n, D) or (n,) of int
+        Targets, or places of the true classes.
+    predicted : dict
+        For each method predictions (n, D), or probabilities (n, K).
+    """
+
+    actual: Any
+    predicted: dict[str, Floats]
+    weight: Floats
+    classes: tuple[str, ...] = ()
+
+    def measures(self) -> dict[str, Measures]:
+        """Of every method."""
+        if self.classes:
+            return {name: Measures.of_classes(self.actual, each) for name, each in self.predicted.items()}
+        return {name: Measures.of_numbers(self.actual, each, self.weight) for name, each in self.predicted.items()}
+
+
+def left_out_rows(model: Any) -> LeftOutRows | None:
+    """Left-out predictions of a fitted model and of the plain alternatives; None where none are known.
+
+    Probabilities of the alternatives are calibrated on the same left-out scores. Models that were saved before there
+    was a record of the alternatives have their own predictions and the mean of the targets only.
+    """
+    from mixtune.estimators._classifier import fit_sharpness, softmax_scores
+
+    inner = getattr(model, "regressor_", model)
+    found = inner._uncertainty.left_out
+    if len(found.residuals) < 2 or not np.all(np.isfinite(found.residuals)):
+        return None
+    scale = getattr(inner, "_log_scale", None)
+    actual = found.predictions + found.residuals + np.reshape(inner._scaling.target_shift, -1)
+    actual = actual if scale is None else np.exp(actual)
+    own = np.reshape(inner.loo_predictions_, actual.shape)
+    residuals = {MIXTUNE: actual - own}
+    known = getattr(inner, "_rival_residuals", None)
+    if known is not None:
+        residuals |= dict(zip((each.method for each in inner.compared_[1:]), known))
+    predicted = {name: actual - part for name, part in residuals.items() if np.all(np.isfinite(part))}
+    if model is inner:
+        total = found.sample_weight.sum()
+        others = (found.sample_weight @ actual - found.sample_weight[:, None] * actual) / (
+            total - found.sample_weight[:, None]
+        )
+        return LeftOutRows(actual, {**predicted, MEAN: others}, found.sample_weight)
+    signs = all_scores(actual)
+    places = np.argmax(signs, axis=1)
+    shares: dict[str, Floats] = {}
+    for name, part in predicted.items():
+        scores = all_scores(part)
+        sharpness = model.sharpness_ if name == MIXTUNE else fit_sharpness(scores, places, found.sample_weight)
+        shares[name] = softmax_scores(scores, sharpness)
+    # Of all rows: to leave one out makes its class the rarer one, so that equal classes would never be right.
+    counts = np.bincount(places, minlength=signs.shape[1]).astype(np.float64)
+    shares[MEAN] = np.repeat(smoothed(counts)[None], len(places), axis=0)
+    return LeftOutRows(places, shares, found.sample_weight, tuple(map(str, model.classes_.tolist())))
+
+
+def smoothed(counts: Floats) -> Floats:
+    """Probabilities from counts of classes, along the last axis, with one more of each class.
+
+    Examples
+    --------
+    >>> smoothed(np.array([3.0, 1.0]))
+    array([0.66666667, 0.33333333])
+    """
+    return (counts + 1) / (counts.sum(axis=-1, keepdims=True) + counts.shape[-1])
+
+
+@dataclass(frozen=True)
 class Compared:
     """One method on focal rows that it has not seen.
 
@@ -395,15 +550,16 @@ def rivals(model: Any, *, classes: bool = False, feature_map: Any = None, focal:
     feature_map = None if is_auto(feature_map) else feature_map
     kinds = {OWN_ROWS: LocalRegressor, POOLED: JointRegressor, MEAN_OF_LOCALS: MeanOfLocalsRegressor}
     made = {name: kind(feature_map, ridge="loo", focal_name=focal) for name, kind in kinds.items()}
+    boosting: Any = DomainColumnClassifier() if classes else DomainColumnRegressor()
+    ridges = {name: _for_classes(each) if classes else each for name, each in made.items()}
+    return {MIXTUNE: model, **ridges, BOOSTING: boosting, MEAN: FocalMean(classes)}
+
+
+def _for_classes(regressor: Any) -> Any:
+    """A classifier by the scores of a regressor."""
     from mixtune.estimators._classifier import ScoreClassifier
 
-    boosting: Any = DomainColumnClassifier() if classes else DomainColumnRegressor()
-    others = {BOOSTING: boosting, MEAN: FocalMean(classes)}
-    return {
-        MIXTUNE: model,
-        **({name: ScoreClassifier(each) for name, each in made.items()} if classes else made),
-        **others,
-    }
+    return ScoreClassifier(regressor)
 
 
 def compare_nested(
@@ -449,8 +605,6 @@ def compare_nested(
     >>> [(each.method, each.failures) for each in found]
     [('mixtune', 0), ('own rows alone', 0), ('pooled', 0), ('mean of local models', 0), ('boosting', 0), ('mean', 0)]
     """
-    if folds < 2 or repeats < 1:
-        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
     focal = domains.focal_domain
     if focal.n_rows < LEAST_ROWS:
         raise DataError(
@@ -458,13 +612,26 @@ def compare_nested(
             f"comparison needs at least {LEAST_ROWS}"
         )
     sources, focal = Sources.from_domains(domains), _in_order(focal)
-    records = {name: _Record([[] for _ in range(focal.n_rows)]) for name in methods}
+    ways = {name: partial(_predicted, method, focal, sources, classes) for name, method in methods.items()}
+    return _cross_validated(ways, focal.y, classes, (folds, repeats, seed), progress)
+
+
+def _cross_validated(
+    ways: Mapping[str, Callable[[Integers, Integers], Any]],
+    y: Floats,
+    classes: bool,
+    draws: tuple[int, int, int],
+    progress: Callable[[str], None] | None,
+) -> tuple[Compared, ...]:
+    """Compare ways to predict rows from others, both given by their places; ``draws`` are folds, repeats and seed."""
+    folds, repeats, seed = draws
+    if folds < 2 or repeats < 1:
+        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
+    records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
     for repeat in range(repeats):
-        cuts = KFold(min(folds, focal.n_rows), shuffle=True, random_state=seed + repeat)
-        for train, test in cuts.split(focal.X):
-            for name, method in methods.items():
-                predict = partial(_predicted, method, focal, sources, train, test, classes)
-                _measure(records[name], predict, focal.y, test, classes)
+        for train, test in KFold(min(folds, len(y)), shuffle=True, random_state=seed + repeat).split(y):
+            for name, way in ways.items():
+                _measure(records[name], partial(way, train, test), y, test, classes)
                 if progress is not None:
                     progress(name)
     return _judge(records, classes)
@@ -510,7 +677,7 @@ def compare_held_out(train: Domains, test: Domain, models: Mapping[str, Any]) ->
     return _judge(records, False)
 
 
-def _predicted(method: Any, focal: Domain, sources: Sources, train: Integers, test: Integers, classes: bool) -> Floats:
+def _predicted(method: Any, focal: Domain, sources: Sources, classes: bool, train: Integers, test: Integers) -> Floats:
     model = clone(method).fit(focal.X[train], focal.y[train], sources=sources)
     return _predictions(model, focal.X[test], classes)
 
@@ -551,57 +718,52 @@ def compare_every(
     members = list(domains)
     X, y = (np.concatenate([np.asarray(getattr(each, part)) for each in members]) for part in ("X", "y"))
     domain = np.repeat(np.arange(len(members)), [each.n_rows for each in members])
-    if folds < 2 or repeats < 1:
-        raise ParameterError(f"folds={folds} and repeats={repeats} must be at least 2 and 1")
     if len(y) < LEAST_ROWS:
         raise DataError(f"there are {counted((len(y), 'row'))} in all; a comparison needs at least {LEAST_ROWS}")
-    ridge: Any = LocalRegressor(ridge="loo")
-    if classes:
-        from mixtune.estimators._classifier import ScoreClassifier
-
-        ridge = ScoreClassifier(ridge)
-    ways: dict[str, Callable[..., Any]] = {MIXTUNE: partial(_by_label, model), OWN_ROWS: partial(_one_each, ridge)}
-    ways |= {name: partial(_pooled, ridge, marked=marked) for name, marked in RIDGES_ON_ALL.items()}
-    records = {name: _Record([[] for _ in range(len(y))]) for name in ways}
-    for repeat in range(repeats):
-        for train, test in KFold(min(folds, len(y)), shuffle=True, random_state=seed + repeat).split(X):
-            for name, way in ways.items():
-                given = X[train], y[train], domain[train], X[test], domain[test], classes
-                _measure(records[name], partial(way, *given), y, test, classes)
-                if progress is not None:
-                    progress(name)
-    return _judge(records, classes, OWN_ROWS)
+    ridge: Any = _for_classes(LocalRegressor(ridge="loo")) if classes else LocalRegressor(ridge="loo")
+    rows = _Labelled(X, y, domain, classes)
+    ways: dict[str, Callable[..., Any]] = {MIXTUNE: partial(rows.by_label, model), OWN_ROWS: partial(rows.each, ridge)}
+    ways |= {name: partial(rows.pooled, ridge, marked) for name, marked in RIDGES_ON_ALL.items()}
+    return _cross_validated(ways, y, classes, (folds, repeats, seed), progress)
 
 
-def _by_label(
-    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool
-) -> Floats:
-    return _predictions(clone(model).fit(X, y, domain=domain), new, classes, domain=theirs)
+@dataclass(frozen=True, eq=False)
+class _Labelled:
+    """Rows of all domains with the domain of each, and how models predict some of them from others."""
 
+    X: Floats
+    y: Floats
+    domain: Integers
+    classes: bool
 
-def _one_each(
-    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool
-) -> Floats:
-    """A model for each domain; where its rows are too few or of one class, their mean or shares of classes."""
-    width = int(y.max()) + 1 if classes else 0
-    found = np.zeros((len(new), width) if classes else len(new))
-    for place in np.unique(theirs):
-        own, wanted = y[domain == place], theirs == place
-        known = own if len(own) else y
-        if len(own) > 2 and len(np.unique(own)) > 1:
-            made = _predictions(clone(model).fit(X[domain == place], own), new[wanted], classes)
-            found[wanted] = np.pad(made, ((0, 0), (0, width - made.shape[1]))) if classes else made
-        else:
-            found[wanted] = np.bincount(known.astype(int), minlength=width) / len(known) if classes else known.mean()
-    return found
+    def by_label(self, model: Any, train: Integers, test: Integers) -> Floats:
+        fitted = clone(model).fit(self.X[train], self.y[train], domain=self.domain[train])
+        return _predictions(fitted, self.X[test], self.classes, domain=self.domain[test])
 
+    def each(self, model: Any, train: Integers, test: Integers) -> Floats:
+        """A model for each domain; where its rows are too few or of one class, their mean or shares of classes."""
+        y, theirs = self.y[train], self.domain[test]
+        width = int(y.max()) + 1 if self.classes else 0
+        found = np.zeros((len(test), width) if self.classes else len(test))
+        for place in np.unique(theirs):
+            rows, wanted = train[self.domain[train] == place], theirs == place
+            own = self.y[rows]
+            known = own if len(own) else y
+            if len(own) > 2 and len(np.unique(own)) > 1:
+                made = _predictions(clone(model).fit(self.X[rows], own), self.X[test[wanted]], self.classes)
+                found[wanted] = np.pad(made, ((0, 0), (0, width - made.shape[1]))) if self.classes else made
+            elif self.classes:
+                found[wanted] = np.bincount(known.astype(int), minlength=width) / len(known)
+            else:
+                found[wanted] = known.mean()
+        return found
 
-def _pooled(
-    model: Any, X: Floats, y: Floats, domain: Integers, new: Floats, theirs: Integers, classes: bool, *, marked: bool
-) -> Floats:
-    if marked:
-        X, new = (np.hstack([part, own[:, None] == np.unique(domain)]) for part, own in ((X, domain), (new, theirs)))
-    return _predictions(clone(model).fit(X, y), new, classes)
+    def pooled(self, model: Any, marked: bool, train: Integers, test: Integers) -> Floats:
+        """One model for all rows; ``marked``, with a column of zeros and ones for each domain."""
+        X = self.X
+        if marked:
+            X = np.hstack([X, self.domain[:, None] == np.unique(self.domain[train])])
+        return _predictions(clone(model).fit(X[train], self.y[train]), X[test], self.classes)
 
 
 def _measure(record: _Record, predict: Callable[[], Any], y: Floats, test: Integers, classes: bool) -> None:

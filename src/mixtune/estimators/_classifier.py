@@ -1,26 +1,27 @@
-"""Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature."""
+"""Classification by least squares on targets +1 (this class) and -1 (another), then one calibration temperature.
+
+Labels as targets, and the calibration of scores, come first; models of every domain use them too.
+"""
+
+from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from mixtune._array import Array, Floats, torch_device
+from mixtune._array import Array, Floats, Integers, slices, torch_device
 from mixtune._registry import check_array
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import LinearTransferRegressor, check_both, column_names, linear_scores
-from mixtune.estimators._classes import (
-    check_known,
-    classes_of,
-    declared_classes,
-    fit_sharpness,
-    signs_of,
-    softmax_scores,
-)
+from mixtune.estimators._base import LinearTransferRegressor, Shown, all_scores, check_both, column_names, linear_scores
 from mixtune.estimators._cv import RegretOptimalRegressorCV, TunedSettings
 from mixtune.estimators._inputs import (
     Sources,
@@ -28,14 +29,12 @@ from mixtune.estimators._inputs import (
     as_sources,
     check_new,
     read_focal,
-    sampled,
     text_encoded,
     trim,
 )
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._regressor import FixedSettings, RegretOptimalRegressor
 from mixtune.estimators._saving import Savable, fitted_map, savable, write_bytes
-from mixtune.estimators._views import Shown
 from mixtune.moments import Rows
 
 #: Focal rows that one validation task counts as in calibration.
@@ -49,6 +48,173 @@ SHARED_ATTRIBUTES = frozenset(
         *("notes_", "maps_", "removal_effects", "focal_loo_error_", "bound_gain_", "stopped_at_"),
     }
 )
+
+
+#: Bounds of log(sharpness): from nearly uniform to nearly certain.
+BOUNDS = (-5.0, 5.0)
+#: How many values of the sharpness are compared, over the range of its logarithm; the best is refined by a parabola.
+SHARPNESS_STEPS = 41
+#: Rows whose losses are computed at a time.
+RUN_ROWS = 1 << 16
+
+
+def signs_of(places: Array, count: int) -> Floats:
+    """Targets +1 (this class) and -1 (another) from class indices: (n,) for the second of two classes, else (n, K).
+
+    Examples
+    --------
+    >>> signs_of(np.array([0, 1]), 2).tolist(), signs_of(np.array([2]), 3).tolist()
+    ([-1.0, 1.0], [[-1.0, -1.0, 1.0]])
+    """
+    signs = np.where(places[:, None] == np.arange(count), 1.0, -1.0)
+    return signs[:, 1] if count == 2 else signs
+
+
+@dataclass(frozen=True)
+class ClassSigns:
+    """The same from labels, which are among sorted classes."""
+
+    classes: tuple[Any, ...]
+
+    def __call__(self, labels: Array) -> Floats:
+        return signs_of(np.searchsorted(self.classes, labels), len(self.classes))
+
+
+def stream_labels(counts: Mapping[str, Mapping[float, int]]) -> list[Array]:
+    """The classes of streamed domains, from how many rows each of them has."""
+    return [np.array(sorted(each), dtype=np.int64) for each in counts.values()]
+
+
+def found_classes(labels: Sequence[Array], declared: Any, where: str) -> Array:
+    """All classes, sorted: those of the labels, or those that a first ``partial_fit`` declares; at least two."""
+    classes = classes_of(labels) if declared is None else declared_classes(declared, labels)
+    if len(classes) < 2:
+        raise DataError(
+            f"all rows are of one class, {classes.tolist()[0]!r}; a classifier needs at least 2 classes in {where} "
+            "together"
+        )
+    return classes
+
+
+def check_repeated(classes: Any, known: Array) -> None:
+    """Raise where a later ``partial_fit`` declares other classes than the first."""
+    if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), known):
+        raise ParameterError(f"classes are those of the first fit, {known.tolist()}; leave classes out")
+
+
+def declared_classes(classes: Any, labels: Sequence[Array]) -> Array:
+    """The classes declared in a first ``partial_fit``, sorted; raises for labels that are not among them."""
+    declared = np.asarray(classes)
+    if declared.ndim != 1 or len(declared) == 0:
+        raise ParameterError("classes must list every class that will ever occur, such as ['no', 'yes']")
+    declared = np.unique(declared)
+    check_known(declared, labels)
+    return declared
+
+
+def check_known(classes: Array, labels: Sequence[Array]) -> None:
+    """Raise for labels that are none of the classes: a fitted model has no score for them."""
+    found = classes_of([classes, *labels])
+    if len(new := found[~np.isin(found, classes)]):
+        shown = ", ".join(repr(label) for label in new[:5].tolist())
+        raise DataError(
+            f"these rows have new classes: {shown}; list all classes in the first partial_fit(..., classes=[...]), "
+            "or call fit with all rows"
+        )
+
+
+def classes_of(labels: Sequence[Array]) -> Array:
+    """All classes of all domains, sorted.
+
+    Examples
+    --------
+    >>> classes_of([np.array(["no", "yes"]), np.array(["maybe", "no"])]).tolist()
+    ['maybe', 'no', 'yes']
+    """
+    kinds = {"text" if part.dtype.kind in "UOST" else "numbers" for part in labels}
+    if len(kinds) > 1:
+        raise DataError("some domains label classes with text and others with numbers; use one kind of label for all")
+    return np.unique(np.concatenate(labels))
+
+
+def fit_sharpness(scores: Floats, labels: Floats, sample_weight: Floats) -> float:
+    """The a > 0 that minimises the log loss of ``softmax(a * scores)``; 1 if no row has finite scores.
+
+    Labels are smoothed as in Platt scaling, by the weight of one row spread over all classes, so that classes which
+    the scores separate perfectly do not lead to certain predictions.
+
+    Parameters
+    ----------
+    scores : array (n, K)
+    labels : array (n,) of int
+        The class of each row, 0..K-1.
+    sample_weight : array (n,)
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [0.5, -0.5]])
+    >>> fit_sharpness(scores, np.array([0, 1, 0, 1]), np.ones(4)) > 0
+    True
+    """
+    known = np.isfinite(scores).all(axis=1)
+    if not known.any():
+        return 1.0
+    scores, labels, sample_weight = scores[known], labels[known], sample_weight[known]
+    count, classes = scores.shape
+    smooth = 1.0 / (1.0 + np.sum(np.maximum(sample_weight, 1.0)))
+    wanted = np.full(scores.shape, smooth / classes)
+    wanted[np.arange(count), labels] += 1.0 - smooth
+    weighted = wanted * (sample_weight / sample_weight.sum())[:, None]
+
+    def log_loss(log_sharpness: float) -> float:
+        return -float(np.sum(weighted * log_softmax(np.exp(log_sharpness) * scores, axis=1)))
+
+    return float(np.exp(minimize_scalar(log_loss, bounds=BOUNDS, method="bounded").x))
+
+
+def softmax_scores(scores: Floats, sharpness: float) -> Floats:
+    """Probabilities (n, K) of scores (n, K)."""
+    return np.exp(log_softmax(sharpness * scores, axis=1))
+
+
+def sharpness_of(scores: Floats, labels: Integers, weight: Floats, domain: Integers, *, shared: float) -> Floats:
+    """For each domain, the a > 0 of least log loss of ``softmax(a * scores)`` on its rows and those of all domains.
+
+    The rows of all domains together count as ``shared`` rows. Labels are smoothed by the weight of one row, as in
+    :func:`fit_sharpness`. Losses are summed by domain at even steps of log(a), once for
+    all; a parabola through the best step and its neighbours gives the least.
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0, -1.0], [-1.0, 1.0], [0.5, -0.5], [0.5, -0.5]])
+    >>> found = sharpness_of(scores, np.array([0, 1, 0, 1]), np.ones(4), np.zeros(4, dtype=int), shared=0.0)
+    >>> bool(found[0] > 0)
+    True
+    """
+    known = np.isfinite(scores).all(axis=1)
+    steps, count = np.linspace(*BOUNDS, SHARPNESS_STEPS), int(domain.max()) + 1
+    told, even = np.zeros((count, len(steps))), np.zeros((count, len(steps)))
+    rows = np.flatnonzero(known)
+    for run in (rows[part] for part in slices(len(rows), RUN_ROWS)):
+        for place, step in enumerate(steps):
+            logs = log_softmax(np.exp(step) * scores[run], axis=1)
+            own = weight[run]
+            told[:, place] -= np.bincount(domain[run], own * logs[np.arange(len(run)), labels[run]], minlength=count)
+            even[:, place] -= np.bincount(domain[run], own * logs.mean(axis=1), minlength=count)
+    heavy = np.bincount(domain[known], weight[known], minlength=count)
+    part = shared / heavy.sum() if heavy.any() else 0.0
+    told, even, heavy = (values + part * values.sum(axis=0) for values in (told, even, heavy))
+    smooth = (1.0 / (1.0 + np.maximum(heavy, 1.0)))[:, None]
+    return np.exp(_least((1.0 - smooth) * told + smooth * even, steps))
+
+
+def _least(losses: Floats, steps: Floats) -> Floats:
+    """Where each row of losses is least: the lowest point of the parabola through the best step and its neighbours."""
+    best = np.clip(np.argmin(losses, axis=1), 1, len(steps) - 2)
+    left, middle, right = (np.take_along_axis(losses, best[:, None] + k, axis=1)[:, 0] for k in (-1, 0, 1))
+    curve = left - 2 * middle + right
+    shift = np.divide(left - right, 2 * curve, out=np.zeros(len(best)), where=curve > 0)
+    return steps[best] + np.clip(shift, -1.0, 1.0) * (steps[1] - steps[0])
 
 
 class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -111,13 +277,13 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         """
         if not hasattr(self, "regressor_"):
             return self._fit(X, y, sample_weight, sources, classes)
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
+        check_repeated(classes, self.classes_)
         check_both(X, y)
-        given = sampled(as_sources(sources), column_names(self))
+        given = as_sources(sources)
         labels = source_labels(given)
         inputs, focal = (None, None) if X is None else self._read_focal(X, y, sample_weight, reset=False)
-        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values()])
+        streamed = self._streamed_labels(given)
+        check_known(self.classes_, [*([] if focal is None else [trim(focal).y]), *labels.values(), *streamed])
         regressor: Any = self.regressor_.set_params(**self.get_params(deep=False))
         encoded = self._encoded(given, labels)
         if focal is None:
@@ -143,12 +309,12 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
 
     def predict(self, X: Any) -> Array:
         """The likeliest class of each row."""
-        scores = self._all_scores(self.decision_function(X))
+        scores = all_scores(self.decision_function(X))
         return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: Any) -> Floats:
         """Probabilities (n, K), calibrated on leave-one-out scores of the focal rows."""
-        return softmax_scores(self._all_scores(self.decision_function(X)), self.sharpness_)
+        return softmax_scores(all_scores(self.decision_function(X)), self.sharpness_)
 
     def to_onnx(
         self,
@@ -213,15 +379,10 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
     def _fit(self, X: Any, y: Any, sample_weight: Any, sources: Any, classes: Any) -> Self:
         torch_device(self.device)  # raise for a missing device before a stream is read
         inputs, focal = self._read_focal(X, y, sample_weight, reset=True)
-        given = sampled(as_sources(sources), column_names(self))
+        given = as_sources(sources)
         labels = source_labels(given)
-        found = [trim(focal).y, *labels.values()]
-        self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
-                "the focal rows and sources together"
-            )
+        found = [trim(focal).y, *labels.values(), *self._streamed_labels(given)]
+        self.classes_ = found_classes(found, classes, "the focal rows and sources")
         regressor, signs, encoded = self._make_regressor(), self._focal_signs(focal), self._encoded(given, labels)
         self.regressor_ = regressor.fit(inputs, signs, focal.sample_weight, sources=encoded)
         self._places = self._numbers(trim(focal).y)
@@ -244,15 +405,21 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
         """The sources with signs as targets in place of labels."""
         if given is None:
             return None
-        count = len(self.classes_)
-        made = Sources({n: s._replace(y=signs_of(self._numbers(labels[n]), count)) for n, s in given.items()})
+        signs = ClassSigns(tuple(self.classes_.tolist()))
+        made = Sources({name: source._replace(y=signs(labels[name])) for name, source in given.items()})
+        made.streams = tuple(stream.coded(signs) for stream in given.streams)
         return made.transformed() if given.ready else made
+
+    def _streamed_labels(self, given: Sources | None) -> list[Array]:
+        """The classes of streamed sources."""
+        streams = () if given is None else given.streams
+        return [part for stream in streams for part in stream_labels(stream.class_counts(column_names(self)))]
 
     def _numbers(self, labels: Array) -> Array:
         return np.searchsorted(self.classes_, labels)
 
     def _calibrate(self) -> None:
-        scores = self._all_scores(self.regressor_.loo_predictions_)
+        scores = all_scores(self.regressor_.loo_predictions_)
         weight = self.regressor_._uncertainty.left_out.sample_weight
         self.sharpness_ = fit_sharpness(*self._with_validation(scores, self._places, weight))
 
@@ -267,10 +434,6 @@ class LinearTransferClassifier(Savable, TakesSources, ClassifierMixin, BaseEstim
             raise DataError("the classes of the file are not those of its scores; save the model again")
         if classes.dtype.kind == "f":
             check_array("classes_", classes, scores)
-
-    @staticmethod
-    def _all_scores(scores: Floats) -> Floats:
-        return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
 
 
 @savable
@@ -334,10 +497,10 @@ class RegretOptimalClassifierCV(TunedSettings, Shown, LinearTransferClassifier):
         regressor: Any = self.regressor_
         rows = [(scores, places, weight)]
         for fitted, signs, own in regressor._validated_predictions():
-            positive = self._all_scores(_scores_of(signs)) > 0
+            positive = all_scores(signs) > 0
             if np.all(positive.sum(axis=1) == 1):
                 share = own * (TASK_ROWS / own.sum())
-                rows.append((self._all_scores(_scores_of(fitted)), np.argmax(positive, axis=1), share))
+                rows.append((all_scores(fitted), np.argmax(positive, axis=1), share))
         return tuple(np.concatenate(parts) for parts in zip(*rows))  # type: ignore[return-value]
 
 
@@ -350,11 +513,6 @@ class ScoreClassifier(LinearTransferClassifier):
     def _make_regressor(self) -> LinearTransferRegressor:
         made: LinearTransferRegressor = clone(self.regressor)
         return made
-
-
-def _scores_of(outputs: Floats) -> Floats:
-    """Scores as regressors predict them: (n,) where there is one."""
-    return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
 
 def source_labels(given: Sources | None) -> dict[str, Array]:

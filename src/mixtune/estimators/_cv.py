@@ -1,7 +1,7 @@
 """The regressor that tunes itself: :func:`mixtune.selection.choose` chooses and averages its candidates.
 
-The estimator comes first, then the fit: from prepared rows to the choice, and from choices to coefficients, weights
-and candidates.
+What a choice consists of and the log scale of targets come first, then the estimator, then the fit: from prepared rows
+to the choice, and from choices to coefficients, weights and candidates.
 """
 
 from __future__ import annotations
@@ -21,37 +21,15 @@ from mixtune._messages import Note, Renamed
 from mixtune._registry import storable
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import (
     LinearTransferRegressor,
     Settings,
+    Shown,
     check_both,
     check_source,
     column_names,
     transport_distances,
-)
-from mixtune.estimators._fits import (
-    AUTO,
-    HEAD_RIDGE,
-    ROUNDING,
-    Features,
-    Heads,
-    Prepared,
-    Solved,
-    State,
-    StreamSums,
-    Uncertainty,
-    compared_of,
-    feature_range,
-    is_auto,
-    like_targets,
-    local_heads,
-    posterior_of,
-    prepare,
-    principal_basis,
-    sample_note,
-    sample_size,
-    samples_of,
-    solvable,
 )
 from mixtune.estimators._inputs import (
     Sources,
@@ -61,12 +39,9 @@ from mixtune.estimators._inputs import (
     map_after_encoding,
     read_sources,
 )
-from mixtune.estimators._maps import auto_maps
+from mixtune.estimators._maps import Maps, input_range, made_maps
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
-from mixtune.estimators._target_scale import LARGEST_LOG, LogScale, left_out_targets, log_is_better, log_span, logged
-from mixtune.estimators._views import Shown
-from mixtune.features import Clipped
-from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, chunks, roots_of, weighted_system
+from mixtune.moments import LeaveOneOut, Moments, Origin, Rows, check_target_size, chunks, roots_of, weighted_system
 from mixtune.regret import RegretProblem, RegretSolution, solve
 from mixtune.selection import (
     MEAN_OF_LOCALS,
@@ -95,9 +70,13 @@ MAX_PAIRS = 10**8
 #: Fewer focal rows than this are stated.
 FEW = 5
 HORIZON = 10
-TARGET_SCALES = (AUTO, "identity", "log")
+TARGET_SCALES = (fits.AUTO, "identity", "log")
 #: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
 LOG_SPAN = 10.0
+#: Where scales of targets are compared: focal rows that the tests of one validated source count as.
+TEST_ROWS = 10.0
+#: Largest logarithm of a prediction; beyond, float64 ends.
+LARGEST_LOG = 700.0
 #: Sources of few rows say little: up to the first number of rows their weight counts as n/(n + 10), from the second on
 #: in full, and smoothly in between.
 TINY_SOURCE, SMALL_SOURCE, NOISE_ROWS = 2.0, 10.0, 10.0
@@ -105,6 +84,112 @@ TINY_SOURCE, SMALL_SOURCE, NOISE_ROWS = 2.0, 10.0, 10.0
 MOST_REMOVALS = 100
 #: Candidates with a smaller share are left out of the list.
 SMALLEST = 1e-4
+
+
+@storable
+@dataclass(frozen=True)
+class LogScale:
+    """The way back from logarithms to targets: predictions are ``smearing * exp(logarithm)``.
+
+    The exponential of a mean of logarithms is too small for the mean of the targets; Duan's smearing factor, the mean
+    of the exponentials of left-out residuals, corrects it (Duan, Smearing estimate, J. Am. Stat. Assoc. 78, 1983).
+    """
+
+    smearing: float
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.smearing, float) and 0 < self.smearing < np.inf):
+            raise DataError(f"the smearing factor must be a positive number; got {self.smearing!r}")
+
+    @classmethod
+    def of(cls, left_out: Floats, weight: Floats) -> LogScale:
+        """From left-out residuals of logarithms; rows that cannot be left out do not count."""
+        known = np.isfinite(left_out)
+        if not known.any():
+            return cls(1.0)
+        return cls(float(np.average(np.exp(np.minimum(left_out[known], LARGEST_LOG)), weights=weight[known])))
+
+    def predictions(self, logs: Floats) -> Floats:
+        """Of the mean of the targets, from predictions of logarithms."""
+        return self.smearing * np.exp(np.minimum(logs, LARGEST_LOG))
+
+    def std(self, logs: Floats, std: Floats) -> Floats:
+        """Standard deviations of log-normal targets, from those of logarithms."""
+        return self.predictions(logs) * np.sqrt(np.expm1(np.minimum(std, 5.0) ** 2))
+
+
+@dataclass(frozen=True)
+class LogTargets:
+    """Logarithms of streamed targets."""
+
+    def __call__(self, y: Floats) -> Floats:
+        values = np.asarray(y, dtype=np.float64)
+        if np.any(values <= 0):
+            raise DataError("targets on the log scale must be positive in every row", code="not-positive")
+        return np.log(values)
+
+
+def left_out_targets(logs: Floats, left_out: Floats, weight: Floats) -> Floats:
+    """Residuals of left-out targets, from those of their logarithms; the factor comes from the other residuals."""
+    back = LogScale.of(left_out, weight)
+    known = np.isfinite(left_out)
+    found = np.full(np.shape(logs), np.inf)
+    found[known] = np.exp(logs[known]) - back.predictions(logs[known] - left_out[known])
+    return found
+
+
+def log_span(rows: Mapping[str, Rows]) -> float:
+    """The 95% over the 5% quantile of all targets; 0 where there are several outputs, or some are not positive."""
+    parts = [part.targets for part in rows.values()]
+    if parts[0].shape[1] > 1 or any(np.min(part) <= 0 for part in parts):
+        return 0.0
+    low, high = np.quantile(np.concatenate(parts), [0.05, 0.95])
+    return float(high / low)
+
+
+def logged(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    """The same rows with logarithms of the targets. Errors are in units of targets, whose squares must be numbers."""
+    check_target_size(np.array([max(float(np.max(part.y)) for part in rows.values())]))
+    return {name: Rows(part.X, np.log(part.y), part.sample_weight) for name, part in rows.items()}
+
+
+def log_is_better(plain: Choice, logs: Choice, targets: Floats, levels: tuple[float, float]) -> bool:
+    """Whether left-out targets and tests are likelier with normal errors of their logarithms than of themselves.
+
+    Box and Cox compare scales so (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): with errors of
+    logarithms in units of the targets' geometric mean. Squared errors of targets would let the largest few decide.
+
+    Parameters
+    ----------
+    plain, logs : Choice
+        Of fits to targets and to their logarithms.
+    targets : array (n,)
+        Those of the focal rows.
+    levels : (float, float)
+        What the targets of both fits lie about.
+    """
+    weight = logs.focal.known.weight
+    evidence = float(weight.sum()) * _evidence(plain.left_out, logs.left_out, np.log(targets), weight)
+    before: dict[int, Any] = {task.source: task for task in plain.tasks}
+    tasks: Sequence[Any] = logs.tasks
+    for task in tasks:
+        # Both fits are tested on the same rows, unless ties between rows were broken by the targets.
+        if (same := before.get(task.source)) is not None and len(same.weight) == len(task.weight):
+            values = task.targets * logs.size + levels[1]
+            parts = same.residuals[0] * plain.size, task.residuals[0] * logs.size
+            evidence += TEST_ROWS / len(logs.tasks) * logs.n_plays * _evidence(*parts, values, task.weight)
+    return evidence > 0
+
+
+def _evidence(plain: Floats, left: Floats, logs: Floats, weight: Floats) -> float:
+    """The mean log likelihood of rows by residuals of logarithms, less that by residuals of targets."""
+    usable = np.isfinite(plain) & np.isfinite(left)
+    if not usable.any():
+        return 0.0
+    errors = [np.average(part[usable] ** 2, weights=weight[usable]) for part in (plain, left)]
+    if min(errors) <= 0:  # one of them is exact
+        return float(np.sign(errors[0] - errors[1]))
+    return float(0.5 * np.log(errors[0] / errors[1]) - np.average(logs[usable], weights=weight[usable]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +296,7 @@ storable(TransferGain, former={"from_plays": "from_validation"})
 class TunedSettings(Settings):
     """Parameters shared by the self-tuned regressor and the self-tuned classifier."""
 
-    feature_map: Any = AUTO
+    feature_map: Any = fits.AUTO
     _: KW_ONLY
     clamp: bool = True
     seed: int = 0
@@ -222,7 +307,7 @@ class TunedRegressorSettings(TunedSettings):
     """Parameters of the self-tuned regressor."""
 
     _: KW_ONLY
-    target_scale: str = AUTO
+    target_scale: str = fits.AUTO
 
 
 @savable
@@ -352,13 +437,11 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _made_map: Any
     _distances: TransportWeights | None
     _removals: tuple[Removal, ...] | None
-    _comparable: Prepared | None
+    _comparable: fits.Prepared | None
     _choices: tuple[MapAverage, ...] | None
     _places: Integers
-    _inputs: dict[str, Rows] | None
-    #: Moments of all rows of streamed sources, of which ``_inputs`` hold at most so many rows each.
-    _sums: StreamSums | None = None
-    _sampled: int = 0
+    #: Not in files.
+    _kept: fits.KeptRows | None
     _low: Floats | None
     _high: Floats | None
     #: Left-out residuals (methods, n, D) of the alternatives in ``compared_``. Not in files of version 0.1.
@@ -395,90 +478,63 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             return self.fit(X, y, sample_weight, sources=sources)
         self._check_parameters()
         check_both(X, y)
-        rows, focal = self._kept_rows(), self.domain_names_[0]
+        kept, focal = fits.kept_rows(self), self.domain_names_[0]
+        features, own = self._make_features(), kept.rows[focal]
         if X is not None:
             added = self._read_focal(X, y, sample_weight)
-            if added.y.shape[1:] != rows[focal].y.shape[1:]:
-                raise ParameterError(
-                    f"y has shape {added.y.shape}, the fit had {rows[focal].y.shape}; pass the same outputs"
-                )
-            rows[focal] = rows[focal].joined(added)
+            if added.y.shape[1:] != own.y.shape[1:]:
+                raise ParameterError(f"y has shape {added.y.shape}, the fit had {own.y.shape}; pass the same outputs")
+            kept = kept.joined({focal: added}, features)
         given = encoded_sources(self, as_sources(sources))
-        streamed = self._read_streams(rows[focal], given, None if self._sums is None else self._sums.origin)
-        new = read_sources(given, rows[focal], column_names(self), focal)
-        sums = self._joined_sums(rows, new, streamed)
-        for name, part in new.items():
-            rows[name] = rows[name].joined(part) if name in rows else part
-        self._learn_rows(rows, sums, max(self._sampled, sample_size(given)))
+        streamed = self._read_streams(kept.rows[focal], given, None if kept.sums is None else kept.sums.origin)
+        new = read_sources(given, own, column_names(self), focal)
+        self._learn_rows(kept.joined(new, features, streamed, fits.sample_size(given)))
         return self
 
     def forget(self, name: str) -> Self:
         """Remove a source exactly: the result is that of ``fit`` without it."""
         check_is_fitted(self, "coef_")
-        rows = self._kept_rows()
+        kept = fits.kept_rows(self)
         check_source(name, self.domain_names_)
-        del rows[name]
-        sums = self._sums
-        if sums is not None:
-            left = {each: moments for each, moments in sums.moments.items() if each != name}
-            sums = replace(sums, moments=left) if left else None
-        self._learn_rows(rows, sums, self._sampled)
+        self._learn_rows(kept.without(name))
         return self
 
-    def _kept_rows(self) -> dict[str, Rows]:
-        if self._inputs is None:
-            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
-        return dict(self._inputs)
+    @property
+    def _inputs(self) -> dict[str, Rows] | None:
+        """The rows of the fit, of streamed sources a sample; None for a model from a file."""
+        return None if self._kept is None else self._kept.rows
 
     def _learn(self, focal: Rows, sources: Any) -> None:
         sums = self._read_streams(focal, sources)
         others = read_sources(sources, focal, column_names(self), self.focal_name)
         later = None if self._knows_features() else sources
-        self._learn_rows({self.focal_name: focal, **others}, sums, sample_size(sources), later)
+        self._learn_rows(fits.KeptRows({self.focal_name: focal, **others}, sums, fits.sample_size(sources)), later)
 
     def _knows_features(self) -> bool:
         """Whether features and targets of the fit are known before any row is."""
-        return not is_auto(self.feature_map) and self.target_scale != "log"
+        return not fits.is_auto(self.feature_map) and self.target_scale != "log"
 
-    def _read_streams(self, focal: Rows, sources: Sources | None, origin: Origin | None = None) -> StreamSums | None:
+    def _read_streams(
+        self, focal: Rows, sources: Sources | None, origin: Origin | None = None
+    ) -> fits.StreamSums | None:
         """Sums of all rows of streamed sources, and their samples in the same pass, if features are known already."""
         if sources is None or not sources.streams or not self._knows_features():
             return None
-        return StreamSums.of(sources.streams, focal, self._make_features(), origin)
+        return fits.StreamSums.of(sources.streams, focal, self._make_features(), origin)
 
-    def _joined_sums(
-        self, rows: Mapping[str, Rows], new: Mapping[str, Rows], streamed: StreamSums | None
-    ) -> StreamSums | None:
-        """The sums of all streamed sources, with the ``new`` rows; ``rows`` are those that came before."""
-        known = self._sums or (streamed and replace(streamed, moments={}))
-        if known is None:
-            return None
-        features, added = self._make_features(), dict(streamed.moments if streamed else {})
-        for name in set(added) & set(rows) - set(known.moments):
-            added[name] = added[name] + known.of_rows(features.of(rows[name]))
-        for name in set(new) & set(known.moments) - set(added):
-            added[name] = known.of_rows(features.of(new[name]))
-        return known.joined(added)
-
-    def _learn_rows(
-        self,
-        rows: dict[str, Rows],
-        sums: StreamSums | None = None,
-        sampled: int = 0,
-        sources: Sources | None = None,
-    ) -> None:
+    def _learn_rows(self, kept: fits.KeptRows, sources: Sources | None = None) -> None:
         """Learn on the scale of the targets, of their logarithms, or both, and keep the better.
 
-        ``rows`` hold at most ``sampled`` rows of each streamed source, ``sums`` the moments of all their rows. Sums of
-        features that are made here are read from the ``sources``.
+        Sums of features that are made here are read from the ``sources``.
         """
-        tried = is_auto(self.target_scale) and is_auto(self.feature_map)
+        rows, sums = kept.rows, kept.sums
+        tried = fits.is_auto(self.target_scale) and fits.is_auto(self.feature_map)
         span = log_span(rows) if tried or self.target_scale == "log" else 0.0
         if self.target_scale == "log" and not span:
             raise DataError('target_scale="log" needs a single target that is positive in every row')
         tried &= span >= LOG_SPAN
         # Streams may be large, even if their samples are small.
-        with nullcontext() if sampled else one_thread_if_small(part.X for part in rows.values()):
+        with nullcontext() if kept.sampled else one_thread_if_small(part.X for part in rows.values()):
             log = self.target_scale == "log" or (tried and self._prefers_logs(rows))
             notes: tuple[str, ...] = ()
             if tried and log:
@@ -496,9 +552,8 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
                 notes, found = (), self._fitted(rows, sums, sources)
         what = "the choice was learned"
         if found.prepared.state is not None:
-            what = "feature maps were made and " * is_auto(self.feature_map) + "cross-domain validation was done"
-        self._keep(found, sample_note(sampled, what) + notes, rows)
-        self._sums, self._sampled = sums, sampled
+            what = "feature maps were made and " * fits.is_auto(self.feature_map) + "cross-domain validation was done"
+        self._keep(found, fits.sample_note(kept.sampled, what) + notes, kept)
 
     def _prefers_logs(self, rows: dict[str, Rows]) -> bool:
         """Whether the log scale suits the splines of the columns better: one cheap map is enough to tell."""
@@ -511,42 +566,39 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
         return log_is_better(averages[0], averages[1], targets, (levels[0], levels[1]))
 
     def _fitted(
-        self, rows: dict[str, Rows], sums: StreamSums | None, sources: Sources | None, *, log: bool = False
+        self, rows: dict[str, Rows], sums: fits.StreamSums | None, sources: Sources | None, *, log: bool = False
     ) -> _Fitted:
-        prepared, made = self._prepared(rows, sums, sources, log=log)
-        return _Fitted(prepared, self._solve(prepared, made[1], log=log), made)
+        prepared, maps = self._prepared(rows, sums, sources, log=log)
+        return _Fitted(prepared, self._solve(prepared, maps, log=log), maps)
 
     def _prepared(
         self,
         rows: dict[str, Rows],
-        sums: StreamSums | None,
+        sums: fits.StreamSums | None,
         sources: Sources | None,
         *,
         log: bool = False,
         plain: bool = False,
-    ) -> tuple[Prepared, _Made]:
+    ) -> tuple[fits.Prepared, Maps | None]:
         """Features of validated rows, the focal ones first; with "auto", of maps made from these rows."""
-        mapped, made = None, _NOT_MADE
         features = there = super()._make_features()
-        if is_auto(self.feature_map):
-            limits = feature_range(tuple(rows.values())) if self.clamp and len(rows) > 1 else None
-            maps = auto_maps(rows, seed=self.seed, limits=limits, linear=not self.fit_intercept, plain=plain)
-            mapped, made = maps.mapped, (maps.feature_map, maps.blocks, maps.notes)
+        if (maps := made_maps(rows, self, plain=plain)) is not None:
             features, there = (replace(features, feature_map=each) for each in (maps.feature_map, maps.by_domain(rows)))
         if sums is None and sources is not None and sources.streams:
-            sums = StreamSums.of(sources.streams, rows[self.focal_name], there, log=log)
+            streams = [stream.coded(LogTargets()) for stream in sources.streams] if log else sources.streams
+            sums = fits.StreamSums.of(streams, rows[self.focal_name], there)
         options: dict[str, Any] = {"standardise": self.standardise, "fit_intercept": self.fit_intercept}
-        return prepare(rows, features, **options, mapped=mapped, sums=sums), made
+        return fits.prepare(rows, features, **options, mapped=None if maps is None else maps.mapped, sums=sums), maps
 
-    def _solve(self, prepared: Prepared, blocks: Sequence[FeatureBlock] | None = None, *, log: bool = False) -> Solved:
+    def _solve(self, prepared: fits.Prepared, maps: Maps | None = None, *, log: bool = False) -> fits.Solved:
         # Maps that were made from the rows clip their inputs themselves.
-        clamp = self.clamp and blocks is None
+        blocks, clamp = (None, self.clamp) if maps is None else (maps.blocks, False)
         return tuned_fit(prepared, blocks, seed=self.seed, device=self.device, clamp=clamp, log=log)
 
-    def _keep(self, found: _Fitted, notes: tuple[str, ...], rows: dict[str, Rows]) -> None:
-        self._made_map, _, map_notes = found.made
-        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(rows.values()))
-        found.solved.attributes["_inputs"] = dict(rows)
+    def _keep(self, found: _Fitted, notes: tuple[str, ...], kept: fits.KeptRows) -> None:
+        self._made_map, map_notes = (None, ()) if found.maps is None else (found.maps.feature_map, found.maps.notes)
+        found.solved.attributes["notes_"] += map_notes + notes + apart_notes(tuple(kept.rows.values()))
+        self._kept = kept
         self._store(found.solved, found.prepared.names, found.prepared.scaling)
 
     @property
@@ -624,30 +676,24 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
             )
 
     def _check_map(self) -> None:
-        if not is_auto(self.feature_map):
+        if not fits.is_auto(self.feature_map):
             super()._check_map()
 
     def _feature_range(self) -> tuple[Any, Any]:
         return self._low, self._high
 
     def _exported_range(self) -> tuple[Any, Any]:
-        inputs, *others = self._made_map.maps if is_auto(self.feature_map) else (None,)
-        if others:
-            raise ParameterError(
-                "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
-                "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
-            )
         if self._log_scale is not None:
             raise ParameterError('a model on the log scale cannot be exported; fit with target_scale="identity"')
-        return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else super()._exported_range()
+        return input_range(self._made_map) if fits.is_auto(self.feature_map) else super()._exported_range()
 
-    def _make_features(self, device: str | None = None) -> Features:
-        return Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
+    def _make_features(self, device: str | None = None) -> fits.Features:
+        return fits.Features(map_after_encoding(self, self.feature_map_), column_names(self), device or self.device)
 
     @property
     def feature_map_(self) -> Any:
         """The map of the fit: the one that was given, or the one that was made from the rows."""
-        return self._made_map if is_auto(self.feature_map) else self.feature_map
+        return self._made_map if fits.is_auto(self.feature_map) else self.feature_map
 
     def _get_stored(self) -> dict[str, Any]:
         self.distances_  # noqa: B018  computed now, since the file holds no rows to compute it from
@@ -656,33 +702,28 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     def _set_stored(self, values: dict[str, Any]) -> None:
         self._solution = values.pop("solution_")
         super()._set_stored(values)
-        self._comparable = self._choices = self._inputs = None
-
-
-#: A map that was made from the rows, its blocks, and notes on them.
-_Made = tuple[Any, tuple[FeatureBlock, ...] | None, tuple[str, ...]]
-_NOT_MADE: _Made = (None, None, ())
+        self._comparable = self._choices = self._kept = None
 
 
 @dataclass(frozen=True, eq=False)
 class _Fitted:
-    """A fit on one scale of the targets: rows, result, and the map that was made for it."""
+    """A fit on one scale of the targets: rows, result, and the maps that were made for it."""
 
-    prepared: Prepared
-    solved: Solved
-    made: _Made
+    prepared: fits.Prepared
+    solved: fits.Solved
+    maps: Maps | None
 
 
-@solvable()
+@fits.solvable()
 def tuned_fit(
-    prepared: Prepared,
+    prepared: fits.Prepared,
     blocks: Sequence[FeatureBlock] | None = None,
     *,
     seed: int,
     device: str = "cpu",
     clamp: bool = True,
     log: bool = False,
-) -> Solved:
+) -> fits.Solved:
     """Choose for every output, and put together what an estimator stores.
 
     Local heads and the choice read the same moments. ``blocks`` are feature maps to average over. With ``log`` the
@@ -690,21 +731,24 @@ def tuned_fit(
     """
     width = prepared.focal.shape[1]
     there = torch_device(device)
-    state = State.of(prepared, there)
+    state = fits.State.of(prepared, there)
     notes = _row_notes(prepared, state)
     if blocks is None or len(blocks) == 1:
         with factorised_on(there):
-            basis, wide = principal_basis(prepared, state, seed)
+            basis, wide = fits.principal_basis(prepared, state, seed)
         blocks, notes = [FeatureBlock("all", np.arange(width), basis)], wide + notes
     places, sampled = _source_places(prepared, seed)
-    heads = local_heads(state, HEAD_RIDGE)
+    heads = fits.local_heads(state, fits.HEAD_RIDGE)
     moments = [[block.moments(m).on_device(None) for m in state.moments] for block in blocks]
     outputs = range(prepared.focal.targets.shape[1])
     # The maps of each output.
     tried = [[place for place, block in enumerate(blocks) if block.output in (None, output)] for output in outputs]
     spectra: list[Any] = [[{} for _ in prepared.names] if len(outputs) > 1 else None for _ in blocks]
     samples = [
-        [samples_of(prepared, moments[place], blocks[place], places, output, spectra[place]) for place in tried[output]]
+        [
+            fits.samples_of(prepared, moments[place], blocks[place], places, output, spectra[place])
+            for place in tried[output]
+        ]
         for output in outputs
     ]
     logs = prepared.inputs[0].targets[:, 0] if log else None
@@ -720,14 +764,14 @@ def tuned_fit(
             heads,
             logs,
         )
-    coef, intercept = like_targets(prepared.focal, *_coefficients(choices, prepared))
-    low, high = feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
+    coef, intercept = fits.like_targets(prepared.focal, *_coefficients(choices, prepared))
+    low, high = fits.feature_range(prepared.mapped) if clamp and len(prepared.names) > 1 else (None, None)
     weights = _domain_weights(choices, prepared, heads, places, logs)
-    return Solved(
+    return fits.Solved(
         coef,
         intercept,
         # Leave-one-out and posterior of the average, both made when first asked for.
-        Uncertainty(partial(left_out_of, choices, prepared.focal), partial(posterior_of, choices)),
+        fits.Uncertainty(partial(left_out_of, choices, prepared.focal), partial(fits.posterior_of, choices)),
         {
             "weights_": weights,
             "effective_ridge_": float(np.exp(np.mean([c.shares @ np.log(c.ridges) for c in choices]))),
@@ -744,7 +788,6 @@ def tuned_fit(
             "_distances": None,
             "_removals": None,
             "_comparable": prepared,
-            "_inputs": dict(zip(prepared.names, prepared.inputs)),
             "_choices": tuple(choices),
             "_places": places,
         },
@@ -752,15 +795,15 @@ def tuned_fit(
     )
 
 
-def _plain_choice(prepared: Prepared, *, seed: int) -> Choice:
+def _plain_choice(prepared: fits.Prepared, *, seed: int) -> Choice:
     """The choice for one output and one map, among fits to the focal rows and around pooled ones: a cheap one."""
-    state, (places, _) = State.of(prepared), _source_places(prepared, seed)
-    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), principal_basis(prepared, state, seed)[0])
-    focal, *sources = samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
+    state, (places, _) = fits.State.of(prepared), _source_places(prepared, seed)
+    block = FeatureBlock("all", np.arange(prepared.focal.shape[1]), fits.principal_basis(prepared, state, seed)[0])
+    focal, *sources = fits.samples_of(prepared, [block.moments(m) for m in state.moments], block, places, 0)
     return choose(focal, sources, seed=seed, every=False, learned=False)
 
 
-def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:
+def _row_notes(prepared: fits.Prepared, state: fits.State) -> tuple[str, ...]:
     """What the rows themselves leave open."""
     focal = prepared.inputs[0]
     found: list[str] = []
@@ -778,7 +821,7 @@ def _row_notes(prepared: Prepared, state: State) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
+def _source_places(prepared: fits.Prepared, seed: int) -> tuple[Integers, tuple[str, ...]]:
     """Which sources priors are learned from, counted without the focal domain, and a note where not all are."""
     count = len(prepared.names) - 1
     places = sample_sources(prepared.mapped[1:], seed=seed, prepare=prepared.scaling.apply)
@@ -788,14 +831,14 @@ def _source_places(prepared: Prepared, seed: int) -> tuple[Integers, tuple[str, 
     return places, (told,)
 
 
-def _coefficients(choices: Sequence[MapAverage], prepared: Prepared) -> tuple[Floats, Floats]:
+def _coefficients(choices: Sequence[MapAverage], prepared: fits.Prepared) -> tuple[Floats, Floats]:
     """Coefficients (p, D) and intercepts (D,)."""
     heads = np.column_stack([choice.head for choice in choices])
     return (heads[:-1], heads[-1]) if prepared.fit_intercept else (heads, np.zeros(len(choices)))
 
 
 def _domain_weights(
-    choices: Sequence[MapAverage], prepared: Prepared, heads: Heads, places: Integers, logs: Floats | None
+    choices: Sequence[MapAverage], prepared: fits.Prepared, heads: fits.Heads, places: Integers, logs: Floats | None
 ) -> DomainWeights:
     """Weights of all domains: sources that no prior was learned from have none."""
     values = tuned_weights(choices, prepared.names, prepared.totals, places)
@@ -807,7 +850,7 @@ def tuned_weights(
     choices: Sequence[MapAverage], names: Sequence[str], totals: Sequence[float], places: Integers
 ) -> Floats:
     """Weights of the domains, which have so many rows each, the focal one first."""
-    values = np.sum([_weights_of(c, slice(None), c.shares, len(names), places) for c in choices], axis=0)
+    values = np.sum([_weights_of(*c.provided(), len(names), places) for c in choices], axis=0)
     # A prior from a source of a few rows is hardly more than the prior without it.
     values[1:] *= counted_part(np.array(totals[1:]))
     return values / values.sum()
@@ -826,17 +869,14 @@ def counted_part(rows: Floats) -> Floats:
     return full + (1.0 - full) * rows / (rows + NOISE_ROWS)
 
 
-def _weights_of(choice: MapAverage, index: Any, shares: Floats, count: int, places: Integers) -> Floats:
-    """Weights of ``count`` domains in candidates, averaged by their shares."""
-    sources = choice.weights[index]
-    own = np.where(sources.sum(axis=1) > 0, choice.own[index], 1.0)
+def _weights_of(own: float, sources: Floats, count: int, places: Integers) -> Floats:
+    """Weights of ``count`` domains, the focal one first, from its own and those of the sources at ``places``."""
     weights = np.zeros(count)
-    weights[0] = shares @ own
-    weights[1 + places] = (shares * (1 - own)) @ sources
+    weights[0], weights[1 + places] = own, sources
     return weights
 
 
-def _focal_errors(rows: Rows, heads: Heads, logs: Floats | None = None) -> Floats:
+def _focal_errors(rows: Rows, heads: fits.Heads, logs: Floats | None = None) -> Floats:
     """Mean squared error of every domain's own head on the focal rows; with ``logs``, of what these stand for."""
     share, targets = rows.weight / rows.total, rows.targets
     found = np.empty(len(heads.coef))
@@ -862,7 +902,7 @@ def _comparisons(
     focal_rows: Rows,
     focal: Sequence[Sequence[Sample]],
     moments: Sequence[Sequence[Sequence[Moments]]],
-    heads: Heads,
+    heads: fits.Heads,
     logs: Floats | None,
 ) -> dict[str, Any]:
     """Left-out residuals of all methods, over rows and outputs, compared with mixtune's.
@@ -884,12 +924,12 @@ def _comparisons(
             left = mean_left_out(focal_rows.targets[:, output], choice.focal_left_out, others, len(heads.coef) - 1)
             residuals[MEAN_OF_LOCALS].append(left)
     weight = np.tile(focal_rows.weight, len(choices))
-    least = np.repeat([ROUNDING * choice.size for choice in choices], len(focal_rows.y))
+    least = np.repeat([fits.ROUNDING * choice.size for choice in choices], len(focal_rows.y))
     joined = {name: np.concatenate(parts) for name, parts in residuals.items() if len(parts) > 0}
     if logs is not None:
         joined = {name: left_out_targets(logs, part, weight) for name, part in joined.items()}
         least = least * np.exp(logs)
-    found = compared_of(joined, weight, least)
+    found = fits.compared_of(joined, weight, least)
     rows = len(focal_rows.y)
     known = [part.reshape(-1, rows).T for name, part in joined.items() if name != MIXTUNE]
     gains = np.mean([choice.play_gains for choice in choices], axis=0)
@@ -943,7 +983,7 @@ def candidates_of(choice: MapAverage, count: int, places: Integers) -> tuple[Can
             family, settings = choice.labels[i]
             validation = None if choice.play_errors is None else float(choice.play_errors[i])
             figures = (float(choice.ridges[i]), float(choice.errors[i]), validation, float(choice.shares[i]))
-            weights = _weights_of(choice, [i], np.ones(1), count, places)
+            weights = _weights_of(*choice.provided([i]), count, places)
             found.append(Candidate(family, dict(settings), *figures, weights))
     return tuple(found)
 

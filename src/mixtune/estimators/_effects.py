@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from mixtune._array import Booleans, Floats, Integers
 from mixtune.data import frame_of
 from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import column_names
+from mixtune.estimators._base import all_scores, column_names
 from mixtune.estimators._inputs import check_new
 from mixtune.estimators._saving import fitted_map
 from mixtune.features import Clipped, Concatenate, Identity
@@ -474,8 +474,7 @@ class Scores:
         if self.sharpness is None:
             scale = getattr(self.inner, "_log_scale", None)
             return scores if scale is None else scale.predictions(scores)
-        both = np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
-        found = np.asarray(softmax(self.sharpness * both, axis=1))
+        found = np.asarray(softmax(self.sharpness * all_scores(scores), axis=1))
         return found[:, 1:] if scores.shape[1] == 1 else found
 
     def slopes(self, scores: Floats) -> Floats:

@@ -263,7 +263,7 @@ def prepare(
             name: sums.moments[name].on_device(there) if name in sums.moments else sums.of_rows(made, there)
             for name, made in zip(names, mapped)
         }
-        options = {"standardise": standardise, "fit_intercept": fit_intercept}
+        options = {"standardise": standardise, "fit_intercept": fit_intercept, "whole": names[0] not in sums.moments}
         state, scaling = _state_of_sums(moments, sums.origin, mapped[0], features, **options)
     return Prepared(names, mapped, inputs, scaling, features, fit_intercept, state)
 
@@ -325,9 +325,9 @@ def sample_size(sources: Sources | None) -> int:
     return max((stream.sample_rows for stream in sources.streams), default=0) if sources is not None else 0
 
 
-def sample_note(rows: int, what: str = "the choice was learned") -> tuple[str, ...]:
-    """What to say where something used at most so many rows of each streamed source; 0 where all rows were used."""
-    return (f"{what} on at most {rows:,} rows of each streamed source, drawn at random",) if rows else ()
+def sample_note(rows: int, what: str = "the choice was learned", each: str = "each streamed source") -> tuple[str, ...]:
+    """What to say where something used at most so many rows of each source; 0 where all rows were used."""
+    return (f"{what} on at most {rows:,} rows of {each}, drawn at random",) if rows else ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,17 +344,14 @@ class StreamSums:
         focal: Rows,
         features: Features,
         origin: Origin | None = None,
-        *,
-        log: bool = False,
     ) -> StreamSums | None:
         """Read the sources, and draw their samples in the same pass; ``origin`` is a point near the focal rows.
 
-        None where the sums of all domains do not fit into the memory limit. With ``log``, the targets of the sources
-        are logarithms of those in the data.
+        None where the sums of all domains do not fit into the memory limit.
         """
-        origin = _origin_of(features.of(focal)) if origin is None else origin
+        origin = origin_of(features.of(focal)) if origin is None else origin
         try:
-            return cls(origin, _stream_moments(streams, focal, origin, features, sampled=True, log=log))
+            return cls(origin, _stream_moments(streams, focal, origin, features, sampled=True))
         except (DataError, ParameterError) as error:
             if error.code != "sums-too-large":
                 raise
@@ -371,14 +368,55 @@ class StreamSums:
         return replace(self, moments={**self.moments, **added})
 
 
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """What a fit keeps to be updated: rows by domain and, of streamed domains, the moments of all their rows.
+
+    Of a streamed domain, ``rows`` hold at most ``sampled``. Without sums these rows are all that is known.
+    """
+
+    rows: dict[str, Rows]
+    sums: StreamSums | None = None
+    sampled: int = 0
+
+    def joined(
+        self, new: Mapping[str, Rows], features: Features, streamed: StreamSums | None = None, sampled: int = 0
+    ) -> KeptRows:
+        """With further rows, and the sums of those among them that are streamed."""
+        sums = self.sums or (streamed and replace(streamed, moments={}))
+        if sums is not None:
+            added = dict(streamed.moments if streamed else {})
+            for name in set(added) & set(self.rows) - set(sums.moments):
+                added[name] = added[name] + sums.of_rows(features.of(self.rows[name]))
+            for name in set(new) & set(sums.moments) - set(added):
+                added[name] = sums.of_rows(features.of(new[name]))
+            sums = sums.joined(added)
+        rows = {name: self.rows[name].joined(part) if name in self.rows else part for name, part in new.items()}
+        return KeptRows({**self.rows, **rows}, sums, max(self.sampled, sampled))
+
+    def without(self, name: str) -> KeptRows:
+        """Without a domain."""
+        rows = {each: part for each, part in self.rows.items() if each != name}
+        left = {} if self.sums is None else {each: part for each, part in self.sums.moments.items() if each != name}
+        return replace(self, rows=rows, sums=replace(self.sums, moments=left) if self.sums and left else None)
+
+
+def kept_rows(model: Any) -> KeptRows:
+    """What a fitted model keeps to be updated; a model from a file holds no rows."""
+    if model._kept is None:
+        raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
+    kept: KeptRows = model._kept
+    return kept
+
+
 def _stream_moments(
-    streams: Sequence[Any], focal: Rows, origin: Origin, features: Features, **options: bool
+    streams: Sequence[Any], focal: Rows, origin: Origin, features: Features, *, sampled: bool = False
 ) -> dict[str, Moments]:
-    """Moments of all rows of streamed sources, by name; ``options`` are those of ``StreamedSources.moments``."""
+    """Moments of all rows of streamed sources, by name; with ``sampled``, their samples are drawn in the same pass."""
     found: dict[str, Moments] = {}
     for stream in streams:
         ready = features.sized(len(origin.features))
-        sums = stream.moments(ready, origin, features.columns, device=features.device, **options)
+        sums = stream.moments(ready, origin, features.columns, device=features.device, sampled=sampled)
         check_once([*found, *sums])
         for name, moments in sums.items():
             _check_moments(name, moments, origin, focal)
@@ -419,14 +457,14 @@ def gather_state(
 ) -> tuple[State, Scaling]:
     """The state of a fit from sums, on the device if there is one, and the scale that all rows have in common."""
     own = features.of(focal)
-    origin = _origin_of(own)
+    origin = origin_of(own)
     others = moments_of(sources, focal, origin, features)
     check_focal_name(others, focal_name)
     moments = {focal_name: features.moments(focal, origin, own), **others}
     return _state_of_sums(moments, origin, own, features, standardise=standardise, fit_intercept=fit_intercept)
 
 
-def _origin_of(own: Rows) -> Origin:
+def origin_of(own: Rows) -> Origin:
     """A point near the focal rows of features; any does, such as the plain mean."""
     with np.errstate(over="ignore"):
         origin = Origin(own.X.mean(axis=0), np.asarray(own.y.mean(axis=0)))
@@ -441,8 +479,12 @@ def _state_of_sums(
     *,
     standardise: bool,
     fit_intercept: bool,
+    whole: bool = True,
 ) -> tuple[State, Scaling]:
-    """The state from moments about the origin, the focal ones first; ``own`` are the focal rows of features."""
+    """The state from moments about the origin, the focal ones first.
+
+    ``own`` are the focal rows of features, or a sample of them if they are not the ``whole``.
+    """
     mean, spread, level = pooled_scale(list(sums.values()), origin)
     scale = spread if standardise else np.ones_like(spread)
     if fit_intercept:
@@ -452,7 +494,7 @@ def _state_of_sums(
         mean, level = -origin.features, -origin.targets
     prepared = scaling.apply(own)
     here, *others = (moved(each, mean, scale, level) for each in sums.values())
-    here = augmented(prepared) if torch_device(features.device) is None else here
+    here = augmented(prepared) if whole and torch_device(features.device) is None else here
     return State(tuple(sums), (here, *others), prepared, fit_intercept), scaling
 
 
@@ -557,9 +599,7 @@ class Uncertainty:
 
     def half_width(self, U: Floats, coverage: float) -> Floats:
         """Half-width (n, D) of conformal intervals: a quantile of leave-one-out residuals, scaled by the spread."""
-        coverage = check_positive("coverage", coverage)
-        if coverage >= 1:
-            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        coverage = check_coverage(coverage)
         self._check()
         scores = np.abs(self.left_out.residuals) / np.sqrt(self.left_out.spreads)[:, None]
         count = float(np.sum(self.left_out.copies))
@@ -586,6 +626,13 @@ class Uncertainty:
                 "leave-one-out cannot judge this fit: without one of its focal rows nothing is left to predict that "
                 "row from; pass more focal rows or a positive ridge, transfer or stability"
             )
+
+
+def check_coverage(coverage: float) -> float:
+    """Refuse a coverage that is not between 0 and 1."""
+    if check_positive("coverage", coverage) >= 1:
+        raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+    return float(coverage)
 
 
 def same(value: Any) -> Any:

@@ -15,7 +15,8 @@ import numpy as np
 import scipy.linalg
 
 from mixtune._array import Floats, Integers
-from mixtune.errors import DataError
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._fits import feature_range, is_auto
 from mixtune.features import (
     Clipped,
     Concatenate,
@@ -117,6 +118,14 @@ def auto_maps(
     return Maps(Concatenate(list(maps.values())), _blocks(maps), mapped, notes, of_part)
 
 
+def made_maps(rows: Mapping[str, Rows], settings: Any, **options: bool) -> Maps | None:
+    """The maps of a fit to all rows, made from them; None where the ``settings`` have a map."""
+    if not is_auto(settings.feature_map):
+        return None
+    limits = feature_range(tuple(rows.values())) if settings.clamp and len(rows) > 1 else None
+    return auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, **options)
+
+
 def _units(parts: Sequence[Rows]) -> Scaling:
     """Standard units of the inputs; columns of which curves have values beyond float64 are refused."""
     units = pooled_scaling(parts, standardise=True, center=True)
@@ -192,6 +201,17 @@ def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
     if isinstance(feature_map, LearnedColumns):
         return feature_map.out_of_fold(X, folds)
     return np.asarray(feature_map.transform(X))
+
+
+def input_range(feature_map: Any) -> tuple[Any, Any]:
+    """Between which values a map that was made clips inputs, for graphs that hold no map; None for no clipping."""
+    inputs, *others = feature_map.maps
+    if others:
+        raise ParameterError(
+            "to_onnx cannot write the splines, Fourier features and trees of feature_map_, which this model has; "
+            "fit it with feature_map=None, or pass a feature map whose features you compute before the graph"
+        )
+    return (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
 
 
 def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tuple[str, ...]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,21 +16,31 @@ from sklearn.utils.validation import check_is_fitted
 
 from mixtune._array import Array, Floats, Integers, one_thread_if_small
 from mixtune._registry import check_array
-from mixtune.errors import DataError, ParameterError
-from mixtune.estimators._base import column_names
-from mixtune.estimators._classes import check_known, classes_of, declared_classes, sharpness_of, signs_of
-from mixtune.estimators._inputs import read_focal
-from mixtune.estimators._labels import split_labels
+from mixtune.data import frame_of
+from mixtune.errors import DataError
+from mixtune.estimators._base import all_scores, column_names
+from mixtune.estimators._classifier import (
+    ClassSigns,
+    check_known,
+    check_repeated,
+    found_classes,
+    sharpness_of,
+    signs_of,
+    stream_labels,
+)
+from mixtune.estimators._fits import KeptRows
+from mixtune.estimators._inputs import read_focal, split_labels
 from mixtune.estimators._multi_domain import (
     MultiDomainEstimator,
     MultiDomainRegressor,
-    frame_of,
     learn_every,
     summary_of,
 )
 from mixtune.estimators._saving import savable
 from mixtune.moments import Rows
+from mixtune.streaming import StreamedSources
 
+ClassCounts = dict[str, Counter[float]]
 #: Rows that the left-out rows of all domains count as, beside a domain's own, when its probabilities are calibrated.
 #: Without it, ten rows that happen to be classified right make probabilities of nearly one.
 SHARED_ROWS = 100.0
@@ -86,6 +98,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
     class_counts_: Integers
     regressors_: tuple[MultiDomainRegressor, ...]
     sharpness_: Floats
+    #: How many rows of each class every domain has; not in files.
+    _class_rows: dict[str, Integers]
     #: The part of each domain's rows that is classified right when left out.
     right_: Floats
 
@@ -109,7 +123,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         return self._fit(X, y, sample_weight, domain, None)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, domain: Any = None
+        self, X: Any, y: Any = None, classes: Any = None, sample_weight: Any = None, *, domain: Any = None
     ) -> Self:
         """Add rows of known or new domains, and fit again; the result is that of ``fit`` with all rows.
 
@@ -118,10 +132,14 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         """
         if not hasattr(self, "regressors_"):
             return self._fit(X, y, sample_weight, domain, classes)
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ParameterError(f"classes are those of the first fit, {self.classes_.tolist()}; leave classes out")
+        check_repeated(classes, self.classes_)
         self._check_parameters()
-        self._learn(self._with_rows(self._read(X, y, sample_weight, domain, reset=False)))
+        counts = class_counts(X)
+        rows, stream = self._incoming(X, y, sample_weight, domain, reset=False)
+        check_known(self.classes_, stream_labels(counts) or [part.y for part in rows.values()])
+        kept = self._with_rows(self._signed(rows), self._coded(stream))
+        self._class_rows = self._counted(rows, counts, before=self._class_rows)
+        self._learn(kept)
         return self
 
     def decision_function(self, X: Any, *, domain: Any = None) -> Floats:
@@ -209,33 +227,46 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, domain: Any, classes: Any) -> Self:
         self._check_parameters()
-        inputs, y, domain = self._drawn(X, y, domain)
-        rows = self._read(inputs, y, sample_weight, domain, reset=True)
-        found = [part.y for part in rows.values()]
-        self.classes_ = classes_of(found) if classes is None else declared_classes(classes, found)
-        if len(self.classes_) < 2:
-            raise DataError(
-                f"all rows are of one class, {self.classes_.tolist()[0]!r}; a classifier needs at least 2 classes in "
-                "all domains together"
-            )
-        self._fit_rows(X, rows)
+        counts = class_counts(X)
+        rows, stream = self._incoming(X, y, sample_weight, domain, reset=True)
+        found = stream_labels(counts) or [part.y for part in rows.values()]
+        self.classes_ = found_classes(found, classes, "all domains")
+        self._class_rows = self._counted(rows, counts, before={})
+        self._learn(KeptRows(self._signed(rows)), self._coded(stream))
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
         X, labels = split_labels(X, domain, self.domain)
         rows = read_focal(self, X, y, sample_weight, reset=reset, labels=True)[1]
         check_classification_targets(rows.y)
-        found = self._split(rows, labels, reset=reset)
-        if not reset:
-            check_known(self.classes_, [part.y for part in found.values()])
+        return self._split(rows, labels, reset=reset)
+
+    @property
+    def _signs(self) -> ClassSigns:
+        return ClassSigns(tuple(self.classes_.tolist()))
+
+    def _signed(self, rows: Mapping[str, Rows]) -> dict[str, Rows]:
+        """The rows with targets +1 and -1 in place of labels."""
+        return {name: replace(part, y=self._signs(part.y)) for name, part in rows.items()}
+
+    def _coded(self, stream: StreamedSources | None) -> StreamedSources | None:
+        return None if stream is None else stream.coded(self._signs)
+
+    def _counted(
+        self, rows: Mapping[str, Rows], counts: ClassCounts, *, before: Mapping[str, Integers]
+    ) -> dict[str, Integers]:
+        """How many rows (K,) of each class every domain has: as ``before``, with those of a stream or else the rows."""
+        found = dict(before)
+        for name, part in rows.items():
+            own = np.bincount(np.searchsorted(self.classes_, part.y), minlength=len(self.classes_))
+            if name in counts:
+                own = np.array([counts[name][label] for label in self.classes_.tolist()])
+            found[name] = found.get(name, 0) + own
         return found
 
-    def _learn(self, rows: Mapping[str, Rows]) -> None:
-        count = len(self.classes_)
-        numbers = {name: np.searchsorted(self.classes_, part.y) for name, part in rows.items()}
-        signs = {name: Rows(part.X, signs_of(numbers[name], count), part.sample_weight) for name, part in rows.items()}
-        with one_thread_if_small(part.X for part in rows.values()):
-            learned = learn_every(signs, self, column_names(self))
+    def _learn(self, kept: KeptRows, stream: StreamedSources | None = None) -> None:
+        with one_thread_if_small(part.X for part in kept.rows.values()):
+            learned = learn_every(kept, self, column_names(self), stream)
         made = []
         for output in range(len(learned.fits)):
             each = MultiDomainRegressor(**self.get_params(deep=False))
@@ -245,10 +276,11 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
             each._take(learned, output)
             made.append(each)
         self.regressors_ = tuple(made)
-        places = [numbers[name] for name in self.domains_]
-        self.class_counts_ = np.stack([np.bincount(each, minlength=count) for each in places])
-        self._calibrate([rows[name].weight for name in self.domains_], places)
-        self._inputs = {name: rows[name] for name in self.domains_}
+        self._kept = learned.kept
+        rows = list(learned.kept.rows.values())
+        self.class_counts_ = np.stack([self._class_rows[name] for name in self.domains_])
+        places = [np.argmax(all_scores(part.targets), axis=1) for part in rows]
+        self._calibrate([part.weight for part in rows], places)
 
     def _calibrate(self, weights: list[Floats], places: list[Integers]) -> None:
         """Sharpness of each domain from left-out rows, and of the population from left-out domains."""
@@ -258,7 +290,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
 
         def left_out(name: str) -> Floats:
             fits: list[Any] = [each._fits for each in self.regressors_]
-            return self._all_scores(signs - np.column_stack([np.concatenate(getattr(fit, name)) for fit in fits]))
+            return all_scores(signs - np.column_stack([np.concatenate(getattr(fit, name)) for fit in fits]))
 
         own, without = left_out("residuals"), left_out("without")
         right = (np.argmax(own, axis=1) == wanted) & np.isfinite(own).all(axis=1)
@@ -271,7 +303,7 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         rows, places = self._rows(X, domain)
         features = self._features(rows, places)
         found = np.column_stack([each._predictions(features, places) for each in self.regressors_])
-        return self._all_scores(found), places
+        return all_scores(found), places
 
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
         parts = [each._exported()[:2] for each in self.regressors_]
@@ -279,10 +311,6 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         if len(parts) == 1:
             coef, intercept = (np.concatenate([-part, part], axis=-1) for part in (coef, intercept))
         return coef, intercept, {"classes": self.classes_, "sharpness": self.sharpness_}
-
-    @staticmethod
-    def _all_scores(scores: Floats) -> Floats:
-        return np.column_stack([-scores, scores]) if scores.shape[1] == 1 else scores
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.classes_)
@@ -292,3 +320,8 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
             raise DataError("the classes of the file are not those of its scores; save the model again")
         check_array("sharpness_", self.sharpness_, (len(self.domains_) + 1,), least=np.nextafter(0.0, 1.0))
         check_array("class_counts_", self.class_counts_, (len(self.domains_), count), kind="i", least=0)
+
+
+def class_counts(X: Any) -> ClassCounts:
+    """How many rows of each class the domains of a stream have; nothing for rows in memory."""
+    return X.class_counts() if isinstance(X, StreamedSources) else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,36 +19,17 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from mixtune._array import Floats, Integers, one_thread_if_small
-from mixtune._checks import check_positive, check_whole
+from mixtune._checks import check_whole
 from mixtune._messages import Renamed, nearest
 from mixtune._registry import check_array
-from mixtune.errors import DataError, MissingExtraError, ParameterError
+from mixtune.data import frame_of
+from mixtune.errors import DataError, ParameterError
+from mixtune.estimators import _fits as fits
 from mixtune.estimators._base import column_names
-from mixtune.estimators._fits import (
-    AUTO,
-    HEAD_RIDGE,
-    ROUNDING,
-    Features,
-    Heads,
-    Prepared,
-    State,
-    check_map,
-    feature_range,
-    is_auto,
-    local_heads,
-    posterior_of,
-    prepare,
-    principal_basis,
-    prior_posterior,
-    samples_of,
-    solvable,
-)
-from mixtune.estimators._inputs import check_new, map_after_encoding, read_focal
-from mixtune.estimators._labels import Labels, check_domains, split_labels
-from mixtune.estimators._maps import Maps, auto_maps, features_by_fold
+from mixtune.estimators._inputs import Labels, check_domains, check_new, map_after_encoding, read_focal, split_labels
+from mixtune.estimators._maps import Maps, features_by_fold, input_range, made_maps
 from mixtune.estimators._onnx import DEFAULT_OPSET, linear_to_onnx
 from mixtune.estimators._saving import Savable, savable, write_bytes
-from mixtune.features import Clipped
 from mixtune.moments import Moments, Posterior, Rows, Scaling, weighted_system
 from mixtune.selection import (
     MIXTUNE,
@@ -63,7 +44,6 @@ from mixtune.selection import (
     choose_every,
     choose_maps,
     coefficient_errors,
-    compare,
     joint_left_out,
     learn_population,
     sample_sources,
@@ -131,14 +111,14 @@ class DomainFits:
     n_tasks: Integers
 
 
-@solvable()
+@fits.solvable()
 def every_fit(
-    prepared: Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
+    prepared: fits.Prepared, moments: Sequence[Moments], blocks: Sequence[FeatureBlock], *, seed: int, output: int = 0
 ) -> DomainFits:
     """Choose for every domain, and compare each with its own rows alone and with all rows pooled."""
     width, count = prepared.focal.shape[1], len(prepared.names)
     own = [[block.moments(m) for m in moments] for block in blocks]
-    samples = [samples_of(prepared, each, block, np.arange(count - 1), output) for each, block in zip(own, blocks)]
+    samples = [fits.samples_of(prepared, each, block, np.arange(count - 1), output) for each, block in zip(own, blocks)]
     known = sample_sources(prepared.mapped, seed=seed, prepare=prepared.scaling.apply, most=SETTINGS.shared_sources)
     averages: Iterator[MapAverage]
     if count == 1:
@@ -196,7 +176,7 @@ class _DomainFit:
 
 
 def _domain_fit(average: MapAverage, index: int, places: Integers, count: int) -> _DomainFit:
-    posterior = posterior_of([average])
+    posterior = fits.posterior_of([average])
     assert posterior is not None
     return _DomainFit(
         average.head,
@@ -223,40 +203,38 @@ def _coefficient_spread(average: MapAverage, posterior: Posterior) -> Floats:
     choice = average.largest
     if ALIKE in choice.labels:
         prior = choice.pool.prior(choice.task, choice.allowed, choice.labels.index(ALIKE))
-        posterior = prior_posterior(average, prior)
+        posterior = fits.prior_posterior(average, prior)
     level = posterior.spread(np.zeros((1, average.width))) - 1.0
     return np.sqrt(np.append(np.sum(posterior.factor**2, axis=1), np.maximum(level, 0.0)))
 
 
 def _borrowed(average: MapAverage, index: int, places: Integers, count: int) -> Floats:
     """The share (N,) of the prediction for a domain that every domain provides."""
-    own = np.where(average.weights.sum(axis=1) > 0, average.own, 1.0)
+    own, sources = average.provided()
     found = np.zeros(count)
-    found[places] = (average.shares * (1 - own)) @ average.weights
-    found[index] += average.shares @ own
+    found[places] = sources
+    found[index] += own
     return found / found.sum()
 
 
 def _pooled_left_out(samples: Sequence[Sample], moments: Sequence[Moments]) -> list[Floats]:
     """Left-out residuals (n_i,) of each domain's rows, by the ridge regression that is best for all rows pooled."""
     known = [sample.known for sample in samples]
-    rows = Rows(*(np.concatenate([getattr(part, name) for part in known]) for name in ("X", "y", "weight")))
-    every = Sample(samples[0].moments, rows, intercept=samples[0].intercept)
+    every = Sample(samples[0].moments, _all_rows(known), intercept=samples[0].intercept)
     left = joint_left_out(every, weighted_system(moments, np.ones(len(moments))))
     return np.split(left, np.cumsum([len(part.y) for part in known])[:-1])
 
 
 def _compared(fit: _DomainFit, pooled: Floats, sample: Sample) -> tuple[Comparison, ...]:
     methods = {OWN_ROWS: fit.alone, POOLED: pooled, MIXTUNE: fit.left_out}
-    counted = {name: np.where(np.abs(part) > ROUNDING * fit.size, part, 0.0) for name, part in methods.items()}
-    return tuple(compare(name, counted[MIXTUNE], part, sample.known.weight) for name, part in counted.items())
+    return tuple(fits.compared_of(methods, sample.known.weight, fits.ROUNDING * fit.size).values())
 
 
 @dataclass(eq=False, repr=False)
 class MultiDomainSettings:
     """Parameters of the estimators with a model for every domain."""
 
-    feature_map: Any = AUTO
+    feature_map: Any = fits.AUTO
     _: KW_ONLY
     domain: Any = None
     unseen: str = "population"
@@ -272,9 +250,11 @@ class Learned:
 
     Attributes
     ----------
-    rows : dict of Rows
+    kept : KeptRows
         By the names of the domains, sorted.
     prepared : Prepared
+    counts : array (N,)
+        How many rows each domain has in all.
     maps : Maps or None
         Those that were made from the rows.
     low, high : arrays (p,) or None
@@ -286,44 +266,63 @@ class Learned:
     notes : tuple of str
     """
 
-    rows: dict[str, Rows]
-    prepared: Prepared
+    kept: fits.KeptRows
+    prepared: fits.Prepared
+    counts: Integers
     maps: Maps | None
     low: Floats | None
     high: Floats | None
-    heads: Heads
+    heads: fits.Heads
     fits: list[DomainFits]
     notes: tuple[str, ...]
 
 
-def learn_every(rows: Mapping[str, Rows], settings: MultiDomainSettings, columns: tuple[str, ...] | None) -> Learned:
-    """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs."""
-    rows = {name: rows[name] for name in sorted(rows)}
-    several, maps = len(rows) > 1, None
-    if is_auto(settings.feature_map):
-        limits = feature_range(tuple(rows.values())) if settings.clamp and several else None
-        maps = auto_maps(rows, seed=settings.seed, limits=limits, linear=not settings.fit_intercept, every=several)
-    features = Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
+def learn_every(
+    kept: fits.KeptRows, settings: MultiDomainSettings, columns: tuple[str, ...] | None, stream: StreamedSources | None
+) -> Learned:
+    """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs.
+
+    Sums of all rows that are not at hand are read from the ``stream``.
+    """
+    rows, sums = {name: kept.rows[name] for name in sorted(kept.rows)}, kept.sums
+    several = len(rows) > 1
+    maps = made_maps(rows, settings, every=several)
+    features = fits.Features(None if maps is not None else map_after_encoding(settings, settings.feature_map), columns)
+    mapped = tuple(map(features.of, rows.values())) if maps is None else maps.mapped
+    if sums is None and stream is not None:
+        made = features if maps is None else replace(features, feature_map=maps.by_domain(rows))
+        sums = fits.StreamSums.of([stream], next(iter(rows.values())), made, fits.origin_of(_all_rows(mapped)))
+        # Maps that are made again from further rows have other sums.
+        kept = replace(kept, sums=sums if maps is None else None, sampled=stream.sample_rows)
     options: dict[str, Any] = {"standardise": settings.standardise, "fit_intercept": settings.fit_intercept}
-    prepared = prepare(rows, features, **options, mapped=None if maps is None else maps.mapped)
-    state = State.of(prepared)
+    prepared = fits.prepare(rows, features, **options, mapped=mapped, sums=sums)
+    state = fits.State.of(prepared)
+    counts = np.array([moments.count for moments in state.moments])
     blocks: Sequence[FeatureBlock]
     notes: tuple[str, ...] = ()
     if maps is None or len(maps.blocks) == 1:
-        basis, notes = principal_basis(prepared, state, settings.seed, every=True)
+        basis, notes = fits.principal_basis(prepared, state, settings.seed, every=True)
         blocks = [FeatureBlock("all", np.arange(prepared.focal.shape[1]), basis)]
     else:
         blocks = maps.blocks
     # Maps that were made from the rows clip their inputs themselves.
-    low, high = feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
+    low, high = fits.feature_range(prepared.mapped) if settings.clamp and several and maps is None else (None, None)
     outputs = range(prepared.focal.targets.shape[1])
     tried = [[block for block in blocks if block.output in (None, output)] for output in outputs]
-    fits = [
+    found = [
         every_fit(prepared, state.moments, own, seed=settings.seed, output=output) for output, own in enumerate(tried)
     ]
-    heads = local_heads(state, HEAD_RIDGE)
-    notes = _row_notes(rows) + notes + (() if maps is None else maps.notes)
-    return Learned(rows, prepared, maps, low, high, heads, fits, notes)
+    heads = fits.local_heads(state, fits.HEAD_RIDGE)
+    what = "models were learned"
+    if sums is not None:
+        what = "feature maps were made and " * (maps is not None) + "models were validated"
+    notes = _row_notes(rows, counts) + notes + (() if maps is None else maps.notes)
+    notes += fits.sample_note(kept.sampled, what, "each domain")
+    return Learned(replace(kept, rows=rows), prepared, counts, maps, low, high, heads, found, notes)
+
+
+def _all_rows(parts: Sequence[Rows]) -> Rows:
+    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("X", "y", "weight")))
 
 
 class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type: ignore[misc]
@@ -338,8 +337,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     __metadata_request__score = {"domain": True}  # noqa: RUF012
 
     weights_: Any
-    #: Rows of all domains, to fit again when rows or domains come or go; not in files.
-    _inputs: dict[str, Rows] | None
+    #: To fit again when rows or domains come or go; not in files.
+    _kept: fits.KeptRows | None
 
     @property
     @abstractmethod
@@ -347,24 +346,27 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         """The fit that knows domains, maps and folds."""
 
     @abstractmethod
-    def _learn(self, rows: Mapping[str, Rows]) -> None:
-        """Fit every domain."""
+    def _read(self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool) -> dict[str, Rows]:
+        """Validated rows by domain."""
+
+    @abstractmethod
+    def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
+        """Fit every domain; sums of all rows that are not at hand are read from the stream."""
 
     @property
     def feature_map_(self) -> Any:
         """The map of the fit: the one that was given, or the one that was made from the rows."""
-        return self._known._made_map if is_auto(self.feature_map) else self.feature_map
+        return self._known._made_map if fits.is_auto(self.feature_map) else self.feature_map
 
     def forget(self, name: Any) -> Self:
         """Remove a domain exactly: the result is that of ``fit`` without its rows."""
         check_is_fitted(self)
-        rows = self._kept_rows()
-        if str(name) not in rows:
-            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), list(rows))}')
-        if len(rows) == 1:
+        kept = fits.kept_rows(self)
+        if str(name) not in kept.rows:
+            raise ParameterError(f'there is no domain "{name}"; {nearest(str(name), list(kept.rows))}')
+        if len(kept.rows) == 1:
             raise ParameterError(f'"{name}" is the only domain; fit again with other rows')
-        del rows[str(name)]
-        self._learn(rows)
+        self._learn(kept.without(str(name)))
         return self
 
     def summary(self) -> Any:
@@ -382,8 +384,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         return frame_of({"": list(names), **{name: weights[:, k] for k, name in enumerate(names)}}).set_index("")
 
     def _check_parameters(self) -> None:
-        if not is_auto(self.feature_map):
-            check_map(self.feature_map)
+        if not fits.is_auto(self.feature_map):
+            fits.check_map(self.feature_map)
         if self.unseen not in UNSEEN:
             raise ParameterError(f"unseen={self.unseen!r} is unknown; choose from {', '.join(UNSEEN)}")
         check_whole("seed", self.seed)
@@ -425,14 +427,8 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         check_is_fitted(self)
         known = self._known
         low, high = known._low, known._high
-        if is_auto(self.feature_map):
-            inputs, *others = known._made_map.maps
-            if others:
-                raise ParameterError(
-                    "to_onnx cannot write the splines and trees of feature_map_, which this model has; fit it with "
-                    "feature_map=None, or pass a feature map whose features you compute before the graph"
-                )
-            low, high = (inputs.low, inputs.high) if isinstance(inputs, Clipped) else (None, None)
+        if fits.is_auto(self.feature_map):
+            low, high = input_range(known._made_map)
         names: dict[str, Any] = {"input_name": input_name, "domain_name": domain_name, "label_name": label_name}
         coef, intercept, more = self._exported()
         output = output_name or ("prediction" if not more else "probabilities")
@@ -443,23 +439,28 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     def _exported(self) -> tuple[Floats, Floats, dict[str, Any]]:
         """Coefficients and intercepts of all domains and last of the population, and what is known of classes."""
 
-    def _drawn(self, X: Any, y: Any, domain: Any) -> tuple[Any, Any, Any]:
-        """Inputs, targets and labels of a stream, some rows of each domain; other rows as they came."""
+    def _incoming(
+        self, X: Any, y: Any, sample_weight: Any, domain: Any, *, reset: bool
+    ) -> tuple[dict[str, Rows], StreamedSources | None]:
+        """Validated rows by domain; samples of a stream, and the stream."""
         if not isinstance(X, StreamedSources):
-            return X, y, domain
+            return self._read(X, y, sample_weight, domain, reset=reset), None
         if y is not None or domain is not None or self.domain is not None:
             raise ParameterError("StreamedSources name their targets and domains themselves; pass nothing beside them")
         found = X.samples()
         rows, targets = (np.concatenate([part[k] for part in found.values()]) for k in (0, 1))
         labels = np.repeat(list(found), [len(part[1]) for part in found.values()])
-        named = None if X.columns is None or X.target is None else pa.table(dict(zip(X.columns, rows.T)))
-        return rows if named is None else named, targets, labels
+        if X.columns is not None and X.target is not None:
+            rows = pa.table(dict(zip(X.columns, rows.T)))
+        return self._read(rows, targets, None, labels, reset=reset), X
 
-    def _fit_rows(self, X: Any, rows: dict[str, Rows]) -> None:
-        self._learn(rows)
-        if isinstance(X, StreamedSources):
-            told = f"models were learned on at most {X.sample_rows:,} rows of each domain, drawn at random"
-            self._known.notes_ = (*self._known.notes_, told)
+    def _with_rows(self, rows: Mapping[str, Rows], stream: StreamedSources | None) -> fits.KeptRows:
+        """What the fit keeps, with further rows; of a stream, with the sums of all rows if features are known."""
+        kept, sums = fits.kept_rows(self), None
+        if stream is not None and not fits.is_auto(self.feature_map):
+            first, origin = next(iter(rows.values())), None if kept.sums is None else kept.sums.origin
+            sums = fits.StreamSums.of([stream], first, self._make_features(), origin)
+        return kept.joined(rows, self._make_features(), sums, stream.sample_rows if stream is not None else 0)
 
     def _split(self, rows: Rows, labels: Labels | None, *, reset: bool) -> dict[str, Rows]:
         """Validated rows by domain, in the order of their names; those of weight zero are left out."""
@@ -474,19 +475,12 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
         parts = {labels.names[place]: rows.part(index[kept[index]]) for place, index in _by_place(labels.places)}
         return {name: parts[name] for name in sorted(parts) if len(parts[name].y)}
 
-    def _with_rows(self, added: Mapping[str, Rows]) -> dict[str, Rows]:
-        """The rows of the fit and further ones."""
-        rows = self._kept_rows()
-        return rows | {name: rows[name].joined(part) if name in rows else part for name, part in added.items()}
-
-    def _kept_rows(self) -> dict[str, Rows]:
-        if self._inputs is None:
-            raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
-        return dict(self._inputs)
+    def _make_features(self) -> fits.Features:
+        return fits.Features(map_after_encoding(self, self.feature_map), column_names(self))
 
     def _set_stored(self, values: dict[str, Any]) -> None:
         super()._set_stored(values)
-        self._inputs = None
+        self._kept = None
 
     def _rows(self, X: Any, domain: Any) -> tuple[Any, Integers]:
         """New rows, checked, and the places of their domains: -1 for those that were not seen."""
@@ -512,9 +506,9 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     def _features(self, rows: Any, places: Integers) -> Floats:
         """Features of checked rows of domains at these places."""
         known = self._known
-        if is_auto(self.feature_map):
+        if fits.is_auto(self.feature_map):
             return features_by_fold(known._made_map, rows, np.where(places < 0, -1, known._folds[places]))
-        features = Features(map_after_encoding(self, self.feature_map), column_names(self))(rows)
+        features = self._make_features()(rows)
         return features if known._low is None else np.clip(features, known._low, known._high)
 
 
@@ -622,27 +616,30 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         Parameters
         ----------
         X, y : array-like or data frame (n, d), and (n,)
-            Rows of all domains. Or X alone: :class:`StreamedSources`, of which ``sample_rows`` rows of each domain are
-            drawn at random (files larger than memory, and Dask collections).
+            Rows of all domains. Or X alone: :class:`StreamedSources` (files larger than memory, and Dask collections).
+            Models then come from the moments of all rows. Of each domain ``sample_rows`` rows are drawn at random, used
+            for validation, for intervals, and to make the maps of ``feature_map="auto"``.
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
         domain : array-like (n,), optional
             The domain of each row, a text or number; not where the parameter ``domain`` names a column of ``X``.
         """
         self._check_parameters()
-        inputs, y, domain = self._drawn(X, y, domain)
-        self._fit_rows(X, self._read(inputs, y, sample_weight, domain, reset=True))
+        rows, stream = self._incoming(X, y, sample_weight, domain, reset=True)
+        self._learn(fits.KeptRows(rows), stream)
         return self
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, domain: Any = None) -> Self:
         """Add rows of known or new domains, and fit again; the result is that of ``fit`` with all rows.
 
-        On an unfitted estimator this is ``fit``. A model loaded from a file holds no rows and cannot be updated.
+        On an unfitted estimator this is ``fit``. A model loaded from a file holds no rows and cannot be updated. After
+        a fit to streams, a model on maps that are made from the rows (``feature_map="auto"``) is fitted to the samples
+        and the further rows.
         """
         if not hasattr(self, "coef_"):
             return self.fit(X, y, sample_weight, domain=domain)
         self._check_parameters()
-        self._learn(self._with_rows(self._read(X, y, sample_weight, domain, reset=False)))
+        self._learn(self._with_rows(*self._incoming(X, y, sample_weight, domain, reset=False)))
         return self
 
     def predict(self, X: Any, *, domain: Any = None) -> Floats:
@@ -680,9 +677,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         -------
         lower, upper : arrays (n,)
         """
-        coverage = check_positive("coverage", coverage)
-        if coverage >= 1:
-            raise ParameterError(f"coverage must be between 0 and 1; got {coverage!r}")
+        coverage = fits.check_coverage(coverage)
         rows, places = self._rows(X, domain)
         features = self._features(rows, places)
         middle = self._predictions(features, places)
@@ -767,7 +762,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         place = self.domains_.index(name)
         residuals, scores = self._fits.residuals[place], self._scores[place]
         known = np.isfinite(residuals) & np.isfinite(scores)
-        actual, left = self._kept_rows()[name].targets[known, self._output], residuals[known]
+        actual, left = fits.kept_rows(self).rows[name].targets[known, self._output], residuals[known]
         # Residuals are scores times the spread, and intervals a quantile of the scores times the same.
         spread = np.divide(np.abs(left), scores[known], out=np.zeros(len(left)), where=scores[known] > 0)
         return {"actual": actual, "predicted": actual - left, "half": self._score_quantile(place, 0.9) * spread}
@@ -790,9 +785,9 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
             rows = Rows(rows.X, column_or_1d(rows.y, warn=True), rows.sample_weight)
         return self._split(rows, labels, reset=reset)
 
-    def _learn(self, rows: Mapping[str, Rows]) -> None:
-        with one_thread_if_small(part.X for part in rows.values()):
-            self._take(learn_every(rows, self, column_names(self)))
+    def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
+        with one_thread_if_small(part.X for part in kept.rows.values()):
+            self._take(learn_every(kept, self, column_names(self), stream))
 
     def _take(self, learned: Learned, output: int = 0) -> None:
         """Store one output of what was learned."""
@@ -802,7 +797,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._made_map = None if maps is None else maps.feature_map
         self._folds = np.full(len(self.domains_), -1) if maps is None else maps.folds
         self._low, self._high = learned.low, learned.high
-        self.n_rows_ = np.array([len(rows.y) for rows in learned.prepared.inputs])
+        self.n_rows_ = learned.counts
         self.coef_, self.intercept_ = _in_units(scaling, found.coef, found.intercept)
         population = _in_units(scaling, found.population[None], np.array([found.population_level]))
         self.population_coef_, self.population_intercept_ = population[0][0], float(population[1][0])
@@ -815,7 +810,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         self._compared, self._gains = tuple(found.compared), tuple(found.gains)
         self._spreads = found.spreads if np.any(found.spreads) else None
         self.notes_ = learned.notes
-        self._inputs, self._fits, self._output = learned.rows, found, output
+        self._kept, self._fits, self._output = learned.kept, found, output
 
     def _check_loaded(self, width: int) -> None:
         count = len(self.domains_)
@@ -899,23 +894,17 @@ def _quantile(scores: Floats, weight: Floats, coverage: float) -> float:
     return float(scores[known][order][int(np.searchsorted(total, rank - 1e-9))])
 
 
-def _row_notes(rows: Mapping[str, Rows]) -> tuple[str, ...]:
-    """Domains that say little about themselves."""
+def _row_notes(rows: Mapping[str, Rows], counts: Integers) -> tuple[str, ...]:
+    """Domains that say little about themselves; ``counts`` are all their rows."""
     found = []
-    if single := [name for name, part in rows.items() if len(part.y) == 1]:
+    whole = {name: part for (name, part), count in zip(rows.items(), counts.tolist()) if len(part.y) == count}
+    if single := [name for name, part in whole.items() if len(part.y) == 1]:
         have = "domain has" if len(single) == 1 else "domains have"
         found.append(f"{len(single)} {have} one row only: {_some(single)}; their models rest on the other domains")
-    if same := [name for name, part in rows.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
+    if same := [name for name, part in whole.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
         found.append(f"every target is the same in {len(same)} of the domains: {_some(same)}")
     return tuple(found)
 
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
-
-
-def frame_of(columns: Mapping[str, Any]) -> Any:
-    try:
-        return pa.table(dict(columns)).to_pandas()
-    except ImportError as error:
-        raise MissingExtraError("pandas", "data", "a data frame") from error

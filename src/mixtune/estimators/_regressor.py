@@ -17,13 +17,13 @@ from mixtune.estimators._base import (
     TEMPERATURE,
     MomentRegressor,
     Settings,
+    Shown,
     check_both,
     check_source,
     transport_distances,
 )
 from mixtune.estimators._inputs import as_sources, check_focal_name, encoded_sources
 from mixtune.estimators._saving import STORED_WEIGHTS, savable
-from mixtune.estimators._views import Shown
 from mixtune.moments import Fit, Moments, Origin, Rows, augmented, leave_one_out, moved
 from mixtune.regret import RegretSolution, t_gain
 from mixtune.selection import MEAN_OF_LOCALS, MIXTUNE, OWN_ROWS, POOLED, Comparison, TransferGain, transfer_gain

@@ -16,10 +16,10 @@ from sklearn.base import clone
 from mixtune._messages import nearest, quoted
 from mixtune.data import Domain, Domains, TableEncoder, TrainingTables, as_names, as_table, choose_inputs, read_training
 from mixtune.errors import DataError, ParameterError
+from mixtune.estimators._base import Shown
 from mixtune.estimators._effects import ColumnEffects, Typical, column_effects, user_columns
 from mixtune.estimators._inputs import FocalSplit, Sources
 from mixtune.estimators._saving import load, read_info
-from mixtune.estimators._views import Shown
 
 
 @dataclass(frozen=True, eq=False)

@@ -190,7 +190,9 @@ class Choice(Validated):
     @property
     def prior(self) -> Prior:
         """The prior of the candidate that ``spreads`` are of."""
-        return self.pool.prior(self.focal.divided(self.size), self.allowed, self.top, self.memos)
+        # Memos are kept where the task has all rows.
+        task = self.focal.divided(self.size) if self.memos is None else self.task
+        return self.pool.prior(task, self.allowed, self.top, self.memos)
 
     @cached_property
     def play_errors(self) -> Floats | None:
@@ -390,7 +392,7 @@ def choice_of(
         mixed = mix(shares, left_out)
         shares = guarded(mixed, alone, weight, judged.total, shares, focal_shares, tasks, negligible=negligible)
     top = int(np.argmax(shares))
-    own = leverages @ (weight / judged.free.unit) * (len(focal.known.y) / len(weight))
+    own = leverages @ (weight / judged.free.unit) * (focal.moments.count / len(weight))
     if partly:
         rows = _all_rows(
             pool, focal, allowed, np.stack([shares, focal_shares]), top, memos or [{}] * len(pool.families)

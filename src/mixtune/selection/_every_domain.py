@@ -11,14 +11,15 @@ Domains with about as many rows share tasks of that many rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from mixtune._array import Floats, Integers, in_threads
-from mixtune.moments import Sample
+from mixtune._array import Booleans, Floats, Integers, in_threads
+from mixtune.moments import Batch, Sample
 from mixtune.selection._choose import (
     Choice,
     Plan,
@@ -31,9 +32,13 @@ from mixtune.selection._choose import (
     validated_weights,
     validation_tasks,
 )
-from mixtune.selection._families import Memo
+from mixtune.selection._families import Distances, Inputs, Memo
+from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import TaskWeights
 from mixtune.selection._settings import SETTINGS
+
+#: Under which key families remember distances of a task to the sources.
+DISTANCES = "distances"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +91,8 @@ class _Shared:
     size: float
     weights: Sequence[TaskWeights]
     of_domain: Integers
+    #: Distances of the domains at ``places`` to one another, by their places; nothing where no family needs them.
+    distances: Mapping[int, Distances]
 
     @classmethod
     def learn(cls, samples: Sequence[Sample], places: Integers, groups: _Groups, *, first: bool) -> _Shared:
@@ -96,10 +103,10 @@ class _Shared:
         weights = []
         for group in groups.groups:
             plan = group.plan if first else group.plan.first(SETTINGS.map_tasks)
-            jobs = validation_tasks(pool, sources, plan, group.allowed)
+            jobs = validation_tasks(_compared_with(pool, group.allowed > 0), sources, plan, group.allowed)
             done = in_threads(lambda job: job(), jobs, width=pool.columns)
             weights.append(validated_weights(pool, [*chain.from_iterable(done)]))
-        return cls(pool, samples, places, size, weights, groups.of_domain)
+        return cls(pool, samples, places, size, weights, groups.of_domain, _distances(pool, sources, places))
 
     def choice(self, index: int, judged: Integers | None) -> Choice:
         """The choice for one domain, informed by all others."""
@@ -108,9 +115,50 @@ class _Shared:
         task = focal if judged is None else focal.judged(judged)
         allowed = (self.places != index).astype(np.float64)
         known = self.weights[int(self.of_domain[index])]
-        memos: list[Memo] = [{} for _ in self.pool.families]
+        known_distances = {DISTANCES: self.distances[index]} if index in self.distances else {}
+        memos: list[Memo] = [dict(known_distances) for _ in self.pool.families]
         fits = self.pool.fits(task, allowed, memos)
         return choice_of(self.pool, given, task, allowed, fits, known, self.size, memos)
+
+
+@dataclass(frozen=True, eq=False)
+class _SomeInputs(Inputs):
+    """Features of the sources, of which only those at some places (N,) are compared with those of a task."""
+
+    places: Booleans
+
+    def distances(self, sample: Sample | Batch) -> Distances:
+        """Distances to these sources; the others are infinitely far away."""
+        near = Inputs(self.means[self.places], self.roots[self.places], self.totals[self.places]).distances(sample)
+        shape = (*near.values.shape[:-1], len(self.places))
+        values, chance = np.full(shape, np.inf), np.ones(shape)
+        values[..., self.places], chance[..., self.places] = near.values, near.chance
+        return Distances(values, chance)
+
+
+def _compared_with(pool: Pool, places: Booleans) -> Pool:
+    """The same candidates, for tasks that only the sources at some places inform: distances to others take long."""
+
+    def some(family: Any) -> Any:
+        if not isinstance(family, LearnedFamily):
+            return family
+        known = family.inputs
+        return replace(family, inputs=_SomeInputs(known.means, known.roots, known.totals, places))
+
+    return replace(pool, families=tuple(map(some, pool.families)))
+
+
+def _distances(pool: Pool, sources: Sequence[Sample], places: Integers) -> dict[int, Distances]:
+    """Distances between all pairs of domains; each pair is computed once."""
+    found = next((family.inputs for family in pool.families if isinstance(family, LearnedFamily)), None)
+    if found is None:
+        return {}
+    values, chance = np.empty((2, len(sources), len(sources)))
+    for k, source in enumerate(sources):
+        pairs = Inputs(found.means[k:], found.roots[k:], found.totals[k:]).distances(source)
+        values[k, k:] = values[k:, k] = pairs.values
+        chance[k, k:] = chance[k:, k] = pairs.chance
+    return {place: Distances(*both) for place, *both in zip(places.tolist(), values, chance)}
 
 
 def _draw_groups(samples: Sequence[Sample], places: Integers, seed: int) -> _Groups:

@@ -68,8 +68,8 @@ class ValidationTask:
 
     def averaged(self, shares: Floats) -> ValidationTask:
         """The task with two candidates: the average, and the focal-only fit."""
-        both = [shares, np.eye(len(shares))[self.alone]]
-        residuals, left_out = (np.stack([mix(each, part) for each in both]) for part in (self.residuals, self.left_out))
+        parts = self.residuals, self.left_out
+        residuals, left_out = (np.array([mix(shares, part), part[self.alone]]) for part in parts)
         return replace(self, residuals=residuals, left_out=left_out, alone=1)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from joblib import cpu_count
@@ -32,6 +32,8 @@ from mixtune.streaming._dask import Cluster, digest
 from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 T = TypeVar("T")
+TargetCode: TypeAlias = Callable[[Array], Array]
+"""What the targets of a fit are of those in the data; its ``repr`` tells it from others."""
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -104,7 +106,7 @@ class StreamFeatures:
     Sums of squares lose what is small beside the mean. Where means are to be taken out afterwards, rows are first
     moved to an ``origin`` near them, and a constant is kept as the last feature to tell how far off the origin was.
     With a ``device`` (None for NumPy, or what PyTorch calls it) features and targets are tensors there. A map with
-    ``of_domain(name)`` has another map for each domain. With ``log``, targets are logarithms.
+    ``of_domain(name)`` has another map for each domain. With a ``code``, targets are what it makes of these.
 
     Examples
     --------
@@ -120,11 +122,17 @@ class StreamFeatures:
     dtype: str
     origin: Origin | None = None
     device: str | None = None
-    log: bool = False
+    code: TargetCode | None = None
 
     @classmethod
     def of(
-        cls, stream: Stream, feature_map: Any, dtype: str, origin: Origin | None = None, device: str | None = None
+        cls,
+        stream: Stream,
+        feature_map: Any,
+        dtype: str,
+        origin: Origin | None = None,
+        device: str | None = None,
+        code: TargetCode | None = None,
     ) -> StreamFeatures:
         """Check that the map takes the columns of a stream."""
         check_choice("dtype", dtype, ("float64", "float32"))
@@ -145,12 +153,13 @@ class StreamFeatures:
         if origin is not None:
             origin = Origin(*(np.asarray(part, dtype=np.float64) for part in origin))
             size = int(ready.n_features_out)
-            if origin.features.shape != (size,) or origin.targets.shape not in ((), (stream.n_outputs,)):
+            outputs = ((), (stream.n_outputs,)) if code is None else (origin.targets.shape,)
+            if origin.features.shape != (size,) or origin.targets.shape not in outputs:
                 raise DataError(
                     f"the data have {size} features and {stream.n_outputs} outputs, the rows that they are to be like "
                     f"have {origin.features.size} and {origin.targets.size}; pass the same columns and outputs"
                 )
-        return cls(placed(ready, device), stream.n_inputs, stream.columns, dtype, origin, device)
+        return cls(placed(ready, device), stream.n_inputs, stream.columns, dtype, origin, device, code)
 
     @property
     def n_features(self) -> int:
@@ -180,11 +189,7 @@ class StreamFeatures:
 
     def targets(self, y: Array) -> Array:
         """The targets of a block, in float64."""
-        values = np.asarray(y, dtype=np.float64)
-        if self.log:
-            if np.any(values <= 0):
-                raise DataError("targets on the log scale must be positive in every row", code="not-positive")
-            values = np.log(values)
+        values = np.asarray(y if self.code is None else self.code(y), dtype=np.float64)
         return to_device(values if self.origin is None else values - self.origin.targets, self.device)
 
     def digest(self) -> str:
@@ -208,7 +213,8 @@ class StreamFeatures:
                     f"this {kind} cannot be told from other maps ({error}), so no blocks can be kept for it; register "
                     "it with register_feature_map, or leave folder out"
                 ) from error
-        return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *([True] * self.log)])
+        coded = [] if self.code is None else [repr(self.code)]
+        return digest([key, array_digest({} if self.origin is None else self.origin._asdict()), *coded])
 
     def moments(self, name: str, first: int, X: Array, y: Array) -> tuple[str, Moments]:
         """Moments of rows of one domain, of which ``first`` rows came before."""
@@ -433,10 +439,10 @@ def run_moments(
     cluster: Cluster | None,
     progress: Progress | None,
     threads: int | None = None,
-    log: bool = False,
+    code: TargetCode | None = None,
     joined: Callable[[Stream, MomentJob], Any] | None = None,
 ) -> Any:
-    """A pass over a source, as :func:`stream_moments` makes it; with ``log``, of logarithms of the targets.
+    """A pass over a source, as :func:`stream_moments` makes it; with a ``code``, of what it makes of the targets.
 
     ``joined`` makes of the stream and the job for its moments a job that does more with the same blocks.
     """
@@ -444,11 +450,12 @@ def run_moments(
     if there and cluster is not None:
         raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
     stream = open_stream(source, **reading)
-    features = replace(StreamFeatures.of(stream, feature_map, dtype, origin, there), log=log)
+    features = StreamFeatures.of(stream, feature_map, dtype, origin, there, code)
+    outputs = stream.n_outputs if code is None or origin is None else origin.targets.size
     cores = cpu_count() if threads is None else check_whole("threads", threads, least=1)
     lanes = 1 if there or cluster is not None else min(cores, _MOST_LANES)
     p = features.n_features
-    budget = Budget(as_bytes(memory_limit), stream.n_inputs, stream.n_outputs, p, lanes)
+    budget = Budget(as_bytes(memory_limit), stream.n_inputs, outputs, p, lanes)
     sums = MomentJob(features, budget)
     job = sums if joined is None else joined(stream, sums)
     if cluster is not None:

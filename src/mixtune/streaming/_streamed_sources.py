@@ -9,6 +9,7 @@ parts merge into a sample of the whole, in any order, and each row has the same 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,13 +24,16 @@ from mixtune._messages import Wording, nearest, quoted
 from mixtune.errors import DataError, ParameterError
 from mixtune.moments import Moments, Origin, about
 from mixtune.streaming._dask import Cluster
-from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, map_digest, merge_domains, run_moments
+from mixtune.streaming._moments import DEFAULT_LIMIT, MomentJob, TargetCode, map_digest, merge_domains, run_moments
 from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with_progress
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
+#: A target with more different values than this is no class.
+MOST_CLASSES = 10_000
 
 Samples = dict[str, tuple[Array, Array]]
+ClassCounts = dict[str, Counter[float]]
 
 
 class Sample(NamedTuple):
@@ -130,30 +134,72 @@ class SampleJob:
             raise DataError("{size}, more than half of {limit}", size=size, limit=Wording(limit, option))
 
 
-@dataclass(frozen=True, eq=False)
-class SampledSumJob:
-    """Moments and samples of every domain, from the same blocks."""
+@dataclass(frozen=True)
+class ClassJob:
+    """Count the rows of each class in every domain; classes are whole numbers.
 
-    sums: MomentJob
+    Examples
+    --------
+    >>> block = Block(np.zeros((3, 1)), np.array([1.0, 0.0, 1.0]), ("a", "b"), np.array([0, 1, 0]))
+    >>> ClassJob(100).fold([block])
+    {'a': Counter({1.0: 2}), 'b': Counter({0.0: 1})}
+    """
+
+    reading_rows: int
+
+    def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> ClassCounts:
+        """The counts of all blocks; ``place``, where they stand in the source, does not matter here."""
+        found: ClassCounts = {}
+        for block in blocks:
+            found = self.merge([found, self._counts(block)])
+        return found
+
+    def _counts(self, block: Block) -> ClassCounts:
+        if block.y.ndim > 1:
+            raise DataError(f"a classifier needs one label per row; the data have {block.y.shape[1]} targets")
+        labels, places = np.unique(block.y, return_inverse=True)
+        if len(broken := labels[labels != np.round(labels)]):
+            raise DataError(f"the labels of streamed classes are whole numbers; y holds {broken[0]:g}")
+        if len(labels) > MOST_CLASSES:
+            raise DataError(f"y holds more than {MOST_CLASSES:,} different values; they are hardly classes")
+        counts = np.bincount(block.codes * len(labels) + places, minlength=len(block.names) * len(labels))
+        table = counts.reshape(len(block.names), len(labels)).tolist()
+        return {name: +Counter(dict(zip(labels.tolist(), row))) for name, row in zip(block.names, table) if any(row)}
+
+    def merge(self, parts: Sequence[ClassCounts]) -> ClassCounts:
+        """The counts of several parts."""
+        return merge_domains(parts, lambda name, before, after: before + after)
+
+    @staticmethod
+    def finish(found: ClassCounts) -> ClassCounts:
+        """The counts themselves."""
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class WithSamplesJob:
+    """What another job makes of all rows, and samples of every domain, from the same blocks."""
+
+    whole: MomentJob | ClassJob
     samples: SampleJob
 
     @property
     def reading_rows(self) -> int:
-        return min(self.sums.reading_rows, self.samples.reading_rows)
+        return min(self.whole.reading_rows, self.samples.reading_rows)
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> Any:
         """Both, of all blocks."""
         drawn: dict[str, Sample] = {}
-        return self.sums.fold(self.samples.sample_along(blocks, drawn, place), place), drawn
+        return self.whole.fold(self.samples.sample_along(blocks, drawn, place), place), drawn
 
     def merge(self, parts: Sequence[Any]) -> Any:
         """Both, of several parts."""
-        sums, samples = zip(*parts, strict=True)
-        return self.sums.merge(sums), self.samples.merge(samples)
+        whole, samples = zip(*parts, strict=True)
+        return self.whole.merge(whole), self.samples.merge(samples)
 
-    def finish(self, found: Any) -> tuple[dict[str, Moments], Samples]:
-        """The moments, and the rows of the samples."""
-        return self.sums.finish(found[0]), self.samples.finish(found[1])
+    def finish(self, found: Any) -> tuple[Any, Samples]:
+        """What the other job finds, and the rows of the samples."""
+        return self.whole.finish(found[0]), self.samples.finish(found[1])
 
 
 def stream_samples(
@@ -206,6 +252,11 @@ def stream_samples(
     stream = open_stream(source, **reading)
     limit = None if memory_limit is None else as_bytes(memory_limit)
     job = SampleJob(stream.n_inputs + stream.n_outputs, rows, tuple(whole), most_whole, seed, limit)
+    return _run(job, stream, progress, cluster)
+
+
+def _run(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
+    """What a job finds in all blocks of a stream."""
     if cluster is not None:
         return job.finish(cluster.run(job, stream, progress))
     return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
@@ -256,10 +307,11 @@ class _CachedPass(NamedTuple):
 class StreamedSources:
     """Sources that are read block by block, for ``fit(X, y, sources=...)``.
 
-    Regressors learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
-    of each source, drawn at random in the same pass: cross-domain validation of :class:`RegretOptimalRegressorCV`, maps
-    that it makes from the rows, classifiers, and weights from distances. Sums are kept with this object, so that grid
-    search and cross-validation read the data once; create a new object if arrays have changed.
+    Estimators learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
+    of each source, drawn at random in the same pass: cross-domain validation of the tuned estimators, maps that they
+    make from the rows, intervals and probabilities of models of every domain, and weights from distances. Classifiers
+    take a pass more, to find all classes; labels are whole numbers. Sums are kept with this object, so that grid search
+    and cross-validation read the data once; create a new object if arrays have changed.
 
     Parameters
     ----------
@@ -337,9 +389,9 @@ class StreamedSources:
     encoding: str = "utf-8"
     separator: str | None = None
     decimal: str = "."
-    #: What was read already.
-    _moments: _CachedPass | None = field(default=None, init=False)
-    _samples: _CachedPass | None = field(default=None, init=False)
+    #: What was read already, "moments", "samples" and "classes"; copies of these sources share it.
+    _passes: dict[str, _CachedPass] = field(default_factory=dict, init=False)
+    _code: TargetCode | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         if self.columns is not None:
@@ -365,7 +417,6 @@ class StreamedSources:
         *,
         device: str = "cpu",
         sampled: bool = False,
-        log: bool = False,
     ) -> dict[str, Moments]:
         """Sums over ``[features - origin, 1]`` and ``targets - origin`` of every domain, in one pass.
 
@@ -382,31 +433,68 @@ class StreamedSources:
             Where to compute, if ``device`` of these sources is None.
         sampled
             Whether to draw the :meth:`samples` in the same pass, if there are none yet.
-        log
-            Whether the targets are logarithms of those in the data.
         """
         reading = self._reading(columns)
         # Sums that were kept can be moved to another point only if it has as many features and outputs.
-        key = self._cache_key(feature_map, reading, origin.features.size, origin.targets.size, int(log))
-        if self._moments is None or key is None or self._moments.key != key:
+        key = self._cache_key(feature_map, reading, origin.features.size, origin.targets.size, repr(self._code))
+        done = self._passes.get("moments")
+        if done is None or key is None or done.key != key:
             # Any point near the rows does, so take one that float32 can hold where features are float32.
             near = origin._replace(features=origin.features.astype(self.dtype).astype(np.float64))
-            drawn = self._cache_key(None, reading)
-            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "log": log}
+            options = {"feature_map": feature_map, "origin": near, "dtype": self.dtype, "code": self._code}
             options |= {"memory_limit": self.memory_limit}
             options["device"] = "cpu" if self.engine == "dask" else self.device or device
             # Rows are not written to the folder of the sums.
-            if sampled and self.folder is None and (self._samples is None or self._samples.key != drawn):
-                options["joined"] = self._sampled
+            if sampled and self.folder is None and not self._has_samples(reading):
+                options["joined"] = self._with_samples
             with self._pass_options("Sums of the sources") as how:
                 found = run_moments(self.data, reading, **how, **options)
             if "joined" in options:
-                found, rows = found
-                self._samples = _CachedPass(drawn, rows)
-            self._moments = _CachedPass(key, found, near)
-        there = self._moments.origin
+                found = self._keep_samples(found, reading)
+            done = self._passes["moments"] = _CachedPass(key, found, near)
+        there = done.origin
         assert there is not None
-        return {name: about(sums, there, origin) for name, sums in self._without_left_out(self._moments.found).items()}
+        return {name: about(sums, there, origin) for name, sums in self._without_left_out(done.found).items()}
+
+    def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
+        """How many rows of each class every domain has, where targets are classes; :meth:`samples` come with them.
+
+        Parameters
+        ----------
+        columns
+            Names of the focal rows' columns, where these have any.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stream = StreamedSources((np.ones((3, 1)), np.array([0, 1, 1])), domain=["a", "a", "b"])
+        >>> stream.class_counts()
+        {'a': Counter({0.0: 1, 1.0: 1}), 'b': Counter({1.0: 1})}
+        """
+        reading = self._reading(columns)
+        key, done = self._cache_key(None, reading), self._passes.get("classes")
+        if done is None or done.key != key:
+            stream, known = open_stream(self.data, **reading), self._has_samples(reading)
+            job = ClassJob(max(64, READING_BYTES // (8 * (stream.n_inputs + stream.n_outputs))))
+            with self._pass_options("Classes of the sources") as how:
+                found = _run(job if known else self._with_samples(stream, job), stream, **how)
+            found = found if known else self._keep_samples(found, reading)
+            done = self._passes["classes"] = _CachedPass(key, found)
+        return self._without_left_out(done.found)
+
+    def coded(self, code: TargetCode) -> StreamedSources:
+        """The same sources with other targets, which a function makes of those in the data; what was read is shared.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> stream = StreamedSources((np.ones((2, 1)), np.ones(2)), domain=["a", "a"])
+        >>> stream.coded(np.negative).samples()["a"][1]
+        array([-1., -1.])
+        """
+        other = copy.copy(self)
+        other._code = code
+        return other
 
     def samples(self, columns: Sequence[str] | None = None, *, whole: Sequence[str] = ()) -> Samples:
         """At most ``sample_rows`` rows of every domain, drawn at random in one pass.
@@ -426,7 +514,7 @@ class StreamedSources:
         {'a': 2, 'b': 6}
         """
         reading = self._reading(columns)
-        key, before = self._cache_key(None, reading), self._samples
+        key, before = self._cache_key(None, reading), self._passes.get("samples")
         # Domains that came whole in an earlier pass may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
@@ -437,8 +525,9 @@ class StreamedSources:
             }
             with self._pass_options("Rows of the sources") as how:
                 found = stream_samples(self.data, memory_limit=self._sample_limit, **how, **options, **reading)
-            before = self._samples = _CachedPass(key, found, whole=frozenset(whole))
-        return self._without_left_out(before.found, kept=whole)
+            before = self._passes["samples"] = _CachedPass(key, found, whole=frozenset(whole))
+        left: Samples = self._without_left_out(before.found, kept=whole)
+        return left if self._code is None else {name: (X, self._code(y)) for name, (X, y) in left.items()}
 
     def rows_used(self, columns: Sequence[str] | None = None) -> dict[str, int]:
         """How many rows of each domain a fit has seen: all of them if it took their sums, else those of the samples.
@@ -449,8 +538,8 @@ class StreamedSources:
         >>> StreamedSources((np.ones((9, 1)), np.ones(9)), domain=["a", "b", "b"] * 3, sample_rows=2).rows_used()
         {'a': 2, 'b': 2}
         """
-        if self._moments is not None:
-            return {name: sums.count for name, sums in self._without_left_out(self._moments.found).items()}
+        if (done := self._passes.get("moments")) is not None:
+            return {name: sums.count for name, sums in self._without_left_out(done.found).items()}
         return {name: len(y) for name, (_, y) in self.samples(columns).items()}
 
     def without(self, *names: str) -> StreamedSources:
@@ -463,18 +552,27 @@ class StreamedSources:
         """
         other = copy.copy(self)
         other.leave_out = (*self.leave_out, *names)
-        for done in (self._moments, self._samples):
-            if done is not None:
-                other._without_left_out(done.found)
+        for done in self._passes.values():
+            other._without_left_out(done.found)
         return other
 
     def __repr__(self) -> str:
         kind = type(self.data).__name__ if not isinstance(self.data, str | Path) else repr(str(self.data))
         return f"StreamedSources({kind}, engine={self.engine!r})"
 
-    def _sampled(self, stream: Stream, sums: MomentJob) -> SampledSumJob:
+    def _has_samples(self, reading: dict[str, Any]) -> bool:
+        done = self._passes.get("samples")
+        return done is not None and done.key == self._cache_key(None, reading)
+
+    def _with_samples(self, stream: Stream, job: MomentJob | ClassJob) -> WithSamplesJob:
         width = stream.n_inputs + stream.n_outputs
-        return SampledSumJob(sums, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
+        return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
+
+    def _keep_samples(self, found: tuple[Any, Samples], reading: dict[str, Any]) -> Any:
+        """Keep the samples that came with something else, and return that."""
+        whole, rows = found
+        self._passes["samples"] = _CachedPass(self._cache_key(None, reading), rows)
+        return whole
 
     @property
     def _sample_limit(self) -> int | None:
@@ -520,11 +618,11 @@ class StreamedSources:
             raise DataError("the streamed sources have no domain besides those in leave_out; pass other sources")
         return left
 
-    def _cache_key(self, feature_map: Any, reading: dict[str, Any], *sizes: int) -> Any:
+    def _cache_key(self, feature_map: Any, reading: dict[str, Any], *others: Any) -> Any:
         """What a pass depends on; None where the map cannot be told from others, so that nothing is kept."""
         identities = [chunk.identity() for chunk in open_stream(self.data, **reading).chunks]
         made = map_digest(feature_map)
-        return None if made is None else (reading["columns"], identities, made, sizes)
+        return None if made is None else (reading["columns"], identities, made, others)
 
 
 def _has_collection(data: Any) -> bool:
