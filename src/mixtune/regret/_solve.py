@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from mixtune._array import Array, Floats, match, namespace
+from mixtune._array import Array, Floats, match, namespace, one_thread_for
 from mixtune._checks import check_choice
 from mixtune.errors import ParameterError
 from mixtune.moments import AUTO, SolverOptions
@@ -191,7 +191,9 @@ def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSoluti
         prior = anchor + schedule.pull * offset_mix
         # Where nothing holds the heads back: the minimum-norm least-squares solution, wherever they started.
         origin = prior if effective_ridge > 0 else nothing
-        step = problem.system.ridge_step(origin, effective_ridge, options)
+        rows, width = sum(m.count for m in problem.moments), problem.moments[0].n_features
+        with one_thread_for(rows * width**2):
+            step = problem.system.ridge_step(origin, effective_ridge, options)
         delta, stats = (step.delta if effective_ridge > 0 else step.delta - prior), step.stats
     path = ClosedFormPath(problem, schedule, anchor, delta, offset, offset_mix)
     return RegretSolution(problem, path, "closed-form", effective_ridge, stats)
