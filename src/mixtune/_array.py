@@ -298,10 +298,10 @@ def tf32_products(array: Array, allowed: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def add_to_diagonal(matrix: Array, shift: float) -> Array:
-    """A copy of ``matrix`` with ``shift`` added on the diagonal."""
+def add_to_diagonal(matrix: Array, shift: float, *, overwrite: bool = False) -> Array:
+    """A copy of ``matrix`` with ``shift`` added on the diagonal; ``overwrite`` allows that it is no copy."""
     if is_numpy(matrix):
-        shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F")
+        shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F", copy=None if overwrite else True)
         shifted.reshape(-1, order="A")[:: len(shifted) + 1] += shift
         return shifted
     xp = namespace(matrix)

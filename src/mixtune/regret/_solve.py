@@ -250,13 +250,7 @@ class ClosedFormPath:
     @cached_property
     def _loss_terms(self) -> tuple[float, Floats, Floats]:
         """The loss as a quadratic in (kept, walked), around the anchor."""
-        system, xp = self.problem.system, namespace(self.delta)
-        directions = [self.offset_mix, self.delta]
-        slope = system.gradient(self.anchor)
-        images = [system.apply(v) for v in directions]
-        gradient = np.array([float(xp.sum(v * slope)) for v in directions])
-        curvature = np.array([[float(xp.sum(v * image)) for image in images] for v in directions])
-        return system.loss(self.anchor), gradient, curvature
+        return self.problem.system.quadratic(self.anchor, [self.offset_mix, self.delta])
 
     def running_cost(self, t: Floats) -> Floats:
         """Summation by parts: lambda |z_t|^2 + beta (<z_t, z_t - z_{t-1}> - <z_0, z_1 - z_0>) for t >= 1."""
