@@ -554,7 +554,8 @@ def one_thread_for(work: float) -> AbstractContextManager[None]:
     ...     {library["num_threads"] for library in _blas().info()}
     {1}
     """
-    return _one_thread_each() if work <= WORK else nullcontext()
+    # Inside another of these there is nothing to do, which small problems ask thousands of times.
+    return nullcontext() if work > WORK or _threads_lock.locked() else _one_thread_each()
 
 
 @contextmanager
@@ -564,9 +565,9 @@ def _one_thread_each(*, python_threads: int | None = None) -> Iterator[None]:
     The thread that sets the number also sets it back; for a second thread it may rise during its work.
     """
     token = None if python_threads is None else _python_threads.set(python_threads)
-    ours = _blas_threads() > 1 and _threads_lock.acquire(blocking=False)
+    ours = _threads_lock.acquire(blocking=False)
     try:
-        with _blas().limit(limits=1) if ours else nullcontext():
+        with _blas().limit(limits=1) if ours and _blas_threads() > 1 else nullcontext():
             yield
     finally:
         if ours:

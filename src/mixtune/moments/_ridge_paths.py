@@ -23,6 +23,7 @@ from mixtune._array import (
     add_to_diagonal,
     column_gram,
     factor_device,
+    slices,
     to_device,
     to_numpy,
     torch_module,
@@ -44,6 +45,8 @@ FEW_ROWS = 0.5
 #: Up to so many inverses are cheaper than a spectrum (of 100 rows, six take two thirds of its time), and as exact where
 #: what is added to a kernel is at least this part of its trace.
 FEW_POINTS, CLEAR_SHIFT = 8, 1e-6
+#: Steps along a tridiagonal matrix whose squares are added up in one call.
+FEW_ENTRIES = 32
 #: Errors that differ by less than this part are equal: rounding.
 TIED = 1e-9
 
@@ -653,22 +656,24 @@ def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floa
     reflectors = packed[1:, :-1]
     both = np.column_stack([right, rows.T])
     both[1:] = scipy.linalg.lapack.dormqr("L", "T", reflectors, scale, both[1:], 64 * both.shape[1])[0]
-    solved, roots, steps = np.empty((size, few)), np.empty((few, size)), np.empty((few, size - 1))
+    solved, roots, steps = np.empty((size, few)), np.empty((size, few, 1)), np.zeros((size, few, 1))
     for k, shift in enumerate(shifts):
         pivots, lower, info = scipy.linalg.lapack.dpttrf(diagonal + shift, beside)
         if info != 0:
             return None
         solved[:, k] = scipy.linalg.lapack.dpttrs(pivots, lower, both[:, :1])[0][:, 0]
-        roots[k] = 1.0 / np.sqrt(pivots)
-        steps[k] = lower * np.sqrt(pivots[:-1]) * roots[k, 1:]
+        roots[:, k, 0], steps[1:, k, 0] = 1.0 / np.sqrt(pivots), -lower
     solved[1:] = scipy.linalg.lapack.dormqr("L", "N", reflectors, scale, solved[1:], 64 * few)[0]
     # With T + c = L D L': the squares of D^{-1/2} L^{-1} W' a, one entry after the other, of all rows and shifts.
-    entry, squares, moved = np.zeros((few, len(rows))), np.zeros((few, len(rows))), both[:, 1:]
-    for j in range(size):
-        if j > 0:
-            entry *= -steps[:, j - 1 : j]
-        entry += roots[:, j : j + 1] * moved[j]
-        squares += entry * entry
+    squares, entries = np.zeros((few, len(rows))), np.zeros((FEW_ENTRIES, few, len(rows)))
+    for block in slices(size, FEW_ENTRIES):
+        before = entries[-1].copy()
+        found = entries[: block.stop - block.start]
+        for entry, step, moved in zip(found, steps[block], both[block, 1:]):
+            np.multiply(step, before, out=entry)
+            entry += moved
+            before = entry
+        squares += np.einsum("jkn,jkn->kn", *[found * roots[block]] * 2)
     return solved.T, squares
 
 

@@ -80,18 +80,24 @@ class PooledSource:
 
     def pull(self, own: float) -> Floats:
         """Precision times mean (p,)."""
-        return self.vectors @ ((self.vectors.T @ self.cross) / (self.noise + own * self.values))
+        return self.vectors @ (self._pulls / (self.noise + own * self.values))
+
+    @cached_property
+    def _pulls(self) -> Floats:
+        """U'y in terms of the eigenvectors."""
+        return self.vectors.T @ self.cross
 
     def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
         """Log likelihood of a task's targets if only this source informed its prior."""
-        told = self.values / (self.noise + own * self.values)
-        known = 1.0 / (1.0 / shared + told)
-        mean = self.vectors @ (known * (self.vectors.T @ self.cross) / (self.noise + own * self.values))
+        spreads = self.noise + own * self.values
+        known = 1.0 / (1.0 / shared + self.values / spreads)
+        across = task.design @ self.vectors
+        fitted = across @ (known * self._pulls / spreads)
         # own I + shared I outside the span of the source's rows, own I + known inside it.
-        projected = (task.design @ self.vectors) * np.sqrt(np.maximum(shared - known, 0.0))
+        projected = across * np.sqrt(np.maximum(shared - known, 0.0))
         kernel = (own + shared) * task.kernel - projected @ projected.T
         root = lower_root(kernel, noise)
-        left = half_solve(root, task.targets - task.design @ mean)
+        left = half_solve(root, task.targets - fitted)
         rest = task.compressed[2] / noise + (task.total - len(left)) * np.log(noise)
         return float(-np.sum(np.log(np.diagonal(root))) - 0.5 * (np.vdot(left, left) + rest))
 
@@ -214,7 +220,10 @@ class PooledFamily:
         for index in np.flatnonzero(weight != start):
             told, toward = self.message(int(index))
             more = weight[index] - start[index]
-            precision += told if more == 1.0 else more * told
+            if more == -1.0:  # without a copy of the message
+                precision -= told
+            else:
+                precision += told if more == 1.0 else more * told
             pull += more * toward
         return _Pooled(weight, precision, pull)
 
