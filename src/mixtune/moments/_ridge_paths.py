@@ -45,6 +45,8 @@ FEW_ROWS = 0.5
 #: Up to so many inverses are cheaper than a spectrum (of 100 rows, six take two thirds of its time), and as exact where
 #: what is added to a kernel is at least this part of its trace.
 FEW_POINTS, CLEAR_SHIFT = 8, 1e-6
+#: With at most this part as many columns as rows, what is added to a kernel is cheaper to add to its inverse.
+FEW_COLUMNS = 0.2
 #: Steps along a tridiagonal matrix whose squares are added up in one call.
 FEW_ENTRIES = 32
 #: Errors that differ by less than this part are equal: rounding.
@@ -298,6 +300,28 @@ class Regression:
                 duals, diagonals = shifted_inverses(kernel, shifts, self.targets - fitted)
                 return duals, (1.0 - shifts[:, None] * diagonals) * (self.unit / self.rows.weight)
         return self._filtered(spectrum_of(kernel), self.targets - fitted, noise, scales)
+
+    def updated_path(
+        self, own: float, added: Floats, fitted: Floats, kernel: Floats, noise: float, scales: Floats
+    ) -> tuple[Floats, Floats] | None:
+        """:meth:`dual_path` for a kernel ``own U U' + B B'`` with few columns B = ``added`` (r, k).
+
+        The spectrum of U U' serves, and k x k matrices do the rest. None where they are no cheaper, or not as exact.
+        """
+        shifts = noise / scales
+        clear = shifts.min() >= CLEAR_SHIFT * np.trace(kernel)
+        if self._across is not None or added.shape[1] > FEW_COLUMNS * len(kernel) or not clear:
+            return None
+        values, vectors = self._row_spectrum
+        inverse = 1.0 / (own * values + shifts[:, None])
+        inside, residual = vectors.T @ added, vectors.T @ (self.targets - fitted)
+        # (D + Z Z')^{-1} = E - E Z (I + Z'E Z)^{-1} Z'E with E = D^{-1}, at every shift.
+        moved = inverse[:, :, None] * inside
+        root = np.linalg.cholesky(np.eye(added.shape[1]) + inside.T @ moved)
+        half = moved @ turned(np.linalg.inv(root))
+        duals = (inverse * residual - (half @ (residual @ half)[..., None])[..., 0]) @ vectors.T
+        diagonals = inverse @ (vectors**2).T - np.sum((vectors @ half) ** 2, axis=2)
+        return duals, (1.0 - shifts[:, None] * diagonals) * (self.unit / self.rows.weight)
 
     def _filtered(self, spectrum: Spectrum, residual: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """Duals (Q, r) and leverages (Q, n) by the spectrum of a kernel."""
