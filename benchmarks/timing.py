@@ -69,6 +69,7 @@ class Clock:
     @classmethod
     def use_cpu(cls) -> None:
         """Take CPU seconds, and compute in one thread: threads that wait for each other count as well."""
+        import scipy.linalg  # noqa: F401 - it has a BLAS library of its own, which is limited only once it is loaded
         from threadpoolctl import threadpool_limits
 
         threadpool_limits(limits=1)

@@ -93,5 +93,13 @@ def test_small_data_leave_linear_algebra_one_thread():
         with _array.one_thread_if_small([np.zeros((2, 3))]):
             assert threads() == {1}
         assert threads() == before
-        with _array.one_thread_if_small([np.zeros((_array.SMALL, 2))]):
+        large = np.broadcast_to(0.0, (int(_array.WORK), 2))
+        with _array.one_thread_if_small([large]):
+            assert threads() == before
+        with _array.one_thread_for(_array.WORK):
+            assert threads() == {1}
+            with _array.one_thread_if_small([large]):
+                assert threads() == {1}
+        assert threads() == before
+        with _array.one_thread_for(2 * _array.WORK):
             assert threads() == before

@@ -10,7 +10,7 @@ code works with: None for NumPy, or PyTorch's own name of the device.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from functools import cache
 from threading import Lock
@@ -49,8 +49,16 @@ TRIANGLE_BLOCK = 512
 MOST_FOCAL = 100_000
 #: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
-#: Data of at most so many numbers leave linear algebra one thread.
+#: Data of at most so many numbers leave trees one thread.
 SMALL = 300_000
+#: Data of at most so many numbers are worked on in a single thread of Python.
+FEW_NUMBERS = 1_000_000
+#: Linear algebra of at most so many multiplications, a quarter of a second, has one thread. More threads save half of
+#: that on two cores, and cost several times as much where they wait for one another: on busy cores, and where the
+#: threads of NumPy's library still wait for work while SciPy's begin (ten milliseconds for each call).
+WORK = 1e10
+#: Feature maps make about so many columns of fewer inputs.
+MAPPED_COLUMNS = 100
 #: Bytes from which memory for a copy from a device is made ready by several threads.
 LARGE_COPY, COPY_THREADS = 2**24, 8
 #: Fewest rows of a matrix that is sent to a device to be factored: sending it takes longer than a small one takes here.
@@ -61,6 +69,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _threads_lock = Lock()
+#: How many threads :func:`in_threads` may have; by default as many as linear algebra.
+_python_threads: ContextVar[int | None] = ContextVar("python_threads", default=None)
 
 
 def namespace(*arrays: Array) -> Any:
@@ -235,20 +245,22 @@ def slices(count: int, step: int) -> list[slice]:
 
 def row_gram(rows: Array) -> Array:
     """``X X'``; with NumPy perhaps only its lower triangle, which is all that :func:`cholesky` reads."""
-    if is_numpy(rows) and rows.shape[0] < NARROW:
-        return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
-    return rows @ rows.T
+    with one_thread_for(rows.shape[0] ** 2 * rows.shape[1]):
+        if is_numpy(rows) and rows.shape[0] < NARROW:
+            return scipy.linalg.blas.dsyrk(1.0, rows.T, trans=1, lower=1)
+        return rows @ rows.T
 
 
 def column_gram(rows: Array) -> Array:
     """``X'X``; with NumPy symmetric to the last bit."""
-    if is_numpy(rows) and rows.shape[1] < NARROW:
+    if not is_numpy(rows):
+        return _triangle_gram(rows) if rows.shape[1] >= TRIANGLE_COLUMNS else rows.T @ rows
+    with one_thread_for(rows.shape[0] * rows.shape[1] ** 2):
+        if rows.shape[1] >= NARROW:
+            return rows.T @ rows
         lower = scipy.linalg.blas.dsyrk(1.0, rows.T, trans=0, lower=1)
-        lower += np.tril(lower, -1).T
-        return lower
-    if not is_numpy(rows) and rows.shape[1] >= TRIANGLE_COLUMNS:
-        return _triangle_gram(rows)
-    return rows.T @ rows
+    lower += np.tril(lower, -1).T
+    return lower
 
 
 def _triangle_gram(rows: Array) -> Array:
@@ -286,10 +298,10 @@ def tf32_products(array: Array, allowed: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def add_to_diagonal(matrix: Array, shift: float) -> Array:
-    """A copy of ``matrix`` with ``shift`` added on the diagonal."""
+def add_to_diagonal(matrix: Array, shift: float, *, overwrite: bool = False) -> Array:
+    """A copy of ``matrix`` with ``shift`` added on the diagonal; ``overwrite`` allows that it is no copy."""
     if is_numpy(matrix):
-        shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F")
+        shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F", copy=None if overwrite else True)
         shifted.reshape(-1, order="A")[:: len(shifted) + 1] += shift
         return shifted
     xp = namespace(matrix)
@@ -488,17 +500,22 @@ def in_threads(function: Callable[[T], R], things: Sequence[T], *, width: int) -
     >>> in_threads(lambda k: k**2, [1, 2, 3], width=500)
     [1, 4, 9]
     """
-    # The limit that the environment or the caller has set.
-    threads = max((library["num_threads"] for library in _blas().info()), default=1) if len(things) > 1 else 1
+    threads = _allowed_threads() if len(things) > 1 else 1
     if threads == 1:
         return [function(thing) for thing in things]
-    with _one_thread_each():
+    with _one_thread_each(python_threads=1):
         if width < THREADED_WIDTH:
             return [function(thing) for thing in things]
         with ThreadPoolExecutor(min(threads, len(things))) as pool:
             # A new thread does not know where to factor matrices, unless it is told.
             contexts = [copy_context() for _ in things]
             return list(pool.map(lambda context, thing: context.run(function, thing), contexts, things))
+
+
+def _allowed_threads() -> int:
+    """How many threads the environment or the caller allows."""
+    allowed = _python_threads.get()
+    return _blas_threads() if allowed is None else allowed
 
 
 @cache
@@ -511,9 +528,9 @@ def _blas() -> Any:
 
 @contextmanager
 def one_thread_if_small(arrays: Iterable[Any]) -> Iterator[None]:
-    """Inside, linear algebra has one thread, unless these arrays are large.
+    """Inside, linear algebra has one thread, unless a fit to these arrays is much work.
 
-    Threads that wait for one another save little time on small matrices, and take ten times as long on busy cores.
+    Few numbers are worked on in a single thread altogether: switching between threads takes longer than the work.
 
     Examples
     --------
@@ -521,21 +538,44 @@ def one_thread_if_small(arrays: Iterable[Any]) -> Iterator[None]:
     ...     {library["num_threads"] for library in _blas().info()}
     {1}
     """
-    with _one_thread_each() if sum(array.size for array in arrays) <= SMALL else nullcontext():
+    shapes = [array.shape for array in arrays]
+    work = sum(rows * max(columns, MAPPED_COLUMNS) ** 2 for rows, columns in shapes)
+    few = sum(rows * columns for rows, columns in shapes) <= FEW_NUMBERS
+    with _one_thread_each(python_threads=1 if few else _allowed_threads()) if work <= WORK else nullcontext():
         yield
 
 
+def one_thread_for(work: float) -> AbstractContextManager[None]:
+    """Inside, linear algebra has one thread, unless it is more than ``work`` multiplications.
+
+    Examples
+    --------
+    >>> with one_thread_for(100**3):
+    ...     {library["num_threads"] for library in _blas().info()}
+    {1}
+    """
+    # Inside another of these there is nothing to do, which small problems ask thousands of times.
+    return nullcontext() if work > WORK or _threads_lock.locked() else _one_thread_each()
+
+
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def _one_thread_each(*, python_threads: int | None = None) -> Iterator[None]:
     """One thread of linear algebra, unless another thread of Python has seen to that and will set it back.
 
     The thread that sets the number also sets it back; for a second thread it may rise during its work.
     """
-    if not _threads_lock.acquire(blocking=False):
-        yield
-        return
+    token = None if python_threads is None else _python_threads.set(python_threads)
+    ours = _threads_lock.acquire(blocking=False)
     try:
-        with _blas().limit(limits=1):
+        with _blas().limit(limits=1) if ours and _blas_threads() > 1 else nullcontext():
             yield
     finally:
-        _threads_lock.release()
+        if ours:
+            _threads_lock.release()
+        if token is not None:
+            _python_threads.reset(token)
+
+
+def _blas_threads() -> int:
+    """How many threads linear algebra has now."""
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)

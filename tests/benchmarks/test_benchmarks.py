@@ -34,7 +34,7 @@ def test_claims_at_tiny_sizes(claims, count):
 
 @pytest.mark.parametrize(
     ("measure", "size"),
-    [(moments_and_solve.measure, (200_000, 1024)), (pooled_ridge.measure, (100_000, 1000, 10))],
+    [(moments_and_solve.measure, (100_000, 1024)), (pooled_ridge.measure, (100_000, 1000, 10))],
 )
 def test_default_sizes_are_those_of_the_claims(measure, size):
     assert measure.__defaults__ == size

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mixtune import Moments
 from mixtune.errors import DataError
 from mixtune.moments import GramSystem, RowSystem, SolverOptions, _system, weighted_system
-from mixtune.moments._system import Part
+from mixtune.moments._system import Part, row_system
 from problems import make_rows
 
 
@@ -178,3 +178,22 @@ def test_large_rows_stay_where_they_are(monkeypatch):
     assert _system.row_system(parts).blocked
     assert (stacked.entries, stacked.shape) == (18, (6, 3))
     assert _system.row_system(parts[:1]).entries == 12
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("blocked", [False, True])
+def test_the_loss_along_directions_from_rows_is_that_from_sums(outputs, blocked):
+    rng = np.random.default_rng(outputs)
+    parts = [
+        Part(rng.standard_normal((n, 7)), rng.standard_normal((n, outputs)), weight)
+        for n, weight in ((3, 0.5), (6, 2.0))
+    ]
+    rows = RowSystem.of_parts(parts) if blocked else row_system(parts)
+    theta, *directions = rng.standard_normal((3, 7, outputs))
+    found = rows.quadratic(theta, directions)
+    for mine, other in zip(found, rows._primal.quadratic(theta, directions)):
+        np.testing.assert_allclose(mine, other, rtol=1e-10)
+    steps = np.array([0.3, -1.2])
+    moved = theta + np.tensordot(steps, directions, axes=1)
+    base, gradient, curvature = found
+    assert base - 2 * gradient @ steps + steps @ curvature @ steps == pytest.approx(rows.loss(moved), rel=1e-10)

@@ -84,6 +84,22 @@ def test_a_few_inverses_are_what_a_spectrum_says(monkeypatch, noise, order):
         np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)
 
 
+def test_few_columns_are_added_to_a_kernel_through_its_spectrum():
+    rng = np.random.default_rng(6)
+    task = make_task(rng, 20, 30, weights=[0.5, 1.0, 3.0]).free
+    fitted, added = rng.standard_normal(20), rng.standard_normal((20, 3))
+    kernel = 0.3 * task.kernel + added @ added.T
+    found = task.updated_path(0.3, added, fitted, kernel, 0.7, SCALES)
+    for mine, other in zip(found, task.dual_path(fitted, np.array(kernel), 0.7, SCALES)):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)
+    # Not where noise is close to rounding, where columns are many, and where rows are more than features.
+    assert task.updated_path(0.3, added, fitted, kernel, 1e-9, SCALES) is None
+    many = rng.standard_normal((20, 10))
+    assert task.updated_path(0.3, many, fitted, kernel, 0.7, SCALES) is None
+    tall = make_task(rng, 20, 5).free
+    assert tall.updated_path(0.3, added[:5, :1], fitted[:5], kernel[:5, :5], 0.7, SCALES) is None
+
+
 def test_a_root_of_what_rounding_leaves_indefinite():
     root = lower_root(np.ones((3, 3)))
     np.testing.assert_allclose(np.tril(root) @ np.tril(root).T, np.ones((3, 3)), atol=1e-9)

@@ -67,6 +67,18 @@ def test_threads_come_back_where_two_users_begin_at_once_and_live_on():
     end.wait()
 
 
+@pytest.mark.parametrize("width", [10, 500])
+def test_data_of_more_than_a_few_numbers_keep_threads_of_python(two_threads, width, monkeypatch):
+    monkeypatch.setattr(_array, "FEW_NUMBERS", 100)
+    for rows, several in ((5, False), (50, True)):
+        with _array.one_thread_if_small([np.zeros((rows, 10))]):
+            found = in_threads(lambda _: (get_ident(), max(blas_threads())), [1, 2], width=width)
+            within = in_threads(lambda _: in_threads(lambda _: get_ident(), [1, 2], width=500), [1, 2], width=500)
+        assert {threads for _, threads in found} == {1}
+        assert all(ident == get_ident() for ident, _ in found) == (not several or width == 10)
+        assert all(first == second for first, second in within)  # threads make no threads of their own
+
+
 def test_a_choice_made_in_threads_is_the_choice(monkeypatch):
     rng = np.random.default_rng(0)
     head = rng.standard_normal(45)

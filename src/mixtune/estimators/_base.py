@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +22,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mixtune._array import Floats, device_or_cpu, torch_device
+from mixtune._array import Floats, device_or_cpu, one_thread_if_small, torch_device
 from mixtune._messages import nearest
 from mixtune.errors import DataError, ParameterError
 from mixtune.estimators import _fits as fits
@@ -247,7 +248,9 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _learn_prepared(self, prepared: fits.Prepared, notes: tuple[str, ...] = ()) -> None:
         notes += apart_notes(prepared.inputs)
-        solved = self._solve(prepared)
+        # Sums of all rows of streams may be much work, even if their samples here are few.
+        with nullcontext() if prepared.state else one_thread_if_small(rows.X for rows in prepared.mapped):
+            solved = self._solve(prepared)
         if "notes_" in solved.attributes:
             solved.attributes["notes_"] += notes
         self._store(solved, prepared.names, prepared.scaling)

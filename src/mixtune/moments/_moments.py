@@ -27,6 +27,7 @@ from mixtune._array import (
     is_numpy,
     match,
     namespace,
+    one_thread_for,
     slices,
     to_device,
     to_numpy,
@@ -373,7 +374,8 @@ class Moments:
         """
         ridge = check_nonnegative("ridge", ridge)
         start = namespace(self._cross).zeros_like(self._cross)
-        theta = self.system.ridge_step(start, ridge, SolverOptions(**options)).delta
+        with one_thread_for(self.count * self.n_features**2):
+            theta = self.system.ridge_step(start, ridge, SolverOptions(**options)).delta
         return theta[:, 0] if self._single else theta
 
     def loss(self, theta: Array) -> float:
@@ -404,7 +406,8 @@ def _of_sums(U: Array, Y: Array, single: bool, precision: str = "float64") -> Mo
     """Sums over rows that outnumber the features; the rows are not kept."""
     xp = namespace(U)
     gram = cross = square = None
-    with np.errstate(all="ignore"):  # non-finite sums are diagnosed below
+    # Non-finite sums are diagnosed below.
+    with np.errstate(all="ignore"), one_thread_for(U.shape[0] * U.shape[1] ** 2):
         if precision != "float64":
             gram = narrow_gram(U, precision=precision)
         for block, targets in float64_blocks(U, Y):
@@ -424,7 +427,7 @@ def _of_kept(U: Array, Y: Array, single: bool, kept: Kept) -> Moments:
     """Sums of rows, in one pass, and what the rows are kept as; where they stay where they are, they may be many."""
     xp = namespace(U)
     cross, size = xp.zeros((U.shape[1], Y.shape[1]), dtype=xp.float64, device=U.device), 0.0
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), one_thread_for(U.shape[0] * U.shape[1] * Y.shape[1]):
         for part in slices(int(U.shape[0]), BLOCK_ENTRIES // int(U.shape[1])):
             block = as_float64(U[part, :], what="U")
             cross += block.T @ Y[part, :]

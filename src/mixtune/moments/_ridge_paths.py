@@ -23,6 +23,7 @@ from mixtune._array import (
     add_to_diagonal,
     column_gram,
     factor_device,
+    slices,
     to_device,
     to_numpy,
     torch_module,
@@ -44,6 +45,10 @@ FEW_ROWS = 0.5
 #: Up to so many inverses are cheaper than a spectrum (of 100 rows, six take two thirds of its time), and as exact where
 #: what is added to a kernel is at least this part of its trace.
 FEW_POINTS, CLEAR_SHIFT = 8, 1e-6
+#: With at most this part as many columns as rows, what is added to a kernel is cheaper to add to its inverse.
+FEW_COLUMNS = 0.2
+#: Steps along a tridiagonal matrix whose squares are added up in one call.
+FEW_ENTRIES = 32
 #: Errors that differ by less than this part are equal: rounding.
 TIED = 1e-9
 
@@ -295,6 +300,28 @@ class Regression:
                 duals, diagonals = shifted_inverses(kernel, shifts, self.targets - fitted)
                 return duals, (1.0 - shifts[:, None] * diagonals) * (self.unit / self.rows.weight)
         return self._filtered(spectrum_of(kernel), self.targets - fitted, noise, scales)
+
+    def updated_path(
+        self, own: float, added: Floats, fitted: Floats, kernel: Floats, noise: float, scales: Floats
+    ) -> tuple[Floats, Floats] | None:
+        """:meth:`dual_path` for a kernel ``own U U' + B B'`` with few columns B = ``added`` (r, k).
+
+        The spectrum of U U' serves, and k x k matrices do the rest. None where they are no cheaper, or not as exact.
+        """
+        shifts = noise / scales
+        clear = shifts.min() >= CLEAR_SHIFT * np.trace(kernel)
+        if self._across is not None or added.shape[1] > FEW_COLUMNS * len(kernel) or not clear:
+            return None
+        values, vectors = self._row_spectrum
+        inverse = 1.0 / (own * values + shifts[:, None])
+        inside, residual = vectors.T @ added, vectors.T @ (self.targets - fitted)
+        # (D + Z Z')^{-1} = E - E Z (I + Z'E Z)^{-1} Z'E with E = D^{-1}, at every shift.
+        moved = inverse[:, :, None] * inside
+        root = np.linalg.cholesky(np.eye(added.shape[1]) + inside.T @ moved)
+        half = moved @ turned(np.linalg.inv(root))
+        duals = (inverse * residual - (half @ (residual @ half)[..., None])[..., 0]) @ vectors.T
+        diagonals = inverse @ (vectors**2).T - np.sum((vectors @ half) ** 2, axis=2)
+        return duals, (1.0 - shifts[:, None] * diagonals) * (self.unit / self.rows.weight)
 
     def _filtered(self, spectrum: Spectrum, residual: Floats, noise: float, scales: Floats) -> tuple[Floats, Floats]:
         """Duals (Q, r) and leverages (Q, n) by the spectrum of a kernel."""
@@ -653,22 +680,24 @@ def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floa
     reflectors = packed[1:, :-1]
     both = np.column_stack([right, rows.T])
     both[1:] = scipy.linalg.lapack.dormqr("L", "T", reflectors, scale, both[1:], 64 * both.shape[1])[0]
-    solved, roots, steps = np.empty((size, few)), np.empty((few, size)), np.empty((few, size - 1))
+    solved, roots, steps = np.empty((size, few)), np.empty((size, few, 1)), np.zeros((size, few, 1))
     for k, shift in enumerate(shifts):
         pivots, lower, info = scipy.linalg.lapack.dpttrf(diagonal + shift, beside)
         if info != 0:
             return None
         solved[:, k] = scipy.linalg.lapack.dpttrs(pivots, lower, both[:, :1])[0][:, 0]
-        roots[k] = 1.0 / np.sqrt(pivots)
-        steps[k] = lower * np.sqrt(pivots[:-1]) * roots[k, 1:]
+        roots[:, k, 0], steps[1:, k, 0] = 1.0 / np.sqrt(pivots), -lower
     solved[1:] = scipy.linalg.lapack.dormqr("L", "N", reflectors, scale, solved[1:], 64 * few)[0]
     # With T + c = L D L': the squares of D^{-1/2} L^{-1} W' a, one entry after the other, of all rows and shifts.
-    entry, squares, moved = np.zeros((few, len(rows))), np.zeros((few, len(rows))), both[:, 1:]
-    for j in range(size):
-        if j > 0:
-            entry *= -steps[:, j - 1 : j]
-        entry += roots[:, j : j + 1] * moved[j]
-        squares += entry * entry
+    squares, entries = np.zeros((few, len(rows))), np.zeros((FEW_ENTRIES, few, len(rows)))
+    for block in slices(size, FEW_ENTRIES):
+        before = entries[-1].copy()
+        found = entries[: block.stop - block.start]
+        for entry, step, moved in zip(found, steps[block], both[block, 1:]):
+            np.multiply(step, before, out=entry)
+            entry += moved
+            before = entry
+        squares += np.einsum("jkn,jkn->kn", *[found * roots[block]] * 2)
     return solved.T, squares
 
 

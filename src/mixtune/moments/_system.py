@@ -19,9 +19,12 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from mixtune._array import (
     EPSILON,
     Array,
+    Floats,
     add_to_diagonal,
     as_float64,
     cholesky,
@@ -82,25 +85,27 @@ class Eigenbasis:
         return self.vectors @ ((self.vectors.T @ rhs) / (self.values[:, None] + shift))
 
 
-def solve_definite(matrix: Array, shift: float, rhs: Array, summed: float = 0.0) -> Array | None:
+def solve_definite(
+    matrix: Array, shift: float, rhs: Array, summed: float = 0.0, *, overwrite: bool = False
+) -> Array | None:
     """``(matrix + shift I)^{-1} rhs`` by Cholesky, or None where rounding leaves the matrix singular.
 
-    Only the lower triangle of ``matrix`` is read.
+    Only the lower triangle of ``matrix`` is read; with ``overwrite`` it may be lost.
     """
-    factor = factor_definite(matrix, shift, summed)
+    factor = factor_definite(matrix, shift, summed, overwrite=overwrite)
     return None if factor is None else cholesky_solve(factor, rhs)
 
 
-def factor_definite(matrix: Array, shift: float, summed: float = 0.0) -> Array | None:
+def factor_definite(matrix: Array, shift: float, summed: float = 0.0, *, overwrite: bool = False) -> Array | None:
     """The Cholesky factor of ``matrix + shift I``, or None where rounding leaves the matrix singular."""
     noise = rounding_of(matrix.shape[0])
     scale = float(namespace(matrix).max(namespace(matrix).linalg.diagonal(matrix)))
-    factor = cholesky(add_to_diagonal(matrix, shift), overwrite=True)
-    if factor is None:
-        return None
     # A shift well above rounding settles it; otherwise ask how close to singular the matrix is.
     blur = max(summed / scale, 1.0) if scale > 0 else 1.0
-    if shift <= noise * blur * scale and reciprocal_condition(one_norm(matrix) + shift, factor) < noise * blur:
+    doubtful = not shift > noise * blur * scale
+    norm = one_norm(matrix) + shift if doubtful else 0.0
+    factor = cholesky(add_to_diagonal(matrix, shift, overwrite=overwrite), overwrite=True)
+    if factor is None or (doubtful and reciprocal_condition(norm, factor) < noise * blur):
         return None
     return factor
 
@@ -123,6 +128,14 @@ class System(ABC):
     @abstractmethod
     def column_losses(self, columns: Array, outputs: int) -> Array:
         """:meth:`loss` of many thetas at once: k of them side by side, (p, k D) -> (k,)."""
+
+    def quadratic(self, theta: Array, directions: Sequence[Array]) -> tuple[float, Floats, Floats]:
+        """``c, g, H`` of the loss ``c - 2 g's + s'H s`` of ``theta + sum_i s_i directions[i]``."""
+        xp, slope = namespace(theta), self.gradient(theta)
+        images = [self.apply(v) for v in directions]
+        gradient = np.array([float(xp.sum(v * slope)) for v in directions])
+        curvature = np.array([[float(xp.sum(v * image)) for image in images] for v in directions])
+        return self.loss(theta), gradient, curvature
 
     def step(self, theta: Array, shift: float) -> Array:
         """``(A + shift I)^{-1} (b - A theta)``; the minimum-norm step where that matrix is singular."""
@@ -335,12 +348,24 @@ class RowSystem(System):
         squares = add_up(w * xp.sum((xp.tile(Y, (1, count)) - V @ columns) ** 2, axis=0) for V, Y, w in blocks)
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
+    def quadratic(self, theta: Array, directions: Sequence[Array]) -> tuple[float, Floats, Floats]:
+        # Products of residuals and of what the directions add to them: one pass over the rows, and none over columns.
+        xp, outputs = namespace(theta), theta.shape[1]
+        columns = xp.concat([theta, *directions], axis=1)
+        products = np.zeros((len(directions) + 1,) * 2)
+        for V, Y, w in self._blocks(columns.shape[1]):
+            images = V @ columns
+            images[:, :outputs] = Y - images[:, :outputs]
+            added = xp.reshape(images.T, (len(products), -1))
+            products += w * to_numpy(added @ added.T)
+        return float(products[0, 0]), products[0, 1:], products[1:, 1:]
+
     def _factored_step(self, theta: Array, shift: float, cost: Cost) -> Step:
         if cost.method == PRIMAL:
             return self._primal._factored_step(theta, shift, cost)
         blocks = self._blocks(theta.shape[1])
         residual = namespace(theta).concat([w**0.5 * (Y - V @ theta) for V, Y, w in blocks])
-        dual = solve_definite(self._row_gram(), shift, residual)
+        dual = solve_definite(self._row_gram(), shift, residual, overwrite=True)
         if dual is not None:
             delta, low = self.zero, 0
             for V, _, w in self._blocks(theta.shape[1]):
@@ -411,8 +436,13 @@ def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
     whole = [(as_float64(U, what="U"), Y, w) for U, Y, w in parts]
     if len(whole) == 1 and whole[0][2] == 1.0:
         return whole[0][:2]
-    xp = namespace(whole[0][0])
-    return xp.concat([w**0.5 * U for U, _, w in whole]), xp.concat([w**0.5 * Y for _, Y, w in whole])
+    xp, low = namespace(whole[0][0]), 0
+    rows, targets = xp.concat([U for U, _, _ in whole]), xp.concat([Y for _, Y, _ in whole])
+    for U, _, w in whole:  # scaled in place: memory for a copy takes longer than the product
+        rows[low : low + len(U)] *= w**0.5
+        targets[low : low + len(U)] *= w**0.5
+        low += len(U)
+    return rows, targets
 
 
 def add_up(terms: Iterable[Array]) -> Array:

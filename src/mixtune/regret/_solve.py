@@ -28,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from mixtune._array import Array, Floats, match, namespace
+from mixtune._array import Array, Floats, match, namespace, one_thread_for
 from mixtune._checks import check_choice
 from mixtune.errors import ParameterError
 from mixtune.moments import AUTO, SolverOptions
@@ -191,7 +191,9 @@ def _closed_form(problem: RegretProblem, options: SolverOptions) -> RegretSoluti
         prior = anchor + schedule.pull * offset_mix
         # Where nothing holds the heads back: the minimum-norm least-squares solution, wherever they started.
         origin = prior if effective_ridge > 0 else nothing
-        step = problem.system.ridge_step(origin, effective_ridge, options)
+        rows, width = sum(m.count for m in problem.moments), problem.moments[0].n_features
+        with one_thread_for(rows * width**2):
+            step = problem.system.ridge_step(origin, effective_ridge, options)
         delta, stats = (step.delta if effective_ridge > 0 else step.delta - prior), step.stats
     path = ClosedFormPath(problem, schedule, anchor, delta, offset, offset_mix)
     return RegretSolution(problem, path, "closed-form", effective_ridge, stats)
@@ -248,13 +250,7 @@ class ClosedFormPath:
     @cached_property
     def _loss_terms(self) -> tuple[float, Floats, Floats]:
         """The loss as a quadratic in (kept, walked), around the anchor."""
-        system, xp = self.problem.system, namespace(self.delta)
-        directions = [self.offset_mix, self.delta]
-        slope = system.gradient(self.anchor)
-        images = [system.apply(v) for v in directions]
-        gradient = np.array([float(xp.sum(v * slope)) for v in directions])
-        curvature = np.array([[float(xp.sum(v * image)) for image in images] for v in directions])
-        return system.loss(self.anchor), gradient, curvature
+        return self.problem.system.quadratic(self.anchor, [self.offset_mix, self.delta])
 
     def running_cost(self, t: Floats) -> Floats:
         """Summation by parts: lambda |z_t|^2 + beta (<z_t, z_t - z_{t-1}> - <z_0, z_1 - z_0>) for t >= 1."""

@@ -236,11 +236,11 @@ def _simplex_weights(cross: Floats, prior: Floats, pull: float, steps: int) -> F
     share = prior / prior.sum()
     rate, before = 0.5, np.inf
     for _ in range(steps):
-        product, distance = cross @ share, np.log(np.maximum(share, 1e-300) / prior)
-        now = float(share @ product + pull * (share @ distance))
+        product, pulled = cross @ share, pull * np.log(share / prior)
+        now = float(share @ (product + pulled))
         # Steps that are too long go back and forth for ever, and rounding would decide where they end.
         rate, before = rate / 2 if now > before * (1 + SETTINGS.equal_objective) else min(1.05 * rate, 0.5), now
-        slope = 2 * product + pull * distance
+        slope = 2 * product + pulled
         share = share * np.exp(-rate * (slope - slope.min()))
         share = np.maximum(share / share.sum(), 1e-300)
     return share / share.sum()

@@ -17,7 +17,7 @@ positive: a source that says the opposite is as good as one that says the truth,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -34,6 +34,17 @@ FEW_DIRECTIONS = 0.5
 
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
 Message = tuple[Floats, Floats]
+
+
+class Told(NamedTuple):
+    """What is said of a task's rows: their means (r,) and covariance (r, r) by that of mu.
+
+    ``solve`` makes of duals (Q, r) the mean of mu (p,), and its covariance times ``design' duals`` (Q, p).
+    """
+
+    fitted: Floats
+    spread: Floats
+    solve: Callable[[Floats], tuple[Floats, Floats]]
 
 
 class Path(NamedTuple):
@@ -80,20 +91,35 @@ class PooledSource:
 
     def pull(self, own: float) -> Floats:
         """Precision times mean (p,)."""
-        return self.vectors @ ((self.vectors.T @ self.cross) / (self.noise + own * self.values))
+        return self.vectors @ (self._pulls / (self.noise + own * self.values))
+
+    @cached_property
+    def _pulls(self) -> Floats:
+        """U'y in terms of the eigenvectors."""
+        return self.vectors.T @ self.cross
 
     def evidence(self, task: Regression, own: float, shared: float, noise: float) -> float:
         """Log likelihood of a task's targets if only this source informed its prior."""
-        told = self.values / (self.noise + own * self.values)
-        known = 1.0 / (1.0 / shared + told)
-        mean = self.vectors @ (known * (self.vectors.T @ self.cross) / (self.noise + own * self.values))
-        # own I + shared I outside the span of the source's rows, own I + known inside it.
-        projected = (task.design @ self.vectors) * np.sqrt(np.maximum(shared - known, 0.0))
-        kernel = (own + shared) * task.kernel - projected @ projected.T
-        root = lower_root(kernel, noise)
-        left = half_solve(root, task.targets - task.design @ mean)
+        told = self.about(task, own, shared)
+        root = lower_root(own * task.kernel + told.spread, noise)
+        left = half_solve(root, task.targets - told.fitted)
         rest = task.compressed[2] / noise + (task.total - len(left)) * np.log(noise)
         return float(-np.sum(np.log(np.diagonal(root))) - 0.5 * (np.vdot(left, left) + rest))
+
+    def about(self, task: Regression, own: float, shared: float) -> Told:
+        """What this source alone says of a task's rows, through the spectrum of its own."""
+        spreads = self.noise + own * self.values
+        # The variance of mu: shared I outside the span of the source's rows, known inside it.
+        known = 1.0 / (1.0 / shared + self.values / spreads)
+        less, toward = np.maximum(shared - known, 0.0), known * self._pulls / spreads
+        across = task.design @ self.vectors
+        projected = across * np.sqrt(less)
+
+        def solve(duals: Floats) -> tuple[Floats, Floats]:
+            inside = shared * (duals @ task.design) - (less * (duals @ across)) @ self.vectors.T
+            return self.vectors @ toward, inside
+
+        return Told(across @ toward, shared * task.kernel - projected @ projected.T, solve)
 
 
 class PooledFamily:
@@ -166,10 +192,15 @@ class PooledFamily:
                 found.append(_no_path(regression))
                 continue
             if (key := weight.tobytes()) not in known:
-                total = self._one_source(weight) or self._sum(weight, known.get("sum"))
-                if known is memo and isinstance(total, _Pooled):
-                    known["sum"] = replace(total)  # without its factor
-                known[key] = self._path(regression, total)
+                source = self._only_source(weight)
+                if source is not None:
+                    told = source.about(regression, self.own, self.shared)
+                else:
+                    total = self._sum(weight, known.get("sum"))
+                    if known is memo:
+                        known["sum"] = replace(total)  # without its factor
+                    told = total.about(regression)
+                known[key] = self._path(regression, told)
             found.append(known[key])
         shares = np.repeat([weight / weight.sum() for weight in weights], len(SETTINGS.pooled_scales), axis=0)
         return _fits(regression, found, shares, self.noise)
@@ -183,17 +214,13 @@ class PooledFamily:
     def _view(self, task: Sample) -> Regression:
         return task.full if self.one_level else task.free
 
-    def _path(self, task: Regression, pooled: _Pooled | _OneSource) -> Path:
+    def _path(self, task: Regression, told: Told) -> Path:
         """One path, through the kernel of the task's rows."""
-        own, scales = self.own, SETTINGS.pooled_scales
-        # Half a solve makes the kernel; the other half is for as many vectors only as the path has points.
-        half = pooled.half(np.vstack([pooled.pull, task.design]).T)
-        fitted = half[:, 1:].T @ half[:, 0]
-        kernel = own * task.kernel + half[:, 1:].T @ half[:, 1:] + SETTINGS.stretch * np.outer(fitted, fitted)
+        own, fitted = self.own, told.fitted
+        kernel = own * task.kernel + told.spread + SETTINGS.stretch * np.outer(fitted, fitted)
         variance = task.mean_variance(kernel)
-        duals, leverages = task.dual_path(fitted, kernel, self.noise, scales)
-        solved = pooled.half(np.column_stack([half[:, 0], half[:, 1:] @ duals.T]), transposed=True)
-        mean, inside = solved[:, 0], solved[:, 1:].T
+        duals, leverages = task.dual_path(fitted, kernel, self.noise, SETTINGS.pooled_scales)
+        mean, inside = told.solve(duals)
         heads = mean + own * (duals @ task.design) + inside + SETTINGS.stretch * np.outer(duals @ fitted, mean)
         return Path(heads, leverages, variance)
 
@@ -214,16 +241,19 @@ class PooledFamily:
         for index in np.flatnonzero(weight != start):
             told, toward = self.message(int(index))
             more = weight[index] - start[index]
-            precision += told if more == 1.0 else more * told
+            if more == -1.0:  # without a copy of the message
+                precision -= told
+            else:
+                precision += told if more == 1.0 else more * told
             pull += more * toward
         return _Pooled(weight, precision, pull)
 
-    def _one_source(self, weight: Floats) -> _OneSource | None:
-        """What the only source with weight says, if it has few rows."""
+    def _only_source(self, weight: Floats) -> PooledSource | None:
+        """The only source with weight, if its rows are so few that it is described by their spectrum."""
         index = int(np.argmax(weight))
         source = self.sources[index]
         few = len(source.values) <= FEW_DIRECTIONS * len(source.cross)
-        return _OneSource(source, self.own, self.shared) if few and weight[index] == weight.sum() == 1.0 else None
+        return source if few and weight[index] == weight.sum() == 1.0 else None
 
     def _weights(self, task: Sample, allowed: Floats, memo: Memo | None = None) -> list[Floats]:
         """Weights of the sources' messages: the likeliest few, and those of like features."""
@@ -286,7 +316,9 @@ class StackedFamily:
         projected = task.design @ along.T
         kernel = own * task.kernel + SETTINGS.stacked_variance * projected @ projected.T
         variance = task.mean_variance(kernel)
-        duals, leverages = task.dual_path(task.design @ mean, kernel, self.pooled.noise, SETTINGS.pooled_scales)
+        path = task.design @ mean, kernel, self.pooled.noise, SETTINGS.pooled_scales
+        found = task.updated_path(own, SETTINGS.stacked_variance**0.5 * projected, *path)
+        duals, leverages = task.dual_path(*path) if found is None else found
         pulls = duals @ task.design
         heads = mean + own * pulls + SETTINGS.stacked_variance * (duals @ projected) @ along
         return Path(heads, leverages, variance), pulls
@@ -333,30 +365,21 @@ class _Pooled:
         """``L^{-1} right``, or ``L'^{-1} right``, where the precision is L L'; ``right`` is lost."""
         return half_solve(self.factor, right, transposed=transposed)
 
+    def about(self, task: Regression) -> Told:
+        """What it says of a task's rows."""
+        # Half a solve makes the spread; the other half is for as many vectors only as a path has points.
+        half = self.half(np.vstack([self.pull, task.design]).T)
+
+        def solve(duals: Floats) -> tuple[Floats, Floats]:
+            solved = self.half(np.column_stack([half[:, 0], half[:, 1:] @ duals.T]), transposed=True)
+            return solved[:, 0], solved[:, 1:].T
+
+        return Told(half[:, 1:].T @ half[:, 0], half[:, 1:].T @ half[:, 1:], solve)
+
     @property
     def covariance(self) -> Floats:
         half = self.half(np.eye(len(self.pull), order="F"))
         return half.T @ half
-
-
-@dataclass(frozen=True, eq=False)
-class _OneSource:
-    """What is known of mu by one source of few rows, through their spectrum instead of p x p matrices."""
-
-    source: PooledSource
-    own: float
-    shared: float
-
-    @cached_property
-    def pull(self) -> Floats:
-        return self.source.pull(self.own)
-
-    def half(self, right: Floats, *, transposed: bool = False) -> Floats:
-        """``R right``, where R R is the covariance: ``shared`` outside the span of the rows, less inside it."""
-        told = self.source.values / (self.source.noise + self.own * self.source.values)
-        inside = np.sqrt(self.shared) - np.sqrt(1.0 / (1.0 / self.shared + told))
-        vectors = self.source.vectors
-        return np.sqrt(self.shared) * right - vectors @ (inside[:, None] * (vectors.T @ right))
 
 
 def _likeliest(score: Floats, size: int) -> Floats:
