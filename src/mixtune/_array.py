@@ -53,10 +53,10 @@ THREADED_WIDTH = 400
 SMALL = 300_000
 #: Data of at most so many numbers are worked on in a single thread of Python.
 FEW_NUMBERS = 1_000_000
-#: Linear algebra of at most so many multiplications, a quarter of a second, has one thread. More threads save half of
+#: Linear algebra of at most so many multiplications, a twentieth of a second, has one thread. More threads save half of
 #: that on two cores, and cost several times as much where they wait for one another: on busy cores, and where the
 #: threads of NumPy's library still wait for work while SciPy's begin (ten milliseconds for each call).
-WORK = 1e10
+WORK = 2e9
 #: Feature maps make about so many columns of fewer inputs.
 MAPPED_COLUMNS = 100
 #: Bytes from which memory for a copy from a device is made ready by several threads.
