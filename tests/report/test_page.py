@@ -319,7 +319,7 @@ def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
     assert len(page.cells["error changes by"]) == 4
-    assert "For the 8 datasets of little weight this was not computed" in page.texts["removal"]
+    assert "This was not computed for the 8 datasets of little weight" in page.texts["removal"]
     model._removals = tuple(surely(r, 0.0) for r in model._removals)
     assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 
@@ -430,7 +430,7 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200)), rows)
-    # Two long tables, the details of the choice, the bound, the worst misses.
+    # Two long tables, the details of the choice, the bound, the largest errors.
     assert page.tags.count("details") == 2 + 1 + 1 + 5
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
