@@ -463,7 +463,7 @@ def test_classes(levels):
     scores = model.regressor_.loo_predictions_
     guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
     right = int(np.sum(model.classes_[guessed] == rows["y"]))
-    assert f"{right} of 40 are right" in page.texts["rows"]
+    assert f"{right} of 40 are correct" in page.texts["rows"]
     counts = [int(text) for k in range(levels) for text in page.cells[f"predicted <{k}>"]]
     assert sum(counts) == 40
     assert "Calibration of the probabilities" in page.texts["rows"]
@@ -524,7 +524,7 @@ def test_streamed_sources(rows):
 def test_a_model_from_a_file(model, rows, tmp_path):
     model.save(tmp_path / "a.mixtune")
     page = read(load(tmp_path / "a.mixtune"), rows)
-    assert "Fit again to see it" in page.texts["removal"]
+    assert "Fit again to see them" in page.texts["removal"]
     assert re.search(
         r"the \d+ other datasets have \d+% of the weight", report_html(load(tmp_path / "a.mixtune"), **rows)
     )
