@@ -1,9 +1,9 @@
 """Claims on a CUDA device: 100 runs of the paper's Table 1 take at most 3 s, 10 s with the tuned methods.
 
-The runs are those of `mixtune reproduce table1 --device cuda`: normals drawn by NumPy, everything after them on the
-device, prices stored; the tuned methods at the same time in one process for each core. They give the prices the CPU
-gives: a price may differ by more than rounding only where payoff and continuation value are equal to the last digits
-and a path stops on one side and not on the other. Without a CUDA device nothing is measured.
+The runs are those of `mixtune reproduce table1 --device cuda`. NumPy draws the normals, the device does the rest, and
+the prices are stored. The tuned methods run at the same time, in one process for each core. Prices are those of the
+CPU: they may differ by more than rounding only where payoff and continuation value are equal to the last digits, so
+that a path stops on one side and not on the other. Without a CUDA device nothing is measured.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def earned(training: dict[str, np.ndarray], focal: str, payoff: Any, later: Path
     built = {name: PathData.build(name, paths, grid=GRID, payoff=payoff) for name, paths in training.items()}
     here, others = built.pop(focal), list(built.values())
     model = TunedTransfer("transfer") if transfer else TunedLocal(0, "local")
-    market = ObservedMarkets(here, others if transfer else [], model, WIDTH, 0)  # what price_observed is made of
+    market = ObservedMarkets(here, others if transfer else [], model, WIDTH, 0)  # what price_observed uses
     every = np.arange(len(here))
     waiting, hold = market.hold_or_follow(every)
     if here.payoffs[0, 0] > waiting:

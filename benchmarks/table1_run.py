@@ -4,8 +4,8 @@ The dense twin follows the paper's text: at every exercise date it stacks the 13
 builds the 3913 x 3913 matrix of Algorithm 2 and inverts it. Both sides price the same paths and must agree. Ours has
 one thread of linear algebra, as a run of a study has; the dense one has all of them.
 
-A second claim: 100 runs with the tuned methods, in two processes, take at most 180 s. By default that is told from one
-run; with --full all of them are made, as `mixtune reproduce table1` does.
+A second claim: 100 runs with the tuned methods, in two processes, take at most 180 s. By default this is estimated from
+one run; with --full all runs are made, as `mixtune reproduce table1` does.
 """
 
 from __future__ import annotations

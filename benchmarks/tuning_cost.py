@@ -1,7 +1,7 @@
 """Claims: a tuned fit costs at most 6 fixed fits.
 
-The exams take at most .1 s, 14 domains of 100 rows and 301 columns at most .12 s; 500 candidates at 500 columns cost at
-most 10 fits. The largest size needs --full.
+The exams take at most 0.1 s, and 14 domains of 100 rows and 301 columns at most 0.12 s. 500 candidates at 500 columns
+cost at most 10 fits. The largest size needs --full.
 
 The exams are 65 schools with 4,059 pupils, one school with 20 training rows focal. The wide case has 20 domains of 500
 rows and 500 columns. Every candidate is judged by leave-one-out on the focal rows and again on each validation task,
@@ -26,9 +26,9 @@ from mixtune.selection import SETTINGS, _pooled
 FINE = np.logspace(-2.0, 0.5, 98)
 
 
-#: The most fixed fits that a tuned fit costs.
+#: A tuned fit costs at most this many fixed fits.
 FITS = 6
-#: Columns, sources, rows of each, focal rows; the most seconds of a tuned fit, or None.
+#: Columns, sources, rows of each, focal rows, and the limit of a tuned fit in seconds, or None.
 SIZES = ((301, 13, 100, 100, 0.12), (500, 10, 5000, 1000, None))
 LARGE_SIZES = ((1000, 9, 10_000, 10_000, None),)
 

@@ -1,4 +1,4 @@
-"""Parameters that docstrings explain together, one by one in the API reference, so that each has its own type.
+"""Split parameters that docstrings explain together, so that each has its own type in the API reference.
 
 mkdocstrings takes the type and the default of "seed, device" from ``seed`` alone.
 """

@@ -52,8 +52,8 @@ __all__ += [
     "wasserstein_distance",
 ]
 
-#: Where the public names live, but for those of the estimators; rooms without any are opened by their own name only.
-_ROOMS = {
+#: Packages of the public names, except those of the estimators; packages without any are imported by name only.
+_PACKAGES = {
     "data": ("Domain", "Domains"),
     "errors": (),
     "features": ("Concatenate", "Identity", "RandomFeatures"),
@@ -64,13 +64,13 @@ _ROOMS = {
 
 
 def __getattr__(name: str) -> Any:
-    # NumPy, SciPy and scikit-learn take a second to import: a room is opened when something in it is first asked for.
-    if name in _ROOMS:
+    # NumPy, SciPy and scikit-learn take a second to import: a package is imported when one of its names is first used.
+    if name in _PACKAGES:
         return import_module(f"mixtune.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'mixtune' has no attribute {name!r}")
-    room = next((room for room, names in _ROOMS.items() if name in names), "estimators")
-    return getattr(import_module(f"mixtune.{room}"), name)
+    package = next((package for package, names in _PACKAGES.items() if name in names), "estimators")
+    return getattr(import_module(f"mixtune.{package}"), name)
 
 
 def __dir__() -> list[str]:

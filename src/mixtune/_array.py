@@ -49,15 +49,15 @@ TRIANGLE_BLOCK = 512
 MOST_FOCAL = 100_000
 #: For narrower matrices, switching between Python threads takes longer than the work; they run in one thread.
 THREADED_WIDTH = 400
-#: Data of at most so many numbers leave trees one thread.
+#: Boosted trees use one thread for data of at most this many numbers.
 SMALL = 300_000
-#: Data of at most so many numbers are worked on in a single thread of Python.
+#: Data of at most this many numbers are processed in a single Python thread.
 FEW_NUMBERS = 1_000_000
-#: Linear algebra of at most so many multiplications, a twentieth of a second, has one thread. More threads save half of
-#: that on two cores, and cost several times as much where they wait for one another: on busy cores, and where the
+#: Linear algebra uses one thread up to this many multiplications, a twentieth of a second. More threads save half of
+#: that on two cores. They cost several times as much where they wait for one another: on busy cores, and where the
 #: threads of NumPy's library still wait for work while SciPy's begin (ten milliseconds for each call).
 WORK = 2e9
-#: Feature maps make about so many columns of fewer inputs.
+#: Feature maps turn fewer inputs into about this many columns.
 MAPPED_COLUMNS = 100
 #: Bytes from which memory for a copy from a device is made ready by several threads.
 LARGE_COPY, COPY_THREADS = 2**24, 8
@@ -69,7 +69,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _threads_lock = Lock()
-#: How many threads :func:`in_threads` may have; by default as many as linear algebra.
+#: How many threads :func:`in_threads` may use; by default as many as linear algebra.
 _python_threads: ContextVar[int | None] = ContextVar("python_threads", default=None)
 
 
@@ -299,7 +299,7 @@ def tf32_products(array: Array, allowed: bool) -> Iterator[None]:
 
 
 def add_to_diagonal(matrix: Array, shift: float, *, overwrite: bool = False) -> Array:
-    """A copy of ``matrix`` with ``shift`` added on the diagonal; ``overwrite`` allows that it is no copy."""
+    """A copy of ``matrix`` with ``shift`` added on the diagonal; with ``overwrite``, the matrix itself may change."""
     if is_numpy(matrix):
         shifted = np.array(matrix, order="C" if len(matrix) >= NARROW else "F", copy=None if overwrite else True)
         shifted.reshape(-1, order="A")[:: len(shifted) + 1] += shift
@@ -528,9 +528,9 @@ def _blas() -> Any:
 
 @contextmanager
 def one_thread_if_small(arrays: Iterable[Any]) -> Iterator[None]:
-    """Inside, linear algebra has one thread, unless a fit to these arrays is much work.
+    """Limit linear algebra to one thread, unless a fit to these arrays takes much work.
 
-    Few numbers are worked on in a single thread altogether: switching between threads takes longer than the work.
+    Small data are processed in a single thread altogether, since switching between threads takes longer than the work.
 
     Examples
     --------
@@ -546,7 +546,7 @@ def one_thread_if_small(arrays: Iterable[Any]) -> Iterator[None]:
 
 
 def one_thread_for(work: float) -> AbstractContextManager[None]:
-    """Inside, linear algebra has one thread, unless it is more than ``work`` multiplications.
+    """Limit linear algebra to one thread, unless ``work``, the number of multiplications, is large.
 
     Examples
     --------
@@ -554,7 +554,7 @@ def one_thread_for(work: float) -> AbstractContextManager[None]:
     ...     {library["num_threads"] for library in _blas().info()}
     {1}
     """
-    # Inside another of these there is nothing to do, which small problems ask thousands of times.
+    # Nested calls, of which small problems make thousands, have nothing to do.
     return nullcontext() if work > WORK or _threads_lock.locked() else _one_thread_each()
 
 
@@ -577,5 +577,5 @@ def _one_thread_each(*, python_threads: int | None = None) -> Iterator[None]:
 
 
 def _blas_threads() -> int:
-    """How many threads linear algebra has now."""
+    """How many threads linear algebra uses now."""
     return max((library.num_threads for library in _blas().lib_controllers), default=1)

@@ -20,7 +20,7 @@ _UNITS |= {f"{prefix}IB": 1024**power for power, prefix in enumerate("KMGT", sta
 
 
 def import_extra(name: str, extra: str, purpose: str) -> Any:
-    """Import a module of an optional dependency, or say which extra of mixtune brings it."""
+    """Import a module of an optional dependency, or say which extra of mixtune installs it."""
     try:
         return import_module(name)
     except ImportError as error:

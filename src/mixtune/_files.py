@@ -360,7 +360,7 @@ def _decode(file: BinaryIO, form: str, where: str, remedy: str) -> tuple[dict[st
 def _check_metadata(metadata: Any, form: str, where: str) -> tuple[str, str]:
     """Find the checksum and the spec, if this is a file of a known format and version."""
     if not isinstance(metadata, dict) or metadata.get("format") != form:
-        raise _foreign(form, where, "it is a safetensors file of something else")
+        raise _foreign(form, where, "it is a safetensors file that mixtune did not write")
     version, digest, spec = (metadata.get(key) for key in ("version", "sha256", "spec"))
     if not re.fullmatch("[1-9][0-9]{0,8}", str(version)):
         raise ValueError(f"its format version is {str(version)[:20]!r}")

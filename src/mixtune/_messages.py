@@ -171,7 +171,7 @@ def counted(*numbers: tuple[int, str]) -> str:
 
 
 def counted_note(code: str, count: int, noun: str, words: str, **fields: Any) -> Note:
-    """A note on so many things: the words follow the count and may have the verb ``{are}``.
+    """A note that begins with a count; the words follow it and may contain the verb ``{are}``.
 
     Examples
     --------

@@ -56,7 +56,7 @@ def test_page_of_every_domain(folder):
 def test_predictions_are_those_of_each_domain(folder):
     done = run("predict", folder / "models.mixtune", folder / "new.csv", "--interval", "0.9")
     assert done.code == 0
-    assert "not part of the fit are predicted for the population of domains: 1" in " ".join(done.err.split())
+    assert "not part of the fit get the prediction for the population: 1" in " ".join(done.err.split())
     rows = list(csv.DictReader(StringIO(done.out)))
     model = load(folder / "models.mixtune")
     expected = model.predict([[1.0, 1.0]] * 3, domain=["a", "007", "z"])
@@ -97,7 +97,7 @@ def test_classes_of_every_domain(folder):
     given = ("fit", folder / "data.csv", "--target", "colour", "--domain", "site", "--all", "--linear")
     done = run(*given, "--out", folder / "classes.mixtune", "--report", folder / "classes.html", columns="120")
     assert done.code == 0
-    assert "classified right" in (folder / "classes.html").read_text(encoding="utf-8")
+    assert "classified correctly" in (folder / "classes.html").read_text(encoding="utf-8")
     assert "MultiDomainClassifier" in run("inspect", folder / "classes.mixtune", columns="120").out
     assert "right" in done.out
     assert "class scores" in done.out

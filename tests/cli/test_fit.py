@@ -239,7 +239,7 @@ def test_classes(tmp_path):
     assert (facts["loo_right"], facts["loo_rows"]) == (right, 25)
     done = run(*arguments)
     assert "of the class scores" in done.out
-    assert f"Classes: {right} of 25 focal rows are classified right when left out." in done.out
+    assert f"Classes: {right} of 25 focal rows are classified correctly when left out." in done.out
 
 
 def test_names_cannot_act_on_the_terminal(tmp_path):

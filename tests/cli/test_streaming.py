@@ -107,7 +107,7 @@ def test_what_cannot_be_streamed_is_said(tmp_path, data, monkeypatch):
     )
     assert "with --focal NAME" in refused("fit", data, "--target", "y", "--domain", "site", "--stream")
     assert 'names "q", which is not a column of any table' in refused("fit", data, *SITES, "--stream", "--ignore", "q")
-    assert "--categories does not go with --stream" in refused("fit", data, *SITES, "--stream", "--categories", "x")
+    assert "--categories cannot be used with --stream" in refused("fit", data, *SITES, "--stream", "--categories", "x")
     assert "--sample-rows is for --stream" in refused("fit", data, *SITES, "--sample-rows", "10")
     assert "--scheduler is for --engine dask" in refused("fit", data, *SITES, "--scheduler", "tcp://127.0.0.1:1")
     assert "memory_limit='much' must be a size" in refused("fit", data, *SITES, "--stream", "--memory-limit", "much")

@@ -114,7 +114,7 @@ def test_streams_go_where_the_estimator_goes_unless_told(told, tmp_path, monkeyp
     assert asked == [told or "torch:cpu"]
     here = RegretOptimalRegressor(PHI).fit(X, y, sources=sources)
     np.testing.assert_allclose(there.predict(OTHERS), here.predict(OTHERS), rtol=1e-9)
-    with pytest.raises(ParameterError, match="does not go with Dask"):
+    with pytest.raises(ParameterError, match="cannot be used with Dask"):
         StreamedSources(tmp_path, target="y", engine="dask", device="cuda")
 
 

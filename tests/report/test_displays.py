@@ -58,7 +58,7 @@ def test_weights(model):
     widths = [bar.get_width() for bar in shown.ax_.patches]
     order = np.argsort(-model.weights_.values[1:])[:2] + 1
     np.testing.assert_allclose(widths, model.weights_.values[[0, *order]])
-    assert shown.ax_.get_xlabel() == "weight (1 lighter source not shown)"
+    assert shown.ax_.get_xlabel() == "weight (1 source of smaller weight not shown)"
     assert next(label.get_text() for label in shown.ax_.get_yticklabels()) == "focal"
 
 

@@ -68,7 +68,7 @@ def test_page_of_a_classifier():
     for labels in (["no", "yes"], ["no", "perhaps", "yes"]):
         y = np.array(labels)[np.digitize(X[:, 0] + 0.5 * rng.standard_normal(60), [0.0, 0.8][: len(labels) - 1])]
         text = every_html(MultiDomainClassifier(None).fit(X, y, domain=domain))
-        assert "classified right" in text
+        assert "classified correctly" in text
         assert "score of yes at average inputs" in text
 
 

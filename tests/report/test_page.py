@@ -319,7 +319,7 @@ def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")
     assert len(page.cells["error changes by"]) == 4
-    assert "For the 8 datasets of little weight this was not computed" in page.texts["removal"]
+    assert "This was not computed for the 8 datasets of little weight" in page.texts["removal"]
     model._removals = tuple(surely(r, 0.0) for r in model._removals)
     assert read(model, rows).texts["verdict"].endswith("; none of the 4 datasets looked at matters on its own.")
 
@@ -430,7 +430,7 @@ def test_one_source():
 
 def test_two_hundred_sources_fold_away():
     page = read(fit(rows := make_rows(200)), rows)
-    # Two long tables, the details of the choice, the bound, the worst misses.
+    # Two long tables, the details of the choice, the bound, the largest errors.
     assert page.tags.count("details") == 2 + 1 + 1 + 5
     assert "185 more datasets with" in page.texts["datasets"]
     assert all(f"school {k + 1}" in page.texts["datasets"] for k in range(200))
@@ -463,7 +463,7 @@ def test_classes(levels):
     scores = model.regressor_.loo_predictions_
     guessed = np.where(scores > 0, 1, 0) if levels == 2 else scores.argmax(axis=1)
     right = int(np.sum(model.classes_[guessed] == rows["y"]))
-    assert f"{right} of 40 are right" in page.texts["rows"]
+    assert f"{right} of 40 are correct" in page.texts["rows"]
     counts = [int(text) for k in range(levels) for text in page.cells[f"predicted <{k}>"]]
     assert sum(counts) == 40
     assert "Calibration of the probabilities" in page.texts["rows"]
@@ -524,7 +524,7 @@ def test_streamed_sources(rows):
 def test_a_model_from_a_file(model, rows, tmp_path):
     model.save(tmp_path / "a.mixtune")
     page = read(load(tmp_path / "a.mixtune"), rows)
-    assert "Fit again to see it" in page.texts["removal"]
+    assert "Fit again to see them" in page.texts["removal"]
     assert re.search(
         r"the \d+ other datasets have \d+% of the weight", report_html(load(tmp_path / "a.mixtune"), **rows)
     )

@@ -329,7 +329,7 @@ def test_a_scheduler_that_is_killed_ends_a_run():
         next(results)
         cluster.scheduler.kill()
         with pytest.raises(
-            MixtuneError, match=r"scheduler was lost .*; what came before the error is complete"
+            MixtuneError, match=r"scheduler was lost .*; the results before the error are complete"
         ) as caught:
             list(results)
     assert caught.value.code == "cluster-lost"

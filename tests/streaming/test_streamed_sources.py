@@ -507,10 +507,10 @@ def test_only_validation_tasks_of_a_tuned_classifier_use_samples():
 
 def test_streamed_labels_must_be_classes():
     X, y, sources = make_transfer()
-    with pytest.raises(DataError, match="labels of streamed classes are whole numbers; y holds"):
+    with pytest.raises(DataError, match="labels of streamed classes must be whole numbers; y holds"):
         RegretOptimalClassifierCV().fit(X, as_classes(y, 2), sources=StreamedSources(sources))
     many = {"s0": (np.zeros((10_001, 4)), np.arange(10_001))}
-    with pytest.raises(DataError, match="y holds more than 10,000 different values"):
+    with pytest.raises(DataError, match="y has over 10,000 different values"):
         RegretOptimalClassifierCV().fit(X, as_classes(y, 2), sources=StreamedSources(many))
     two = {"s0": (X, np.column_stack([y, y]))}
     with pytest.raises(DataError, match="one label per row; the data have 2 targets"):

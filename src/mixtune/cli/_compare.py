@@ -122,7 +122,7 @@ def compare(
         console.print(
             f"Nested cross-validation over {'all' if every else 'the focal'} rows, {cut}. {others}/ own rows: "
             f"{'share of wrong classes' if classes else 'RMSE'} relative to that of {YARDSTICK}, with a 95% interval; "
-            "below 1 is better. Intervals take the rows as independent.\n"
+            "below 1 is better. Intervals assume that rows are independent.\n"
         )
         outputs.show_lines(console, "Notes", read.notes)
         failed = [(METHOD_NAMES.get(each.method, each.method), each) for each in results if each.failures]

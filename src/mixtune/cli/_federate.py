@@ -43,12 +43,12 @@ class StudyFiles:
 
 @dataclass(frozen=True)
 class StudySettings:
-    """What members agree on beside columns and target."""
+    """What members agree on besides columns and target."""
 
     level: Annotated[int, typer.Option(metavar="1|2|3", help="1 sealed, 2 masked, 3 masked and private.")] = 2
     method: Annotated[str, typer.Option(metavar="fixed|tuned", help="Fixed or self-tuned parameters.")] = "fixed"
-    weights: Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighed.")] = "predictive"
-    ridge: Annotated[float, typer.Option(help="Of the local models.")] = 1.0
+    weights: Annotated[str, typer.Option(metavar="predictive|equal", help="How members are weighted.")] = "predictive"
+    ridge: Annotated[float, typer.Option(help="Ridge of the local models.")] = 1.0
     epsilon: Annotated[float, typer.Option(help="Level 3 only: the privacy budget.")] = 3.0
     delta: Annotated[float, typer.Option(help="Level 3 only: the probability that the guarantee fails.")] = 1e-6
     drop_outs: Annotated[int, typer.Option(help="How many members may drop out between exchanges.")] = 1
@@ -76,7 +76,7 @@ class StudySettings:
 
 @dataclass(frozen=True)
 class ResultOptions:
-    """What becomes of the model."""
+    """Where the model and the report are written."""
 
     require_all: Annotated[bool, typer.Option("--require-all", help="Stop if a member is missing.")] = False
     out: Annotated[Path | None, typer.Option(help="Save the model to this file, such as model.mixtune.")] = None
@@ -85,7 +85,7 @@ class ResultOptions:
     as_json: reading.AsJson = False
 
     def check(self, inputs: Sequence[Path] = ()) -> None:
-        """Refuse, before any work, files that could not be written in the end."""
+        """Check before any work that the files can be written."""
         outputs.check_outputs({"--out": self.out, "--report": self.report}, force=self.force, inputs=inputs)
 
 

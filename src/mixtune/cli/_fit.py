@@ -117,7 +117,7 @@ def fit(
     options = table.reader_options() | {name: value for name, value in embedded.items() if value}
     settings = {"random_features": random_width, "seed": seed, **({"linear": True} if linear else {})}
     streamed = sources = None
-    if not whole:  # a stream has a bar of its own, which counts rows
+    if not whole:  # a stream has its own progress bar, which counts rows
         where: dict[str, Any] = {"seed": seed, "engine": engine, "scheduler": scheduler, "every": table.every}
         streamed, sources = reading.read_streamed(files, options, **where, **large)
     with outputs.progress_bar(2 + (out is not None) + (report is not None)) as step:
@@ -133,7 +133,7 @@ def fit(
             made = FocalFit(read, shown, sources, **how)
         if out is not None:
             step("Writing the model")
-            # Models are passed on; the folders of their training data stay private.
+            # Models are shared with others, so the folders of the training data are left out.
             about = {
                 "made_by": "mixtune fit",
                 "encoder": read.encoder.to_dict(),
@@ -184,7 +184,7 @@ class FocalFit:
         with one_thread_if_small(each.X for each in read.domains):
             self.model.fit(X, y, sources=sources)
             facts = read_facts(self.model, X=X, y=y, sources=sources, **about)
-        # What the notes on the tables say already, such as which domains have one row, is not said twice.
+        # Notes that the tables have already, such as which domains have one row, are not repeated.
         said = {note.code for note in read.notes if isinstance(note, Note)}
         own = [note for note in facts.notes if not (isinstance(note, Note) and note.code in said)]
         self.notes = tuple(map(outputs.as_typed, (*read.notes, *own)))
@@ -194,7 +194,7 @@ class FocalFit:
         self.described = {} if facts.columns is None else facts.columns.effects.to_json()
 
     def metadata(self) -> dict[str, Any]:
-        """What the file of the model says about the rows of the fit, which it does not hold."""
+        """What the file of the model states about the rows of the fit, which it does not hold."""
         from mixtune.estimators import describe_rows
 
         effects = None if self.facts.columns is None else self.facts.columns.effects
@@ -231,7 +231,7 @@ class FocalFit:
         outputs.show_model(console, facts, classes=self.target.classes is not None)
         if facts.classes is not None:
             right = f"{facts.classes.right:,} of {facts.classes.rows:,}"
-            console.print(f"Classes: {right} focal rows are classified right when left out.\n")
+            console.print(f"Classes: {right} focal rows are classified correctly when left out.\n")
 
 
 class EveryFit:

@@ -74,7 +74,7 @@ def predict(
     from mixtune.data import UTF8, CsvFormat, read_file, read_new
 
     form: dict[str, Any] = csv_options.csv_format()
-    # Wrong ones are refused before any work.
+    # Wrong options are refused before any work.
     CsvFormat(form["encoding"] or "utf-8", form["separator"], form["decimal"] or ".")
     check_outputs({"--out": out}, force=force, inputs=[model, new], endings=(".csv", ".tsv", *_PARQUET))
     typed = out is not None and out.name.lower().endswith(_PARQUET)
@@ -199,7 +199,7 @@ def _labels(model: Any, read: Encoded, column: str | None, where: str) -> tuple[
         raise DataError(f'{where} has no column "{column}", the domain of each row; add it')
     labels, known = read.table.column(column), set(model.domains_)
     new = sum(str(label).strip() not in known for label in labels.to_pylist())
-    template = "rows of domains that were not part of the fit are predicted for the population of domains: {count}"
+    template = "rows of domains that were not part of the fit get the prediction for the population: {count}"
     return labels, [Note("unseen-domains", template, count=new)] if new else []
 
 

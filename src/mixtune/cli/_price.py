@@ -374,7 +374,7 @@ def _check_plot(path: Path, settings: dict[str, Any]) -> None:
     if one and (settings["assets"] > 2 or settings["dates"] < 2 or settings["method"] == "recurrent"):
         raise ParameterError("--plot draws one or two assets, two dates or more, and features of one date (rlsm, lsm)")
     if one and payoff.startswith("asian"):
-        raise ParameterError(f"--plot draws prices at which to exercise; a {payoff} depends on past prices")
+        raise ParameterError(f"--plot draws prices at which to exercise; {payoff} depends on past prices")
     from mixtune.report.figures import require_matplotlib
 
     require_matplotlib()

@@ -247,22 +247,22 @@ def read_streamed(
 ) -> tuple[TrainingTables, StreamedSources]:
     """Read training tables block by block: all focal rows, and some of every other domain; or some of ``every`` domain.
 
-    With them comes the stream, without the focal rows, for passes over all rows. What was drawn looks like tables that
-    were read whole.
+    The second result is the stream without the focal rows, for passes over all rows. The rows drawn have the form of
+    tables that were read whole.
 
     Parameters
     ----------
     files
         Files and folders.
     options
-        Those of :meth:`TableOptions.reader_options`.
+        Options as :meth:`TableOptions.reader_options` returns them.
     seed, sample_rows, **how
         Which rows are drawn, how many of each domain, and how: the memory limit, the engine and its scheduler.
     """
     from mixtune.data import Domain, Domains, NumberColumn, TableEncoder, TargetColumn, TrainingTables, constant_notes
     from mixtune.streaming import StreamedSources, open_stream
 
-    # These take a look at all rows before the first is used.
+    # These options need all rows before the first is used.
     asked = {
         "--categories": options["categories"],
         "--text": options.get("text"),
@@ -271,7 +271,7 @@ def read_streamed(
     }
     if wanted := next(filter(asked.get, asked), None):
         raise ParameterError(
-            f"{wanted} does not go with --stream, which takes columns of numbers without missing values; prepare "
+            f"{wanted} cannot be used with --stream, which takes columns of numbers without missing values; prepare "
             "the table first, or leave --stream out"
         )
     reading = {name: options[name] for name in ("target", "domain")}

@@ -22,8 +22,8 @@ from mixtune.paper import EXPERIMENTS, Check, Experiment, Summary, check_togethe
 
 CHOICES = (*EXPERIMENTS, "all")
 ON_DEVICE = (
-    "Priced on the device: all of the paper's rows, and LO-1 with its ridge tuned; methods beyond the paper at the "
-    "same time by --jobs processes. Wasserstein weights need the CPU: run without --device, into another folder "
+    "The device prices all of the paper's rows, and LO-1 with its ridge tuned. At the same time, --jobs processes "
+    "price the methods beyond the paper. Wasserstein weights need the CPU: run without --device, with another folder "
     "(--out)."
 )
 
@@ -101,9 +101,9 @@ def reproduce(
 def execute_on_cluster(
     run: Any, settings: Any, seeds: Mapping[int, int], *, scheduler: str | None, jobs: int | None = None
 ) -> Generator[tuple[int, Any, float], None, None]:
-    """Do the runs of a study on a cluster; yields (index, outcome, seconds) like the processes of this machine do.
+    """Do the runs of a study on a cluster; yields (index, outcome, seconds) as the processes of this machine do.
 
-    ``jobs`` is the number of processes of a local cluster, and stays out of one that is there already.
+    ``jobs`` is the number of processes of a local cluster; it is ignored for a cluster that runs already.
     """
     from mixtune.streaming import run_tasks
 

@@ -80,7 +80,7 @@ UTF8 = CsvFormat()
 
 
 class FileTable(NamedTuple):
-    """A table from a file, how the file was read where it is CSV, and notes on that."""
+    """A table from a file, the format of the file if it is CSV, and notes on how it was read."""
 
     table: Table
     form: CsvFormat | None
@@ -143,7 +143,7 @@ def _check_encoding(data: Any, path: Path, encoding: str) -> None:
 
 
 def _undecodable(data: Any, encoding: str) -> str:
-    """Why a file is not written in an encoding; "" where it is."""
+    """Why a file cannot be decoded with an encoding; "" if it can."""
     decoder = codecs.getincrementaldecoder(encoding)()
     try:
         for start in range(0, data.size, 1 << 20):
@@ -244,7 +244,7 @@ def detect_csv(
 
 
 def plain_name(name: str) -> str:
-    """The name of a column in one line, without space around it.
+    """The name of a column on one line, without surrounding spaces.
 
     Examples
     --------

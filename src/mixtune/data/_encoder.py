@@ -297,7 +297,7 @@ def first_text(texts: Any) -> tuple[str, int]:
 
 
 def _first_missing(column: str, missing: Booleans, fate: str) -> list[Note]:
-    """Say what becomes of missing values of a column that had none in training."""
+    """Say how missing values are treated in a column that had none in training."""
     if not missing.any():
         return []
     values = f"{count_flags(missing, 'missing value')}, none in training"

@@ -55,7 +55,7 @@ _IMPUTE = setting("missing", "impute")
 _DROP = setting("drop_missing_target")
 #: In fewer rows, different values in every row say little.
 _FEW_ROWS = 20
-#: Texts with so many blanks on average are sentences, not names.
+#: Texts with at least this many spaces on average are free text, not names.
 _FREE_TEXT = 5
 #: Names of columns that identify rows.
 _IDENTIFIER = re.compile(
@@ -396,7 +396,7 @@ def _two_kinds(name: str, parts: Sequence[Part], found: Sequence[Cells], fill: W
     other = next((each for each in known if each[0] != known[0][0]), None)
     if other is None:
         return None
-    # Texts come last.
+    # The text column comes second.
     (kind, here, _), (its, there, cells) = sorted((known[0], other), key=lambda each: each[0] == "text")
     where = f'column "{name}" holds {kind} in {here} and {its} in {there}'
     hint: Any = ""
@@ -442,7 +442,7 @@ def level_notes(name: str, levels: Sequence[str], fill: Wording) -> list[Note]:
 
 
 def similar_notes(name: str, levels: Sequence[str], noun: str) -> list[Note]:
-    """Say which levels or labels may be meant as one."""
+    """Say which levels or labels may mean the same."""
     spellings: dict[str, list[str]] = {}
     for level in levels:
         spellings.setdefault(level.casefold(), []).append(level)

@@ -142,7 +142,7 @@ def parse_column(
 ) -> Cells | Fault:
     """Parse one column as numbers, dates or texts, or say why it is none of them.
 
-    Space around texts does not count and a blank cell is a missing value. Times of day become hours, lengths of time
+    Space around texts does not count and a blank cell is a missing value. Times of day become hours, and durations
     days.
 
     Parameters
@@ -322,7 +322,7 @@ def _exact(texts: Texts, written: Written) -> Cells | Fault:
 
 
 def _parse_times(column: Any) -> Cells:
-    """Dates in seconds, times of day in hours, lengths of time in days."""
+    """Dates in seconds, times of day in hours, durations in days."""
     kind = column.type
     if column.null_count == len(column):
         return None

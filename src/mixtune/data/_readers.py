@@ -267,7 +267,7 @@ def _read_arrow(data: Any) -> Table:
 
 
 def _distinct_names(table: Table, path: Path) -> tuple[Table, list[Note]]:
-    """Column names in one line and without space around them, each once; those that were there twice get a number."""
+    """Column names on one line, without surrounding spaces, and unique: repeated names get a number."""
     names: list[str] = []
     repeated: dict[str, None] = {}
     before: Counter[str] = Counter()

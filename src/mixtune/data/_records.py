@@ -54,15 +54,15 @@ def read_json(data: bytes, path: Path) -> Table:
         names, rows = found.get("columns"), found.get("data")
         if isinstance(names, list) and isinstance(rows, list) and all(isinstance(row, list) for row in rows):
             if any(len(row) != len(names) for row in rows):
-                raise DataError(f'"{path}" holds rows of other lengths than its columns; write one object per row')
+                raise DataError(f'rows of "{path}" do not have one value per column; write one object per row')
             return records_table(list(map(str, names)), rows)
-        # Either columns by name, perhaps with numbered rows as pandas writes them, or the only row.
+        # Either columns by name, possibly with numbered rows as pandas writes them, or a single row.
         columns = {str(name): _without_numbers(values) for name, values in found.items()}
         if columns and all(isinstance(values, list) and not _are_rows(values) for values in columns.values()):
             if len({len(values) for values in columns.values()}) > 1:
                 raise DataError(f'"{path}" holds columns of different lengths; write one object per row')
             return records_table(list(columns), list(zip(*columns.values())))
-        # What web services answer: the rows in one member, and others that describe them.
+        # Web services often return the rows in one member, and others that describe them.
         lists = [values for values in columns.values() if _are_rows(values)]
         found = lists[0] if len(lists) == 1 else [found]
     if not _are_rows(found):

@@ -110,7 +110,7 @@ def is_nothing(value: Any) -> bool:
     >>> is_nothing(float("nan")), is_nothing("")
     (True, False)
     """
-    # NaN and its relatives are not equal to themselves; some markers do not even answer with a truth value.
+    # NaN and similar markers are not equal to themselves; comparing some of them does not even give a truth value.
     itself: object = value == value
     return value is None or not (isinstance(itself, bool | np.bool_) and bool(itself))
 

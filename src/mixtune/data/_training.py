@@ -35,10 +35,10 @@ from mixtune.errors import DataError, MixtuneError, ParameterError
 _MOST_DOMAINS = 10_000
 #: In so few rows, one row per label is no sign of an identifier.
 _FEW_DOMAINS = 10
-#: A column whose ranks correlate so highly with those of the target almost determines it; ranks of fewer rows say
-#: little, and those of a part of very many rows suffice.
+#: A column almost determines the target if the correlation of their ranks is at least this. Fewer rows than the second
+#: number are not enough to tell, and a part of more rows than the third is enough.
 _SAME_ORDER, _ENOUGH_RANKS, _MOST_RANKS = 0.999, 20, 2000
-#: How many of the last rows may hold totals, and the words by which spreadsheets name these.
+#: How many of the last rows may hold totals, and the words that label totals in spreadsheets.
 _FOOTER = 5
 _TOTAL = re.compile(
     r"(?i)(?:(?:grand|sub)[ -]?)?totals?(?: general)?|sum|average|summe|gesamt(?:summe)?|insgesamt|somme|totale|suma"
@@ -317,7 +317,7 @@ def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[
 
 
 def _without_totals(parts: Sequence[Part]) -> tuple[list[Part], list[Note]]:
-    """The tables without totals among their last rows: a word such as "Total" that its column has nowhere else."""
+    """The tables without totals among their last rows, marked by a word such as "Total" that occurs only once."""
     kept, notes = [], []
     for part in parts:
         table, start = part.table, max(part.table.num_rows - _FOOTER, 0)
@@ -451,7 +451,7 @@ def _blank_cells(column: Any) -> Booleans:
 
 
 def _with_labels(part: Part, domain: str) -> tuple[Part, list[Note]]:
-    """The rows that have a label; blanks below labels that occur once, as in merged cells, have the label too."""
+    """The rows that have a label; blank cells below labels that occur once, as in merged cells, take that label."""
     column = part.table.column(domain).combine_chunks()
     known = ~_blank_cells(column)
     if known.all() or not known.any():
@@ -614,7 +614,7 @@ def _domain_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
 
 
 def _leak_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
-    """Say which columns order all rows as the target does: they may be made from it."""
+    """Say which columns order the rows as the target does; they may be computed from it."""
     rows = sum(domain.n_rows for domain in domains)
     if encoder.target.classes is not None or rows < _ENOUGH_RANKS:
         return []
@@ -633,6 +633,6 @@ def _leak_notes(domains: Domains, encoder: TableEncoder) -> list[Note]:
 
 
 def _ranks(values: Any) -> Any:
-    """Ranks about their mean; equal values share one."""
+    """Ranks less their mean; equal values have equal ranks."""
     ranks = np.unique(values, return_inverse=True)[1].astype(np.float64)
     return ranks - ranks.mean()

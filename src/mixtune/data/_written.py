@@ -36,7 +36,7 @@ def _number(group: str, mark: str) -> str:
 
 #: What a number looks like, by its decimal mark.
 _NUMBERS = {".": _number(",", "."), ",": _number(".", ",")}
-#: Hours and minutes, and perhaps seconds: times of day and lengths of time.
+#: Hours, minutes and optional seconds: times of day and durations.
 _CLOCK = r"^(?P<hours>\d+):(?P<minutes>[0-5]\d)(?::(?P<seconds>[0-5]\d(?:\.\d+)?))?$"
 #: Minus signs: the mathematical one, brackets as accountants write them, and one at the end.
 _MINUS = (("−", "-"), (rf"^({_SIGNS}?)\s*\((.*\d.*)\)$", r"-\1\2"), (r"^(\d[\d.,]*)-$", r"-\1"))

@@ -1,4 +1,4 @@
-"""scikit-learn estimators: check, call, store; the paper's baselines on the same surface."""
+"""scikit-learn estimators: check, call, store; the paper's baselines with the same interface."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -248,7 +248,7 @@ class LinearTransferRegressor(Settings, Savable, MultiOutputMixin, RegressorMixi
 
     def _learn_prepared(self, prepared: fits.Prepared, notes: tuple[str, ...] = ()) -> None:
         notes += apart_notes(prepared.inputs)
-        # Sums of all rows of streams may be much work, even if their samples here are few.
+        # Sums over all rows of a stream may take much work, even if its sample is small.
         with nullcontext() if prepared.state else one_thread_if_small(rows.X for rows in prepared.mapped):
             solved = self._solve(prepared)
         if "notes_" in solved.attributes:
@@ -331,7 +331,7 @@ def linear_scores(features: Floats, model: Any) -> Floats:
 
 
 def all_scores(scores: Floats) -> Floats:
-    """Scores (n, K) of all classes, from those that regressors predict: of two classes, that of the second alone."""
+    """Scores (n, K) of all classes, from predictions of regressors, which for two classes score the second alone."""
     single = scores.ndim == 1 or scores.shape[1] == 1
     return np.column_stack([-scores, scores]) if single else scores
 
@@ -386,9 +386,9 @@ def transport_distances(
 
 
 class Shown:
-    """Gives an estimator, or a model of tables, its views: a page, pictures, a table of its domains, a notebook's view.
+    """Views of an estimator or a model of tables: a page, figures, a table of its domains, a display in notebooks.
 
-    They are made in :mod:`mixtune.report.displays`, which is looked up by its name when a view is asked for, so that no
+    They are made in :mod:`mixtune.report.displays`, which is imported by name when a view is requested, so that no
     estimator depends on it.
     """
 
@@ -398,7 +398,7 @@ class Shown:
         Parameters
         ----------
         path
-            Where to, such as ``"report.html"``.
+            The file to write, such as ``"report.html"``.
         X, y, sources
             What the model was fitted to. A model from a file holds no rows: an estimator needs them, and the page of a
             :class:`mixtune.TableModel` is shorter without them.
@@ -406,12 +406,12 @@ class Shown:
         Returns
         -------
         Path
-            Of the file.
+            The file that was written.
         """
         return Path(_displays().write_model_report(self, path, X=X, y=y, sources=sources))
 
     def plot_weights(self, *, ax: Any = None, most: int = 20) -> Any:
-        """Draw how much each domain counts; the ``most`` heaviest are shown.
+        """Draw the weight of each domain; the ``most`` largest are shown.
 
         Parameters
         ----------
@@ -443,7 +443,7 @@ class Shown:
         return _displays().EffectsDisplay.from_estimator(self, ax=ax, most=most)
 
     def plot_path(self, *, ax: Any = None) -> Any:
-        """Draw the left-out error along effective ridges, with the one of the largest share.
+        """Draw the left-out error of each effective ridge, and mark the one with the largest share.
 
         Parameters
         ----------
@@ -478,7 +478,7 @@ class Shown:
         return str(_displays().verdict_of(self))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What a notebook shows: the verdict and the weights once fitted, before that scikit-learn's diagram."""
+        """What a notebook shows: the verdict and the weights of a fitted model, scikit-learn's diagram before."""
         if not _is_fitted(self):
             return super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
         shown = {"text/plain": repr(self)}

@@ -38,7 +38,7 @@ RIDGES = tuple(np.logspace(-3, 5, 17).tolist())
 
 #: Ridge regressions on all rows, with and without a column for each domain.
 RIDGES_ON_ALL = {POOLED: False, "pooled, with the domain": True}
-#: Names of the methods that no fit is needed for, and of gradient boosting with the domain as a category.
+#: Names of two methods: predict the mean, and gradient boosting with the domain as a category.
 MEAN, BOOSTING = "mean", "boosting"
 #: Probabilities count as at least this, so that one certain mistake does not make the log loss infinite.
 LEAST_PROBABILITY = 1e-15
@@ -337,7 +337,7 @@ def _joined_labels(y: Any, sources: Sources | None) -> tuple[Any, Mapping[str, A
 
 @dataclass(frozen=True)
 class Measures:
-    """How good predictions are; what does not apply is None.
+    """Measures of the quality of predictions; those that do not apply are None.
 
     Attributes
     ----------
@@ -346,9 +346,9 @@ class Measures:
     r2 : float or None
         The part of the targets' variance that the predictions explain; 0 is what their own mean would give.
     accuracy : float or None
-        Share of classes that are right.
+        Share of rows that are classified correctly.
     log_loss : float or None
-        Mean of minus the logarithm of the probability that the true class was given.
+        Mean negative logarithm of the predicted probability of the true class.
     auc : float or None
         Probability that a row of the class has a larger score than one of another; a mean over more than two classes.
     """
@@ -427,14 +427,14 @@ class LeftOutRows:
     classes: tuple[str, ...] = ()
 
     def measures(self) -> dict[str, Measures]:
-        """Of every method."""
+        """The measures of every method."""
         if self.classes:
             return {name: Measures.of_classes(self.actual, each) for name, each in self.predicted.items()}
         return {name: Measures.of_numbers(self.actual, each, self.weight) for name, each in self.predicted.items()}
 
 
 def left_out_rows(model: Any) -> LeftOutRows | None:
-    """Left-out predictions of a fitted model and of the plain alternatives; None where none are known.
+    """Left-out predictions of a fitted model and of the simpler methods; None where none are known.
 
     Probabilities of the alternatives are calibrated on the same left-out scores. Models that were saved before there
     was a record of the alternatives have their own predictions and the mean of the targets only.
@@ -467,7 +467,7 @@ def left_out_rows(model: Any) -> LeftOutRows | None:
         scores = all_scores(part)
         sharpness = model.sharpness_ if name == MIXTUNE else fit_sharpness(scores, places, found.sample_weight)
         shares[name] = softmax_scores(scores, sharpness)
-    # Of all rows: to leave one out makes its class the rarer one, so that equal classes would never be right.
+    # Counts of all rows: leaving one out makes its class rarer, so that classes of equal size would always be wrong.
     counts = np.bincount(places, minlength=signs.shape[1]).astype(np.float64)
     shares[MEAN] = np.repeat(smoothed(counts)[None], len(places), axis=0)
     return LeftOutRows(places, shares, found.sample_weight, tuple(map(str, model.classes_.tolist())))
@@ -556,7 +556,7 @@ def rivals(model: Any, *, classes: bool = False, feature_map: Any = None, focal:
 
 
 def _for_classes(regressor: Any) -> Any:
-    """A classifier by the scores of a regressor."""
+    """A classifier that uses the scores of a regressor."""
     from mixtune.estimators._classifier import ScoreClassifier
 
     return ScoreClassifier(regressor)

@@ -72,7 +72,7 @@ def signs_of(places: Array, count: int) -> Floats:
 
 @dataclass(frozen=True)
 class ClassSigns:
-    """The same from labels, which are among sorted classes."""
+    """The targets of :func:`signs_of` from labels, which must be among the sorted classes."""
 
     classes: tuple[Any, ...]
 

@@ -73,9 +73,9 @@ HORIZON = 10
 TARGET_SCALES = (fits.AUTO, "identity", "log")
 #: Logarithms of targets are tried where their 95% quantile is at least so many times their 5% quantile.
 LOG_SPAN = 10.0
-#: Where scales of targets are compared: focal rows that the tests of one validated source count as.
+#: Where scales of targets are compared, the tests of one validated source count as this many focal rows.
 TEST_ROWS = 10.0
-#: Largest logarithm of a prediction; beyond, float64 ends.
+#: Largest logarithm of a prediction; larger ones overflow in float64.
 LARGEST_LOG = 700.0
 #: Sources of few rows say little: up to the first number of rows their weight counts as n/(n + 10), from the second on
 #: in full, and smoothly in between.
@@ -89,7 +89,7 @@ SMALLEST = 1e-4
 @storable
 @dataclass(frozen=True)
 class LogScale:
-    """The way back from logarithms to targets: predictions are ``smearing * exp(logarithm)``.
+    """Transforms logarithms back to targets: predictions are ``smearing * exp(logarithm)``.
 
     The exponential of a mean of logarithms is too small for the mean of the targets; Duan's smearing factor, the mean
     of the exponentials of left-out residuals, corrects it (Duan, Smearing estimate, J. Am. Stat. Assoc. 78, 1983).
@@ -110,7 +110,7 @@ class LogScale:
         return cls(float(np.average(np.exp(np.minimum(left_out[known], LARGEST_LOG)), weights=weight[known])))
 
     def predictions(self, logs: Floats) -> Floats:
-        """Of the mean of the targets, from predictions of logarithms."""
+        """Predictions of the mean of the targets, from predictions of logarithms."""
         return self.smearing * np.exp(np.minimum(logs, LARGEST_LOG))
 
     def std(self, logs: Floats, std: Floats) -> Floats:
@@ -156,17 +156,17 @@ def logged(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 def log_is_better(plain: Choice, logs: Choice, targets: Floats, levels: tuple[float, float]) -> bool:
     """Whether left-out targets and tests are likelier with normal errors of their logarithms than of themselves.
 
-    Box and Cox compare scales so (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): with errors of
-    logarithms in units of the targets' geometric mean. Squared errors of targets would let the largest few decide.
+    This is the comparison of Box and Cox (An analysis of transformations, J. R. Stat. Soc. B 26, 1964): errors of
+    logarithms are in units of the targets' geometric mean. With squared errors of targets the largest few would decide.
 
     Parameters
     ----------
     plain, logs : Choice
-        Of fits to targets and to their logarithms.
+        The choices of fits to targets and to their logarithms.
     targets : array (n,)
-        Those of the focal rows.
+        Targets of the focal rows.
     levels : (float, float)
-        What the targets of both fits lie about.
+        The levels that the targets of both fits are centred at.
     """
     weight = logs.focal.known.weight
     evidence = float(weight.sum()) * _evidence(plain.left_out, logs.left_out, np.log(targets), weight)
@@ -440,7 +440,7 @@ class RegretOptimalRegressorCV(TunedRegressorSettings, Shown, LinearTransferRegr
     _comparable: fits.Prepared | None
     _choices: tuple[MapAverage, ...] | None
     _places: Integers
-    #: Not in files.
+    #: Not stored in files.
     _kept: fits.KeptRows | None
     _low: Floats | None
     _high: Floats | None

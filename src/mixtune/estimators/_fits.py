@@ -326,7 +326,7 @@ def sample_size(sources: Sources | None) -> int:
 
 
 def sample_note(rows: int, what: str = "the choice was learned", each: str = "each streamed source") -> tuple[str, ...]:
-    """What to say where something used at most so many rows of each source; 0 where all rows were used."""
+    """A note that something used at most this many rows of each source; none for 0, where all rows were used."""
     return (f"{what} on at most {rows:,} rows of {each}, drawn at random",) if rows else ()
 
 
@@ -370,7 +370,7 @@ class StreamSums:
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """What a fit keeps to be updated: rows by domain and, of streamed domains, the moments of all their rows.
+    """What a fit keeps for later updates: rows by domain and, of streamed domains, the moments of all their rows.
 
     Of a streamed domain, ``rows`` hold at most ``sampled``. Without sums these rows are all that is known.
     """
@@ -402,9 +402,9 @@ class KeptRows:
 
 
 def kept_rows(model: Any) -> KeptRows:
-    """What a fitted model keeps to be updated; a model from a file holds no rows."""
+    """What a fitted model keeps for later updates; a model from a file holds no rows."""
     if model._kept is None:
-        raise ParameterError("a model from a file holds no rows to choose from again; call fit with all rows")
+        raise ParameterError("a model from a file holds no rows and cannot be updated; call fit with all rows")
     kept: KeptRows = model._kept
     return kept
 
@@ -483,7 +483,7 @@ def _state_of_sums(
 ) -> tuple[State, Scaling]:
     """The state from moments about the origin, the focal ones first.
 
-    ``own`` are the focal rows of features, or a sample of them if they are not the ``whole``.
+    ``own`` are the features of the focal rows: of all rows if ``whole``, or else of a sample.
     """
     mean, spread, level = pooled_scale(list(sums.values()), origin)
     scale = spread if standardise else np.ones_like(spread)

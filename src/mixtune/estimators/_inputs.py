@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 #: A domain column with more values than this is almost certainly an identifier of rows.
 MOST_SOURCES = 100_000
-#: The same for labels of domains that all get a model; as many models take hours.
+#: The same where every domain gets a model: this many models take hours.
 MOST_DOMAINS = 20_000
 #: Memory-mapped arrays of more bytes than this in total are streamed instead of copied. Smaller ones, which joblib
 #: creates when it passes arguments to its workers, are read like any other array.
@@ -307,7 +307,7 @@ def as_sources(value: Any) -> Sources | None:
             "domain=...), or pass {name: (X, y)} of Dask arrays"
         )
     elif not isinstance(value, Sources):
-        # Most fits have no streams, and need not import how they are read.
+        # Most fits have no streams and need not import the code that reads them.
         from mixtune.streaming import StreamedSources
 
         if not isinstance(value, StreamedSources):
@@ -795,7 +795,7 @@ def read_labels(labels: Any, count: int) -> Labels:
             f"{len(rows)} of {count} rows have no domain label, the first is row {rows[0]} (from 0); name them, or "
             "leave these rows out"
         )
-    # Texts that differ in space around them only, or 1 and 1.0, are one domain.
+    # Texts that differ only in surrounding spaces, or 1 and 1.0, are one domain.
     unique = {name: k for k, name in enumerate(dict.fromkeys(names))}
     return Labels(np.array([unique[name] for name in names], dtype=np.int64)[places], tuple(unique))
 
@@ -820,7 +820,7 @@ def _text(value: Any) -> str:
 
 
 def check_domains(names: Sequence[str]) -> None:
-    """Raise where labels are so many that they hardly name domains."""
+    """Raise if there are too many labels to name domains."""
     if len(names) > MOST_DOMAINS:
         raise DataError(
             f"there are {len(names)} domains, more than {MOST_DOMAINS}; is the label an identifier of rows? group the "

@@ -204,7 +204,7 @@ def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
 
 
 def input_range(feature_map: Any) -> tuple[Any, Any]:
-    """Between which values a map that was made clips inputs, for graphs that hold no map; None for no clipping."""
+    """The range to which a made map clips inputs, for graphs without a map; None without clipping."""
     inputs, *others = feature_map.maps
     if others:
         raise ParameterError(

@@ -42,7 +42,7 @@ from mixtune.streaming import StreamedSources
 
 ClassCounts = dict[str, Counter[float]]
 #: Rows that the left-out rows of all domains count as, beside a domain's own, when its probabilities are calibrated.
-#: Without it, ten rows that happen to be classified right make probabilities of nearly one.
+#: Without it, ten rows that happen to be classified correctly make probabilities of nearly one.
 SHARED_ROWS = 100.0
 
 
@@ -98,9 +98,9 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
     class_counts_: Integers
     regressors_: tuple[MultiDomainRegressor, ...]
     sharpness_: Floats
-    #: How many rows of each class every domain has; not in files.
+    #: How many rows of each class every domain has; not stored in files.
     _class_rows: dict[str, Integers]
-    #: The part of each domain's rows that is classified right when left out.
+    #: The part of each domain's rows that is classified correctly when left out.
     right_: Floats
 
     @property
@@ -169,14 +169,14 @@ class MultiDomainClassifier(ClassifierMixin, MultiDomainEstimator):  # type: ign
         return np.asarray(log_softmax(self.sharpness_[places][:, None] * scores, axis=1))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, domain: Any = None) -> float:
-        """The part of all rows that is classified right."""
+        """The part of all rows that is classified correctly."""
         return float(accuracy_score(y, self.predict(X, domain=domain), sample_weight=sample_weight))
 
     def summary_columns(self) -> dict[str, Any]:
         """Columns with a value for each domain, as :meth:`MultiDomainRegressor.summary_columns` has them.
 
         Errors are those of the scores, which should be +1 for the class and -1 for any other. ``right`` is the part of
-        the rows that is classified right when left out, ``classes`` the number of classes among them.
+        the rows that is classified correctly when left out, ``classes`` the number of classes among them.
         """
         check_is_fitted(self)
         columns = summary_of(self.regressors_)

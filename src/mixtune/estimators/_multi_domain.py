@@ -282,7 +282,7 @@ def learn_every(
 ) -> Learned:
     """Make maps, and fit every domain for every output; ``columns`` are the names of the inputs.
 
-    Sums of all rows that are not at hand are read from the ``stream``.
+    Sums of all rows that are not known yet are read from the ``stream``.
     """
     rows, sums = {name: kept.rows[name] for name in sorted(kept.rows)}, kept.sums
     several = len(rows) > 1
@@ -337,7 +337,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
     __metadata_request__score = {"domain": True}  # noqa: RUF012
 
     weights_: Any
-    #: To fit again when rows or domains come or go; not in files.
+    #: For fits after rows or domains are added or removed; not stored in files.
     _kept: fits.KeptRows | None
 
     @property
@@ -351,7 +351,7 @@ class MultiDomainEstimator(MultiDomainSettings, Savable, BaseEstimator):  # type
 
     @abstractmethod
     def _learn(self, kept: fits.KeptRows, stream: StreamedSources | None = None) -> None:
-        """Fit every domain; sums of all rows that are not at hand are read from the stream."""
+        """Fit every domain; sums of all rows that are not known yet are read from the stream."""
 
     @property
     def feature_map_(self) -> Any:
@@ -617,7 +617,7 @@ class MultiDomainRegressor(RegressorMixin, MultiDomainEstimator):  # type: ignor
         ----------
         X, y : array-like or data frame (n, d), and (n,)
             Rows of all domains. Or X alone: :class:`StreamedSources` (files larger than memory, and Dask collections).
-            Models then come from the moments of all rows. Of each domain ``sample_rows`` rows are drawn at random, used
+            Models are then fitted to the moments of all rows. ``sample_rows`` rows of each domain are drawn at random
             for validation, for intervals, and to make the maps of ``feature_map="auto"``.
         sample_weight : array-like (n,), optional
             Weight 0 means absent.
@@ -895,12 +895,12 @@ def _quantile(scores: Floats, weight: Floats, coverage: float) -> float:
 
 
 def _row_notes(rows: Mapping[str, Rows], counts: Integers) -> tuple[str, ...]:
-    """Domains that say little about themselves; ``counts`` are all their rows."""
+    """Notes on domains with a single row or with equal targets; ``counts`` are the numbers of all rows."""
     found = []
     whole = {name: part for (name, part), count in zip(rows.items(), counts.tolist()) if len(part.y) == count}
     if single := [name for name, part in whole.items() if len(part.y) == 1]:
         have = "domain has" if len(single) == 1 else "domains have"
-        found.append(f"{len(single)} {have} one row only: {_some(single)}; their models rest on the other domains")
+        found.append(f"{len(single)} {have} one row only: {_some(single)}; their models depend on the other domains")
     if same := [name for name, part in whole.items() if len(part.y) > 1 and np.all(part.y == part.y[0])]:
         found.append(f"every target is the same in {len(same)} of the domains: {_some(same)}")
     return tuple(found)

@@ -206,7 +206,7 @@ def _graph(
 def _written(onnx: Any, graph: Any, opset: int, *, ml: bool) -> bytes:
     """The checked model with this graph; ``ml`` where it has operators for classical models."""
     helper = onnx.helper
-    # The oldest file format that knows these operators; a newer one would shut out older runtimes for nothing.
+    # The oldest file format with these operators; a newer one would exclude older runtimes without need.
     versions = [helper.make_opsetid("", opset), *([helper.make_opsetid("ai.onnx.ml", 2)] if ml else [])]
     made = {"opset_imports": versions, "ir_version": helper.find_min_ir_version_for(versions)}
     model = helper.make_model(graph, producer_name="mixtune", producer_version=__version__, **made)
@@ -215,7 +215,7 @@ def _written(onnx: Any, graph: Any, opset: int, *, ml: bool) -> bytes:
 
 
 def _trial(held: dict[str, Array], *, single: bool) -> tuple[Array, Array, Array, float]:
-    """Made-up rows, the places of their domains, what NumPy gives for them, and how far the graph may be off."""
+    """Rows for a test, the places of their domains, the results of NumPy, and the tolerance of the graph."""
     coef = held["coef"]
     places = np.arange(4) if single else np.linspace(0, len(coef) - 1, min(len(coef), 50)).astype(np.int64)
     waves = np.sin(np.arange(float(len(places) * coef.shape[0 if single else 1]))).reshape(len(places), -1)

@@ -231,7 +231,7 @@ def fit_table(
         for name in ignored:
             if name not in held.column_names:
                 raise ParameterError(
-                    f'ignore names "{name}", no column of the table; {nearest(name, held.column_names)}'
+                    f'ignore names "{name}", which is no column of the table; {nearest(name, held.column_names)}'
                 )
         used = held.drop_columns(list(ignored))
         inputs = choose_inputs(used, targets=[target], domain=domain, columns=columns, where="the table")
@@ -266,7 +266,7 @@ def fit_table(
 
 
 def _frame(table: Any, columns: Sequence[str]) -> Any:
-    """Columns of a table as a pandas frame, or as a polars one where it is that."""
+    """Columns of a table, as a polars frame if the table is one, or else as a pandas frame."""
     held = as_table(table, "the table")
     if lost := [name for name in columns if name not in held.column_names]:
         raise DataError(f"the table has no column {quoted(lost)}, which the model was trained on; add it")

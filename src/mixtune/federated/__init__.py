@@ -1,8 +1,8 @@
-"""Members share sums that hide each of them, never rows: study, messages, masks, policy.
+"""Members share sums, never rows: study, messages, masks, policy.
 
 A study is agreed on (:class:`Study`), members answer requests with files (:class:`Site`), and the focal member combines
-the answers (:class:`Coordinator`) into what :class:`mixtune.estimators.FederatedRegressor` makes a model of. All
-messages are files, so that any transport of files will do.
+the answers (:class:`Coordinator`) into the input of :class:`mixtune.estimators.FederatedRegressor`. All
+messages are files, so any way to transport files can be used.
 """
 
 from mixtune.federated._coordinator import MEMBERS, Combined, Coordinator

@@ -48,9 +48,9 @@ RANKS = 7
 MEMBERS = "all members"
 #: What carries a request to members and brings back answers, and why some are missing.
 Exchange: TypeAlias = Callable[[Message, Sequence[str]], tuple[list[Message], dict[str, str]]]
-#: What a member said: values and arrays.
+#: Answers by member: values and arrays.
 _Answers: TypeAlias = dict[str, tuple[dict[str, Any], Arrays]]
-#: A request before it is sealed: to whom, what it says in words, values and arrays.
+#: A request before it is sealed: recipients, a description, values and arrays.
 _Question: TypeAlias = tuple[Sequence[str], list[str], dict[str, Any], dict[str, Any]]
 #: Why a member takes no part in validation.
 IDLE = "its policy allows no sums over so few of its rows"
@@ -226,7 +226,7 @@ class Coordinator:
         return made
 
     def _next(self, known: _Log) -> str:
-        """What the study asks next; shares of masks only where some are left in the sum, and nothing after them."""
+        """The next request of the study; shares of masks only where the sum still has masks, and nothing after them."""
         requests = self.study.requests
         if not known.requests:
             return requests[0]
@@ -239,10 +239,10 @@ class Coordinator:
         return left[0]
 
     def _ask_moments(self, known: _Log) -> _Question:
-        return self.study.sources, ["a question for sums, sealed to the coordinator"], {}, {}
+        return self.study.sources, ["a request for sums, sealed to the coordinator"], {}, {}
 
     def _ask_keys(self, known: _Log) -> _Question:
-        study, says, arrays = self.study, ["a question for keys and sizes"], dict[str, Any]()
+        study, says, arrays = self.study, ["a request for keys and sizes"], dict[str, Any]()
         if study.scored:
             inputs = self._inputs()
             self.policy.check_rows(inputs, study.n_features, study.encoder.names)
@@ -268,7 +268,7 @@ class Coordinator:
         spec: dict[str, Any] = {"first": known.last.digest, "roster": roster, "exponents": exponents}
         spec |= {"weights": [weights[name] for name in roster], "focal_weight": weights[study.focal]}
         public, signed = (np.stack([told[name][1][part] for name in roster]) for part in ("public", "signature"))
-        says = [f"a question for a masked sum over {len(roster)} members, their weights and their keys"]
+        says = [f"a request for a masked sum over {len(roster)} members, their weights and their keys"]
         return roster, says, {**spec, "sharing": sharing}, {"mask_keys": public, "mask_signatures": signed}
 
     def _usable_keys(self, known: _Log) -> _Answers:
@@ -315,18 +315,18 @@ class Coordinator:
             held["own_boxes"] = np.stack([first[name][1]["own_boxes"] for name in alive])
         told = {"second": spec, "second_digest": known.last.digest, "dropped": dropped}
         gone = f"{', '.join(dropped)}, who dropped out" if dropped else "those who took part"
-        return alive, [f"a question for shares of the masks of {gone}"], told, held
+        return alive, [f"a request for shares of the masks of {gone}"], told, held
 
     def _ask_ranks(self, known: _Log) -> _Question:
         remote, mean = self._remote(known)
         rows = round(remote.focal.total)
-        says = [f"a question for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
+        says = [f"a request for how the rows are to be ordered, about a common mean, for tasks of {rows} rows"]
         return self._names_of(known), says, {"rows": rows}, sums.origin_arrays(mean)
 
     def _ask_parts(self, known: _Log) -> _Question:
         plan = self._plan(known)
         places = self._places(known, plan)
-        says = [f"a question for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
+        says = [f"a request for sums over {plan.rows} rows, drawn at random, of {len(places)} members"]
         return list(places), says, *self._task_content(known, plan, places)
 
     def _ask_plays(self, known: _Log) -> _Question:
@@ -347,7 +347,7 @@ class Coordinator:
     def _task_content(
         self, known: _Log, plan: Plan, places: Mapping[str, Sequence[Any]]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What members are told of validation tasks: sizes, the common mean, and the rows of each one's tasks."""
+        """What members are told about validation tasks: sizes, the common mean, and the rows of each member's tasks."""
         if not places:
             raise _nothing_left("no member takes a validation task")
         remote, mean = self._remote(known)
@@ -355,13 +355,13 @@ class Coordinator:
         return {"rows": plan.rows, "size": remote.size, "spare": plan.spare}, {**sums.origin_arrays(mean), **drawn}
 
     def _ask_terms(self, known: _Log) -> _Question:
-        says = ["the sum over all members, and a question for masked sums that tell how their models differ"]
+        says = ["the sum over all members, and a request for masked sums that tell how their models differ"]
         return self._ask_further(known, says, {})
 
     def _ask_trials(self, known: _Log) -> _Question:
         if (blocks := self._further_sum(known, "terms")) is None:
             raise _nothing_left("a member did not answer, so the last step is left out")
-        says = ["sums over all members' models, and a question for masked sums of residuals in validation tasks"]
+        says = ["sums over all members' models, and a request for masked sums of residuals in validation tasks"]
         return self._ask_further(known, says, joined_arrays({"terms": blocks}))
 
     def _ask_further(self, known: _Log, says: list[str], more: Mapping[str, Any]) -> _Question:
@@ -571,7 +571,7 @@ class Coordinator:
         return total
 
     def _recovered(self, name: str, given: Mapping[str, bytes], shown: Callable[[bytes], bytes], known: bytes) -> bytes:
-        """A member's secret behind shares that others gave, of which ``shown`` is known; a few of them may be wrong."""
+        """A member's secret from shares that others hold, a few of them wrong; ``shown(secret)`` must be ``known``."""
         places = {self.study.sources.index(each): share for each, share in given.items()}
         shares = {place: places[place] for place in self.study.neighbours(name) if place in places}
         threshold = self.study.threshold
@@ -585,7 +585,7 @@ class Coordinator:
             secret = masks.join_shares({holder: shares[holder] for holder in chosen})
             if secret is not None and shown(secret) == known:
                 return secret
-        raise DataError(f'the shares of the masks of "{name}" do not fit; members sent wrong ones', code="bad-shares")
+        raise DataError(f'the shares of the masks of "{name}" do not match; members sent wrong ones', code="bad-shares")
 
     # --- what both need -----------------------------------------------------------------------------------------
 
@@ -671,7 +671,7 @@ class Coordinator:
     ) -> Any:
         """What the answers to a request say, by member; those that cannot be used are left out and named.
 
-        ``use`` is called with the member's name and the values and arrays of its answer, which it gives by default.
+        ``use`` is called with the member's name and the values and arrays of its answer, which it returns by default.
         """
         found, answers = dict[str, Any](), known.answers_to(request)
         for name, count in Counter(answer.sender for answer in answers).items():

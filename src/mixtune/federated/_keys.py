@@ -198,7 +198,7 @@ class Key:
                 f"{path} exists, and a key that is lost cannot be made again; choose another name"
             ) from error
         except OSError as error:
-            with suppress(OSError):  # a part of a key is none
+            with suppress(OSError):  # a partial key is of no use
                 path.unlink(missing_ok=True)
             raise DataError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from error
         return path

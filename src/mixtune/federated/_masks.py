@@ -138,7 +138,7 @@ def split_secret(secret: bytes, places: Sequence[int], threshold: int) -> dict[i
     True
     """
     if not 1 <= threshold <= len(places):
-        raise DataError(f"a threshold of {threshold} does not go with {len(places)} shares; use 1 to {len(places)}")
+        raise DataError(f"a threshold of {threshold} is not possible with {len(places)} shares; use 1 to {len(places)}")
     terms = [int.from_bytes(secret, "big"), *(secrets.randbelow(PRIME) for _ in range(threshold - 1))]
     found = {}
     for place in places:
@@ -213,7 +213,7 @@ class Announcement:
 
     @property
     def transcript(self) -> bytes:
-        """The hash of all of it."""
+        """The hash of the announcement."""
         words = {"first": self.first, "roster": self.roster, "exponents": self.exponents}
         words["weights"] = [self.focal_weight.hex(), *(weight.hex() for weight in self.weights.values())]
         keys = b"".join(self.public[name] for name in self.roster)
@@ -224,7 +224,7 @@ class Announcement:
         study = self.study
         if name not in self.roster or self.public[name] != public_of(private):
             raise RefusedError(
-                "masked sums under another key than the one that was sent", "somebody swapped it", code="swapped-key"
+                "masked sums under another key than the one that was sent", "the key was swapped", code="swapped-key"
             )
         found = {}
         for other in study.neighbours(name):
@@ -234,12 +234,12 @@ class Announcement:
                 if not study.card(who).verifies(text, self.signatures[who]):
                     raise RefusedError(
                         f'masks with a key of "{who}" that this member did not sign',
-                        "it was swapped",
+                        "the key was swapped",
                         code="swapped-key",
                     )
                 found[other] = self.public[who]
         if len(found) < 2:
-            why = "2 are the least that hide this member from each other"
+            why = "at least 2 are needed to hide the sums of this member"
             raise RefusedError(f"masked sums with {len(found)} neighbours", why, code="few-sources")
         return found
 
@@ -257,7 +257,7 @@ def later_transcript(told: Announcement, spec: Mapping[str, Any], arrays: Arrays
 
 
 def key_text(study: Study, first: str, name: str, public: bytes) -> bytes:
-    """What a member signs of its key for masks."""
+    """The text that a member signs for its mask key."""
     return hashed(b"mixtune/1 mask key", study.fingerprint.encode(), first.encode(), name.encode(), public)
 
 

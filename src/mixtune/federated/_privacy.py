@@ -72,7 +72,7 @@ def private_vector(study: Study, rows: Rows) -> Floats:
 
 
 def _multiples(width: int) -> Floats:
-    """What a triangle is multiplied by, entry by entry, so that it is as long as the whole matrix."""
+    """Factors of the entries of a triangle that give it the norm of the whole matrix."""
     return triangle(np.where(np.eye(width) > 0, 1.0, np.sqrt(2.0)))
 
 

@@ -208,8 +208,8 @@ class Site:
         return Answer(says, *tuned.task_content(found))
 
     def _drawn_tasks(self, spec: dict[str, Any], arrays: Arrays) -> tuple[Rows, list[Integers], int]:
-        """The rows in the units of the validation tasks, the order of rows in each task of this member, if its policy
-        lets all of them pass, and how many rows of each are learned from.
+        """The rows in the units of the validation tasks, the order of rows in each task of this member, and how many
+        rows of each are for training; raises if the policy of the member forbids a task.
         """
         rows, count, tasks = tuned.centred(self.rows, arrays), int(spec["rows"]), []
         for _, drawn in sorted(arrays_below(arrays, self.place).items()):
@@ -229,7 +229,7 @@ class Site:
         return self.key.secret(b"mask key", bytes.fromhex(first))
 
     def _seed(self, first: str) -> bytes:
-        """The seed of the mask that this member has with nobody."""
+        """The seed of the mask that this member shares with nobody."""
         return self.key.secret(b"own mask", bytes.fromhex(first))
 
     def _keys(self, request: Message, spec: dict[str, Any], arrays: Arrays) -> Answer:

@@ -44,7 +44,7 @@ from mixtune.moments import Rows
 _FORMAT, _VERSION = "mixtune-study", 1
 #: Digits of the scales in a study: enough to compute with, and they say little about the rows they were taken from.
 DIGITS = 2
-#: What a study says of a column, beside its scales.
+#: What a study states about a column besides its scales.
 _COLUMN_FIELDS = ("kind", "name", "levels", "parts", "origin", "dates")
 #: What a study says about missing values.
 _FILL = "a study does not fill in values: fill or drop these rows in the member's table"
@@ -117,7 +117,7 @@ class Limits:
     collude with the coordinator to read a member's sums. With ``confirm`` every answer has a mask of its own, which the
     neighbours take off in a third exchange: for a member that took part, or else those of a member that dropped out,
     never both. A coordinator that reports a member as gone although it answered then learns nothing.
-    Up to ``complete`` members everybody shares masks with everybody else; of more, each does with ``degree`` others.
+    Up to ``complete`` members all share masks with one another; with more, each shares masks with ``degree`` others.
     """
 
     message_bytes: int = MOST_BYTES
@@ -307,7 +307,7 @@ class Study:
         return mask_graph(len(self.sources), seed, complete=limits.complete, degree=limits.degree)
 
     def neighbours(self, name: str) -> tuple[int, ...]:
-        """The places of those who share masks with a source."""
+        """The places of the members that share masks with a source."""
         return self.graph[self.sources.index(name)]
 
     @property
@@ -495,7 +495,7 @@ class Study:
 def mask_graph(count: int, seed: bytes, *, complete: int, degree: int) -> list[tuple[int, ...]]:
     """The places of each member's neighbours, in increasing order, of ``count`` members.
 
-    A complete graph, or a ring in random order where each member knows the ``degree`` nearest. The order follows from
+    A complete graph, or a ring in random order that links each member to the ``degree`` nearest. The order follows from
     ``seed``, the fingerprint of the study: nobody can choose a member's neighbours later.
 
     Examples

@@ -94,7 +94,7 @@ def sizes(n_features: int, level: int = 2) -> dict[str, int]:
 
 
 def encode(blocks: Mapping[str, Floats], exponents: Mapping[str, int], count: int, *, fine: bool = False) -> Ring:
-    """Blocks as one vector of ring elements, two for each number if ``fine``; the last one is the member itself."""
+    """Blocks as one vector of ring elements, two for each number if ``fine``; the last one counts the member."""
     write = to_fine_ring if fine else to_ring
     parts = [write(block, int(exponents[name]), count) for name, block in blocks.items()]
     return np.concatenate([*parts, np.ones(1, dtype=np.uint64)])

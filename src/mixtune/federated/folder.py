@@ -46,7 +46,7 @@ class Folder:
         return self.path / f"a{step}-{name.encode().hex()}{ending}"
 
     def refuse(self, name: str, error: MixtuneError, step: int = 0) -> None:
-        """Write why a member does not answer a step; 0 stands for all of them."""
+        """Write why a member does not answer a step; 0 stands for all steps."""
         text = json.dumps({"refused": str(error), "code": error.code})
         write_atomically(self.answer_path(name, step, ".refused"), text.encode())
 
@@ -138,14 +138,14 @@ def exchange_by_processes(
     processes
         The most processes: with more members, each serves several.
     timeout
-        Seconds without a request after which a process ends, and without an answer after which a member is left behind.
+        Seconds without a request after which a process ends, and without an answer after which a member is left out.
     step
-        Called with what is done next.
+        Called with a description of the next step.
 
     Yields
     ------
     exchange
-        What carries a request to the members and brings back their answers.
+        A function that sends a request to the members and returns their answers.
     """
     # A server that has imported everything forks the members: each of them would take seconds to import it again.
     context: Any = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")

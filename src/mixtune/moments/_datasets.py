@@ -1,9 +1,9 @@
 """Many small datasets at once: their local heads by stacked solves, in chunks of bounded memory.
 
-Ten thousand heads of fifty rows each are ten thousand small factorisations. One by one, Python spends longer between
-them than they take; stacked, NumPy solves all of them in one call. :func:`local_heads` gives exactly
-what ``[m.head(ridge) for m in moments]`` answers, up to rounding, and leaves to it whatever needs care: ridges so small
-that a matrix may be singular, wide features, other array libraries.
+Ten thousand heads of fifty rows each need ten thousand small factorisations. A loop in Python takes longer than the
+factorisations themselves; stacked, NumPy solves all of them in one call. :func:`local_heads` gives the same as
+``[m.head(ridge) for m in moments]``, up to rounding. It uses that loop where stacking is not safe: for ridges so small
+that a matrix may be singular, wide features, and other array libraries.
 """
 
 from collections import defaultdict
@@ -80,7 +80,7 @@ def local_heads(moments: Sequence[Moments], ridges: Sequence[float]) -> Array:
 
 
 def _ridge_solve(grams: Array, rhs: Array, ridges: Floats, summed: Floats | float = 0.0) -> tuple[Floats, Booleans]:
-    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is overwritten, and which solutions to trust."""
+    """``(gram + ridge I)^{-1} rhs`` of each matrix, which is overwritten, and which solutions are reliable."""
     diagonal = np.einsum("kii->ki", grams)  # a view
     largest = np.maximum(diagonal.max(axis=1), summed)
     safe = ridges > rounding_of(grams.shape[1]) * largest

@@ -2,8 +2,8 @@
 
 ``count = n``, ``gram = U'U``, ``cross = U'Y``, ``square = |Y|^2`` are all that heads, losses, weights and the
 regret-optimal solution need of a dataset. They add (more rows, another site), subtract (forget a site, leave rows
-out) and stream. While a dataset has fewer rows than features its rows are the smaller description: they are kept, and
-the p x p Gram matrix is formed only on first access. So are the rows of very wide datasets on request.
+out) and stream. While a dataset has fewer rows than features, its rows are smaller: they are kept, and the p x p Gram
+matrix is formed only on first access. On request, the rows of very wide datasets are kept as well.
 """
 
 from __future__ import annotations

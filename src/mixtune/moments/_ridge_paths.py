@@ -42,10 +42,10 @@ RANK_TOLERANCE = 1e-12
 CLEAR_DIRECTION = 1e-8
 #: With at most this part as many rows to leave out as directions, a tridiagonal form is cheaper than a spectrum.
 FEW_ROWS = 0.5
-#: Up to so many inverses are cheaper than a spectrum (of 100 rows, six take two thirds of its time), and as exact where
-#: what is added to a kernel is at least this part of its trace.
+#: Up to this many inverses are cheaper than a spectrum (with 100 rows, six take two thirds of its time). They are as
+#: exact if the shift of a kernel is at least this part of its trace.
 FEW_POINTS, CLEAR_SHIFT = 8, 1e-6
-#: With at most this part as many columns as rows, what is added to a kernel is cheaper to add to its inverse.
+#: If an update of a kernel has at most this many columns per row, updating its inverse is cheaper than a new one.
 FEW_COLUMNS = 0.2
 #: Steps along a tridiagonal matrix whose squares are added up in one call.
 FEW_ENTRIES = 32
@@ -187,11 +187,11 @@ class Regression:
 
     @cached_property
     def _row_spectrum(self) -> Spectrum:
-        """That of the kernel U U' of a wide problem."""
+        """The spectrum of the kernel U U' of a wide problem."""
         return self._shared("rows", lambda: spectrum_of(np.array(self.kernel)))
 
     def _shared(self, name: str, make: Callable[[], Spectrum]) -> Spectrum:
-        """One spectrum for all problems that differ by their targets alone."""
+        """One spectrum for all problems that differ only in their targets."""
         if self.spectra is None:
             return make()
         key = name if self.center is None else f"{name} about their mean"
@@ -306,7 +306,7 @@ class Regression:
     ) -> tuple[Floats, Floats] | None:
         """:meth:`dual_path` for a kernel ``own U U' + B B'`` with few columns B = ``added`` (r, k).
 
-        The spectrum of U U' serves, and k x k matrices do the rest. None where they are no cheaper, or not as exact.
+        It uses the spectrum of U U' and k x k matrices; None where that is no cheaper, or less exact.
         """
         shifts = noise / scales
         clear = shifts.min() >= CLEAR_SHIFT * np.trace(kernel)
@@ -640,7 +640,7 @@ def _with_constant(sample: Sample) -> Rows:
 
 
 def spectrum_of(matrix: Floats) -> Spectrum:
-    """Eigenvalues, none below zero, and -vectors of a positive semidefinite matrix, which is overwritten."""
+    """Non-negative eigenvalues, and eigenvectors, of a positive semidefinite matrix, which is overwritten."""
     if (there := factor_device(len(matrix))) is not None:
         torch = torch_module()
         try:
@@ -655,7 +655,7 @@ def spectrum_of(matrix: Floats) -> Spectrum:
 
 
 def shifted_inverses(kernel: Floats, shifts: Floats, right: Floats) -> tuple[Floats, Floats]:
-    """``(K + c)^{-1} right`` (Q, r), and the diagonals (Q, r) of these inverses, at every shift c clear of rounding."""
+    """``(K + c)^{-1} right`` (Q, r), and the diagonals (Q, r) of these inverses, for shifts c far above rounding."""
     duals, diagonals = np.empty((2, len(shifts), len(kernel)))
     symmetric = kernel.T if kernel.flags.c_contiguous else kernel  # in the order of LAPACK
     work = np.empty_like(symmetric)

@@ -1,6 +1,6 @@
-"""Rows of one dataset: the container that all rooms share, and rows on their way into moments.
+"""Rows of one dataset: the container that all packages share, and rows that become moments.
 
-Shapes are checked first, values through the sums, which needs no further pass.
+Shapes are checked first. Values are checked through the sums, which needs no further pass.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ShiftedRows:
 
 @dataclass(frozen=True, eq=False)
 class RowParts:
-    """Rows kept on request, in the arrays and the precision of the user: nothing is copied before it is needed.
+    """Rows kept on request, in the arrays and the precision of the user; they are copied only when needed.
 
     Attributes
     ----------

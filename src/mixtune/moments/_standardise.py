@@ -1,9 +1,9 @@
 """One scale and one origin for all rows, applied to rows or to their sums.
 
 Pooled over all rows (with their sample weights), every feature gets mean 0 and standard deviation 1 and every target
-mean 0, so that one ridge means the same for every column: :class:`Scaling` says so of rows, :func:`moved` does it to
-sums. Moments of features with a constant column appended, ``[U, 1]``, hold the sums that any such move needs, so that
-rows that are not at hand (streamed, or a member's own) are standardised too.
+mean 0, so that one ridge means the same for every column: :class:`Scaling` standardises rows, :func:`moved` sums.
+Moments of features with a constant column appended, ``[U, 1]``, hold all sums that this needs, so that rows that are
+not in memory (streamed, or those of a member of a federated study) are standardised too.
 
 The same sums give an intercept that is not penalised. Eliminating the constant from the normal equations (the Schur
 complement) is the same as moving features and targets to their means: each domain's own mean for its local head, the
@@ -27,8 +27,8 @@ from mixtune.errors import DataError
 from mixtune.moments._moments import Moments
 from mixtune.moments._rows import RUN_ENTRIES, Rows, ShiftedRows
 
-#: Entries of a Gram matrix that are moved at a time: a wide one leaves no room for others of its size, and small
-#: arrays are reused by the allocator. A device moves all of it at once.
+#: Entries of a Gram matrix that are moved at a time: memory may not hold a second wide matrix, and the allocator
+#: reuses small arrays. A device moves the whole matrix at once.
 MOVED_ENTRIES = 16_384
 #: Numbers of features in prepared units at a time: 16 MB, which the allocator reuses.
 BLOCK_ENTRIES = 2_097_152

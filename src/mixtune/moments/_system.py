@@ -5,9 +5,9 @@ With X the stacked rows and T the stacked targets, everything the method asks of
     A = X'X,   b = X'T,   c = |T|^2:    loss(theta) = |T - X theta|^2 = c - 2 <b, theta> + <theta, A theta>.
 
 :class:`GramSystem` keeps (A, b, c): p x p, however many rows went in. :class:`RowSystem` keeps (X, T), mostly while
-there are fewer rows than features, and works with the n x n matrix X X' instead (the dual). Both answer the same
-questions, so callers need not know which one they hold; and both can solve by conjugate gradients, which need only
-products with the matrix, where that is cheaper or all that memory allows.
+there are fewer rows than features, and works with the n x n matrix X X' instead (the dual). Both have the
+same methods, so callers need not know which one they hold. Both can also solve by conjugate gradients, which need only
+products with the matrix, where that is cheaper or where memory is short.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class System(ABC):
             return self._factored_step(theta, shift, first)
         from mixtune.moments._iterative import iterate  # only here, where a matrix is too large to factor
 
-        # Conjugate gradients that take as long as the factorisation would have taken are given up for it.
+        # If conjugate gradients take as long as the factorisation would, the factorisation is used instead.
         most_steps = min([MOST_STEPS, *(int(USUAL_STEPS * cost.work / first.work) for cost in rest)])
         try:
             return iterate(self, theta, shift, options, most_steps=most_steps)
@@ -349,7 +349,7 @@ class RowSystem(System):
         return xp.sum(xp.reshape(squares, (-1, outputs)), axis=1)
 
     def quadratic(self, theta: Array, directions: Sequence[Array]) -> tuple[float, Floats, Floats]:
-        # Products of residuals and of what the directions add to them: one pass over the rows, and none over columns.
+        # Products of the residuals and of their changes along the directions, in one pass over the rows.
         xp, outputs = namespace(theta), theta.shape[1]
         columns = xp.concat([theta, *directions], axis=1)
         products = np.zeros((len(directions) + 1,) * 2)
@@ -438,7 +438,7 @@ def stack(parts: Sequence[Part]) -> tuple[Array, Array]:
         return whole[0][:2]
     xp, low = namespace(whole[0][0]), 0
     rows, targets = xp.concat([U for U, _, _ in whole]), xp.concat([Y for _, Y, _ in whole])
-    for U, _, w in whole:  # scaled in place: memory for a copy takes longer than the product
+    for U, _, w in whole:  # scaled in place: allocating a copy takes longer than the product
         rows[low : low + len(U)] *= w**0.5
         targets[low : low + len(U)] *= w**0.5
         low += len(U)

@@ -13,15 +13,15 @@ Riccati equation
 
 of order alpha = H + 1/2 (El Euch and Rosenbaum 2019). For the classical model, H = 1/2, it is solved in closed form,
 written so that a small volatility of the variance loses no digits. For the rough one it is solved by the product
-trapezoid rule on times that crowd at zero, where h behaves like a power of time. The rule is implicit, and each step a
-quadratic equation that is solved exactly. Two step numbers are extrapolated; prices have about seven digits.
+trapezoid rule on times that are dense near zero, where h behaves like a power of time. The rule is implicit: each step
+is a quadratic equation, which is solved exactly. Two numbers of steps are extrapolated; prices have about seven digits.
 
-**The bias of time steps.** A European option is priced in the simulation as well, with the steps between the exercise
-dates as they are. That differs from the exact price by noise and by the error of the steps. To see the second through
-the first, paths of the variance alone are drawn from Sobol points. Given the variance, the price is lognormal, and the
-option worth Black's formula, which removes most of the noise; the expected price and the integrated variance, whose
-means are known, are control variates. What is left of the noise is read off independent scramblings. Where the process
-chooses its own steps and the bias exceeds the tolerance, the steps are made shorter.
+**The bias of time steps.** A European option is priced in the simulation as well, with the same steps between the
+exercise dates. This price differs from the exact one by noise and by the error of the steps. To separate the error from
+the noise, paths of the variance alone are drawn from Sobol points. Given the variance, the price is lognormal and the
+option has the value of Black's formula, which removes most of the noise. The expected price and the integrated
+variance, whose means are known, are control variates. The remaining noise is estimated from independent scramblings.
+Where the process chooses its own steps and the bias exceeds the tolerance, the steps are shortened.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ RICCATI_STEPS = 256
 NODES, ROUGH_NODES, RANGE = 1001, 201, (-4.2, 2.8)
 #: Models whose discounted prices, with dividends, are martingales.
 MARTINGALES = (BlackScholes, Heston, RoughHeston)
-#: Standard errors that a difference must have beyond its tolerance before it is taken for a bias.
+#: A difference counts as a bias if it exceeds its tolerance by more than this many standard errors.
 SURE = 4.0
 #: Scramblings and points of each, for paths of the variance alone.
 SCRAMBLINGS, POINTS = 8, 4096
-#: Sobol coordinates up to which their points are worth their cost.
+#: Sobol points are used up to this many coordinates; with more they are not worth their cost.
 MOST_COORDINATES = 2000
-#: Assets that are looked at where they differ.
+#: Where assets differ, at most this many are examined.
 MOST_ASSETS = 5
 #: How often steps are shortened, each time to a half, before a bias is reported instead.
 MOST_HALVINGS = 2
@@ -112,7 +112,7 @@ def forward_price(process: BlackScholes | VarianceProcess, grid: TimeGrid) -> fl
 
 
 def calls_or_puts(sign: int, calls: Floats, forward: Any, strikes: Any) -> Floats:
-    """Calls as they are (sign 1), or as puts by their parity (sign -1); never below the value without deviation."""
+    """Calls as they are (sign 1), or as puts by their parity (sign -1); never below the value at zero volatility."""
     found = calls if sign > 0 else calls - forward + strikes
     return np.maximum(found, np.maximum(sign * (forward - strikes), 0.0))
 
@@ -209,7 +209,7 @@ class EuropeanValue:
     growth : array (dates + 1,)
         Factor from the underlying at each date to its mean at maturity.
     discount : float
-        Of maturity.
+        The discount factor of maturity.
     """
 
     payoff: Any
@@ -296,7 +296,7 @@ def never_exercised(process: Process, payoff: PayoffFunction, grid: TimeGrid) ->
 
 @dataclass(frozen=True)
 class Bias:
-    """What the time steps of the simulation do to a European price on the same paths.
+    """The error that the time steps of the simulation cause in a European price on the same paths.
 
     Attributes
     ----------
@@ -343,7 +343,7 @@ class Bias:
 def with_chosen_steps(
     process: Process, payoff: Any, grid: TimeGrid, *, tolerance: float, seed: int
 ) -> tuple[Process, Bias | None]:
-    """A process with the steps it takes between the dates, and what these do to European prices.
+    """A process with the steps it takes between the dates, and the bias of these steps in European prices.
 
     The bias is None for models that are sampled exactly, and for schemes whose bias :func:`observed_bias` shows.
     """
@@ -383,7 +383,7 @@ def steps_bias(process: Process, payoff: Any, grid: TimeGrid, *, tolerance: floa
     """
     if not isinstance(process, Heston | RoughHeston) or process.scheme not in ("qe", "inverse-gaussian"):
         return None
-    # Where assets differ, those whose variance is the most random are looked at.
+    # Where assets differ, those whose variance is the most random are examined.
     noise = per_asset("v_vol", process.v_vol, process.n_assets) ** 2
     level = np.maximum(process.mean_variance(grid.maturity), 1e-12)
     found = []
@@ -416,7 +416,7 @@ def _different_assets(process: VarianceProcess) -> list[int]:
 def _probe_option(process: VarianceProcess, payoff: Any, grid: TimeGrid, asset: int) -> tuple[str, float, int, float]:
     """The European option that shows the bias: its name, its strike, whether it is a call, and its exact price.
 
-    It is the payoff itself, or a put with its strike (the spot if none); a price of next to nothing is 0.
+    It is the payoff itself, or a put with its strike (the spot if none); a negligible price is set to 0.
     """
     spot = float(np.asarray(process.spot)[asset])
     strike, sign = float(getattr(payoff, "strike", spot)), payoff.sign if isinstance(payoff, Call | Put) else -1
@@ -464,8 +464,8 @@ def observed_bias(
 ) -> Bias | None:
     """The bias seen on simulated paths; None for models that are sampled exactly or have no exact price.
 
-    The terminal price, whose mean is known, is the control variate. Its noise is that of the paths: this is for schemes
-    whose variance cannot be followed on its own.
+    The terminal price, whose mean is known, is the control variate. The noise is that of the paths: this is for schemes
+    whose variance cannot be simulated on its own.
 
     Parameters
     ----------
@@ -483,7 +483,7 @@ def observed_bias(
         option, strike, sign, exact = _probe_option(process, payoff, grid, asset)
         flows = grid.discount[-1] * np.maximum(sign * (prices - strike), 0.0)
         if not exact or not np.any(flows != flows[0]):
-            continue  # a price of nothing, or known for sure, has no relative error
+            continue  # a price of zero, or without randomness, has no relative error
         if process.scheme != "paper":  # whose prices do not have the exact mean
             control = grid.discount[-1] * (prices - forward_price(process.only(asset), grid))
             flows = flows - (flows - flows.mean()) @ control / (control @ control) * control

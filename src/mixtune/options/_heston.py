@@ -199,7 +199,7 @@ class VarianceProcess(Process):
         grid
             The dates.
         normals : ndarray of shape (dates, substeps, paths), or twice the substeps for "inverse-gaussian"
-            That drive the variance.
+            Normals that drive the variance.
 
         Returns
         -------
@@ -375,7 +375,7 @@ class Heston(VarianceProcess):
                     change, spread, variance = self._quadratic_exponential(variance, dt, both[:, :d])
                     change += np.sqrt(spread) * both[:, d:]
                 else:
-                    # Full truncation: the right-hand sides see the positive part of the variance.
+                    # Full truncation: the right-hand sides use the positive part of the variance.
                     positive = variance.clip(0.0)
                     change, variance = self._euler(positive, dt, both[:, :d], both[:, d:], start=variance)
                     if not arithmetic:
@@ -499,7 +499,7 @@ def variance_noise(mean: Floats, unit: Floats, scale: Floats, normal: Floats, ti
 def draw_integrated(
     expected: Floats, own: Any, dt: float, normal: Floats, choice: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Noise and integrated variance of a step, given what is expected of it, and the deficit that is carried on.
+    """Noise and integrated variance of a step, given its expectation, and the deficit that the next step takes over.
 
     ``own`` is the weight of the noise in the integrated variance.
     """

@@ -204,7 +204,7 @@ class CustomPayoff:
 
 
 def _call_own(name: str, function: Callable[..., ArrayLike], *given: Floats) -> Floats:
-    """What a user's function returns for prices, and perhaps times."""
+    """The result of a user's function for prices, and possibly times."""
     try:
         return np.array(function(*given), dtype=np.float64)
     except (TypeError, ValueError, IndexError) as error:
@@ -212,7 +212,7 @@ def _call_own(name: str, function: Callable[..., ArrayLike], *given: Floats) -> 
 
 
 def _check_own(name: str, found: Floats, prices: Floats, shape: tuple[int | None, ...], what: str) -> Floats:
-    """Refuse what a user's function returned unless it is finite and of the right shape, in which None fits all."""
+    """Refuse the result of a user's function unless it is finite and has the right shape; None allows any size."""
     if found.ndim != len(shape) or any(size not in (None, own) for size, own in zip(shape, found.shape)):
         raise DataError(
             f'payoff "{name}" must turn prices of shape {prices.shape} into {what} of shape '

@@ -167,7 +167,7 @@ def upper_bound(
         raise ParameterError("the upper bound needs features of one date (random or polynomial), not recurrent ones")
     policies = (policy,) if held is None else (policy, held)
     dual = _Dual(policies=policies, process=process, grid=grid, payoff=payoff, with_hidden=with_hidden)
-    # The outer states from which inner simulations start at a time.
+    # Blocks of outer states from which inner simulations start together.
     chunks = [np.arange(part.start, part.stop) for part in slices(outer_paths, CHUNK_STATES // (2 * pairs))]
     state = process.start(outer_paths)
     martingales, best = np.zeros((2, len(policies), outer_paths))
@@ -536,7 +536,7 @@ class PricingRun:
             held = self.held(training, policy)
         with stage("evaluate"):
             earned = policy.evaluate(evaluation).fetched()
-            # What the same paths are worth if held, less its known price: the mean is zero.
+            # The value of the same paths if held, less its known price, has mean zero.
             control = None if held is None else held.evaluate(evaluation).fetched().controlled - self.european
             training, evaluation, policy = training.fetched(), evaluation.fetched(), policy.fetched()
             held = None if held is None else held.fetched()
@@ -770,9 +770,9 @@ def _priced(
     drawn: str = "independent",
     **found: Any,
 ) -> PriceResult:
-    """The price of following a policy on paths, or of exercising at once, with what else was found.
+    """The price of following a policy on paths, or of exercising at once, with the other results.
 
-    ``samples`` are the cash flows of the paths less whatever has mean zero.
+    ``samples`` are the cash flows of the paths less terms of mean zero.
     """
     flows, dates = earned.flows[:, 0], earned.dates[:, 0]
     estimate, held = Estimate.of(samples, drawn=drawn), paths.payoffs[:, -1]

@@ -1,4 +1,4 @@
-r"""What a market model must answer: where it starts, and where one exercise interval takes it.
+r"""The interface of market models: where they start, and how they move over one exercise interval.
 
 A model is a frozen description; the :class:`State` carries everything the future depends on. Paths can therefore be
 continued from any state, many times over, which is what nested simulation needs. Sampling whole paths is the same
@@ -13,8 +13,8 @@ the paths of a shorter one. There are three sources: pseudo-random numbers, the 
 (antithetic), and scrambled Sobol points, which fill the space more evenly. The first Sobol coordinates are the best:
 they drive the directions along which a Brownian path varies most (principal components), not its first interval.
 
-**Gaussian models** are here, too. They are sampled exactly on any dates. Fractional Brownian motion has memory, and is
-a standard test of stopping without the Markov property:
+**Gaussian models** are in this module, too. They are sampled exactly on any dates. Fractional Brownian motion has
+memory, and is a standard test of stopping without the Markov property:
 
 .. math:: \operatorname{E} B_s B_t = \tfrac12 \left( s^{2H} + t^{2H} - |t - s|^{2H} \right)
 
@@ -187,7 +187,7 @@ class Process(ABC):
             object.__setattr__(self, name, value)
 
     def _check_assets(self) -> int:
-        """Check what all models of traded assets have: how many there are, their prices and dividends."""
+        """Check the parameters that all models of traded assets share: number of assets, prices and dividends."""
         n_assets = check_whole("n_assets", self.n_assets, least=1)
         self._store(
             spot=per_asset("spot", self.spot, n_assets, least=0, strict=True),
@@ -285,7 +285,7 @@ class Process(ABC):
         -------
         prices : ndarray of shape (n_paths, n_dates + 1, n_assets)
         hidden : ndarray of shape (n_paths, n_dates + 1, n_hidden)
-            ``State.hidden`` at every date; without columns where a model hides nothing.
+            ``State.hidden`` at every date; without columns where a model has no hidden state.
         """
         prices, hidden, _ = self.sample_with_noise(n_paths, grid, rng, keep=False, **options)
         return prices, hidden
@@ -743,7 +743,7 @@ class BlackScholes(Process):
         return self._volatility_over(begin, end)[0] * math.sqrt(end - begin)
 
     def covariance(self, begin: float, end: float) -> Floats:
-        """Of the log-prices' moves over an interval, (assets, assets)."""
+        """Covariance of the log-prices' moves over an interval, (assets, assets)."""
         volatility, factor = self._volatility_over(begin, end)
         loadings = np.diag(volatility) if factor is None else volatility[:, None] * factor
         return loadings @ loadings.T * (end - begin)

@@ -270,7 +270,7 @@ class RoughHeston(VarianceProcess):
     ) -> tuple[Floats, Floats, DeficitState]:
         weights, expected = self._weights(dt), self._expected(state, now, dt) + state.deficit
         noise, integral, deficit = draw_integrated(expected, weights.own, dt, normal, choice)
-        # Transposed, as the arrays lie in memory.
+        # Transposed, to match the memory layout of the arrays.
         factors = weights.decay[:, None, None] * state.factors.T
         factors += weights.taken[:, None, None] * noise.T
         return noise, integral, replace(state, factors=factors.T, deficit=deficit)

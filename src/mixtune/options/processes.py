@@ -1,6 +1,6 @@
 """Market models: Black-Scholes and fractional Brownian motion, Heston and rough Heston.
 
-The modules that they come from say how they are stepped.
+Their modules describe the time steps.
 """
 
 from mixtune.options._heston import Heston

@@ -812,7 +812,7 @@ class Evaluation:
         return self.flows[:, 0] if self.control is None else self.flows[:, 0] - self.control
 
     def fetched(self) -> Evaluation:
-        """The same in NumPy."""
+        """The same as NumPy arrays."""
         parts = {item.name: getattr(self, item.name) for item in fields(self)}
         return Evaluation(**{name: None if part is None else to_numpy(part) for name, part in parts.items()})
 

@@ -104,8 +104,8 @@ class Panel:
 class Findings:
     """A summary that is put together by its study: rows for people, lines for a CSV file and a figure, checks.
 
-    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``. ``full_rows`` are for studies whose rows
-    hold more than people want to read: tables by file name, written and printed as JSON instead of the others.
+    ``lines`` come from :func:`lines_of`, one or more for each of ``panels``. ``full_rows`` are for studies with more
+    columns than a terminal can show: tables by file name, which are written and printed as JSON instead of ``rows``.
     """
 
     experiment: str
@@ -193,7 +193,7 @@ class Experiment(Generic[S]):
     together : function (settings, seeds, device) -> list of Outcome, optional
         Several runs at once on a device, where an experiment can do that: the same numbers up to rounding.
     beside : function (settings, seed) -> Outcome, optional
-        What ``together`` leaves out of a run, because a device is no faster at it: processes do it at the same time.
+        The part of a run that ``together`` leaves out, because a device is no faster; processes do it at the same time.
     """
 
     name: str
@@ -247,11 +247,11 @@ class Results:
         return self._stacked(self._curves(method, quantity), method, quantity)
 
     def median(self, method: str, quantity: str) -> float:
-        """Over the runs."""
+        """The median over the runs."""
         return float(np.median(self.values(method, quantity)))
 
     def largest(self, method: str, quantity: str) -> float:
-        """Over the runs."""
+        """The largest value of all runs."""
         return float(self.values(method, quantity).max())
 
     def findings(self, rows: Table, sentences: Sequence[str], *parts: Any, **more: Any) -> Findings:
@@ -306,8 +306,8 @@ def run_study(
     runs : int, optional
         How many; by default as many as the paper made. Results with more runs than that are cut to them.
     jobs : int
-        Processes; with a device, those of what is done beside it. The numbers do not depend on it. More than one needs
-        a main module that can be imported (``if __name__ == "__main__":``).
+        Number of processes; with a device, for the work that the CPU does at the same time. Results do not depend on
+        it. More than one process needs a main module that can be imported (``if __name__ == "__main__":``).
     executor : function (run, settings, seeds) -> generator of (index, outcome, seconds), optional
         Who does the runs of ``seeds`` (run index to seed), in any order, such as a cluster; by default ``jobs``
         processes of this machine. The numbers do not depend on it.
@@ -377,8 +377,8 @@ def execute_together(
     ``beside`` does the rest of each run at the same time, in ``jobs`` processes.
     """
     groups = [list(seeds)[begin : begin + RUNS_AT_ONCE] for begin in range(0, len(seeds), RUNS_AT_ONCE)]
-    # Two groups at a time: one draws random numbers on the host while the other computes on the device. One limit of
-    # threads for all of them: each would put back what it found, which may be the limit of another.
+    # Two groups at a time: one draws random numbers on the host while the other computes on the device. All groups have
+    # one limit of threads: separate limits would restore the value they found, which may be the limit of another group.
     with threadpool_limits(limits=1), ThreadPoolExecutor(2) as threads:
         begun = [threads.submit(_timed, together, settings, [seeds[run] for run in now], device) for now in groups]
         places = {index: (future, k) for now, future in zip(groups, begun) for k, index in enumerate(now)}

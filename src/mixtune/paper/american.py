@@ -177,7 +177,7 @@ def run_beyond(settings: TableSettings, seed: int) -> Outcome:
 
 
 def run_tuned(settings: TableSettings, seed: int) -> Outcome:
-    """Of :func:`run_beyond`, the methods without hand-set numbers."""
+    """The methods of :func:`run_beyond` without hand-set parameters."""
     return Outcome(_tuned_prices(settings, seed, draw_run(replace(settings, more_paths=()), seed)))
 
 
@@ -191,8 +191,8 @@ def run_together(settings: TableSettings, seeds: Sequence[int], device: str | No
     """Several runs at once on a device: the methods whose work is linear algebra, as :func:`run_table` prices them.
 
     Normals are drawn by NumPy from the streams of each run; all else is on the device. Methods with Wasserstein weights
-    need exact transport plans, which have no use for a device, and are left out. Methods without hand-set numbers
-    (:func:`run_tuned`) run beside: their spectra of 100 x 100 matrices take a core less time than a device.
+    need exact transport plans, which do not use a device, and are left out. Methods without hand-set parameters
+    (:func:`run_tuned`) run on the CPU at the same time: it is faster than a device at spectra of 100 x 100 matrices.
     """
     run = draw_runs(settings, seeds, device)
     return [Outcome(rows) for rows in _prices(_paper_policy(settings, run, settings.device_models()), run)]

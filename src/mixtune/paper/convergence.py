@@ -103,7 +103,7 @@ def _xavier(rng: np.random.Generator, fan_in: int, fan_out: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemSettings:
-    """Such datasets behind fewer features, so that no head interpolates, and the penalties of the problem on them."""
+    """Datasets with so few features that no head interpolates, and the penalties of the problem on them."""
 
     data: NetworkData = field(default_factory=lambda: NetworkData(width=100))
     ridge: float = 1.0

@@ -76,7 +76,7 @@ def _schools(settings: EarlyStoppingSettings, seed: int) -> Task:
     return (X[:20], y[:20]), sources, (X[20:], y[20:])
 
 
-#: Columns of the table, and of what quantity each is the median.
+#: Columns of the table, and the quantity whose median each of them shows.
 COLUMNS = {
     "rmse_at_the_best_ridge": "least_end",
     "with_stopping": "least_picked",

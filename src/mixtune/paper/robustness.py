@@ -32,7 +32,7 @@ MEAN_HEADS, LOCAL_HEADS = "Algorithm 3, mean heads", "Algorithm 3, local heads"
 
 @dataclass(frozen=True, kw_only=True)
 class RobustnessSettings(ProblemSettings):
-    """The convergence study's data behind fewer features, and how rows and weights are changed."""
+    """The data of the convergence study with fewer features, and how rows and weights are changed."""
 
     sharing: float = 10.0
     epsilons: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)

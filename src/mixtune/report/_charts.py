@@ -334,7 +334,7 @@ def left_out_chart(rows: LeftOut, name: str) -> Markup:
         drawing.dot(*place, 2.6 if many else 4.0, "dot missed" if missed else "dot main", "" if many else tip)
     caption = f"No {percent(COVERAGE)} intervals: {rows.why_no_interval}."
     if rows.half is not None:
-        inside = f"{rows.covered:,} of {count:,} rows lie inside theirs"
+        inside = f"{rows.covered:,} of {count:,} rows lie inside their intervals"
         caption = f"{percent(COVERAGE)} intervals around the line where both agree; {inside}."
     some = f"{len(shown):,} of {counted((count, 'row'))} shown. " if len(shown) < count else ""
     return drawing.figure(f"Predicted and actual, {rows.name}", some + caption)
@@ -425,30 +425,30 @@ def spread_chart(spread: ColumnSpread, name: str) -> Markup:
 
 
 def calibration_chart(classes: ClassFact) -> Markup:
-    """Probabilities against how often they come true, for the model and for the plain alternatives."""
+    """Probabilities and observed frequencies, for the model and for the simpler methods."""
     drawing = Drawing("calibration", "Calibration of the probabilities", "predicted and observed shares", 330.0)
-    x, y = drawing.axes((0.0, 100.0), (0.0, 100.0), ("probability given to the class, %", "came true, %"), most=5)
+    x, y = drawing.axes((0.0, 100.0), (0.0, 100.0), ("predicted probability, %", "observed frequency, %"), most=5)
     drawing.line(x(0.0), y(0.0), x(100.0), y(100.0), "even")
     for method, shares in classes.shares.items():
         points = calibration_points(classes.labels, shares)
         if method == MIXTUNE:
             for middle, share, low, high, count in points:
                 drawing.line(x(100 * middle), y(100 * low), x(100 * middle), y(100 * high), "interval")
-                tip = f"{counted((count, 'row'))}: {percent(middle)} on average, {percent(share)} came true"
+                tip = f"{counted((count, 'row'))}: {percent(middle)} predicted on average, {percent(share)} observed"
                 drawing.dot(x(100 * middle), y(100 * share), 4.5, "dot main", tip)
         elif method != "mean" and len(points) > 1:
             drawing.curve(x, y, [(100 * middle, 100 * share) for middle, share, *_ in points], "thin")
     which = classes.names[1] if len(classes.names) == 2 else "each class"
     return drawing.figure(
         "Calibration of the probabilities",
-        f"Probabilities of {shorten(which, 60)} without the row, in groups of equal size, and how often they came "
-        "true: dots with 95% intervals are mixtune, thin lines the simpler methods. On the diagonal, probabilities "
-        "match frequencies.",
+        f"Left-out probabilities of {shorten(which, 60)} in groups of equal size, and the observed frequencies. Dots "
+        "with 95% intervals are mixtune, thin lines the simpler methods. On the diagonal, probabilities match "
+        "frequencies.",
     )
 
 
 def calibration_points(labels: Any, shares: Any) -> list[tuple[float, float, float, float, int]]:
-    """Groups of rows of like probability: its mean, how often it came true with a 95% interval, and rows.
+    """Groups of rows of similar probability: its mean, the observed frequency with a 95% interval, and rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the page says about columns: effects and their curves, the worst misses, distributions, and the model itself."""
+"""What the page says about columns: effects and their curves, the largest errors, distributions, the model itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_CURVES = 4
 #: So many columns get a distribution, and so many bins it has.
 MOST_SPREADS, BINS = 8, 12
-#: So many of the worst misses are explained.
+#: How many of the largest errors are explained.
 MOST_MISSES = 5
 
 
@@ -140,7 +140,7 @@ def _spread(column: Inputs, parts: Sequence[Floats]) -> ColumnSpread:
 def _misses(
     model: Any, inputs: Any, X: Floats, left_out: LeftOutRows, focal: Floats | None, columns: Any
 ) -> tuple[Miss, ...]:
-    """The worst misses of the first output; of classes, the rows whose class was given the least probability."""
+    """The largest errors of the first output; of classes, the rows whose class was given the least probability."""
     from mixtune.estimators import row_contributions
 
     own = left_out.predicted[MIXTUNE]

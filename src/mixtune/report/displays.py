@@ -96,7 +96,7 @@ class WeightsDisplay(Display):
         ax.set_yticks(range(len(shown)), [shorten(self.names[place], LONGEST_NAME) for place in shown])
         ax.invert_yaxis()
         left = len(self.names) - len(shown)
-        ax.set_xlabel("weight" if not left else f"weight ({counted((left, 'lighter source'))} not shown)")
+        ax.set_xlabel("weight" if not left else f"weight ({counted((left, 'source'))} of smaller weight not shown)")
         return self
 
 

@@ -63,7 +63,7 @@ def every_html(
     date : str, optional
         Shown as it is; without it the page has no date.
     inputs, command
-        Names of the files that the rows came from, and what was typed.
+        Names of the files that the rows came from, and the command that was run.
 
     Returns
     -------
@@ -121,7 +121,7 @@ class EveryFacts:
 
     @property
     def right(self) -> float:
-        """The share of rows that are classified right."""
+        """The share of rows that are classified correctly."""
         return float(np.average(self.summary["right"], weights=self.rows))
 
     @cached_property
@@ -135,7 +135,7 @@ class EveryFacts:
         return np.sort(np.argsort(-np.asarray(self.rows), kind="stable")[:most]).tolist()
 
     def verdict(self) -> Verdict:
-        """Where transfer helps, by what the intervals of the gains say."""
+        """Where transfer helps, judged by the intervals of the gains."""
         helped = int(np.sum(np.asarray(self.summary["gain_low"]) > 0))
         harmed = int(np.sum(np.asarray(self.summary["gain_high"]) < 0))
         error, own = (
@@ -151,7 +151,7 @@ class EveryFacts:
             ratio += f", {percent(abs(1 - error / own))} {'below' if error <= own else 'above'} that of one model "
             ratio += f"for each domain ({number(own)})"
         evidence = f"{ratio}. The median gain is {percent(self.median_gain)}."
-        return Verdict(told if self.count > 1 else "There is one domain only.", tone, (evidence,), advice="")
+        return Verdict(told if self.count > 1 else "There is only one domain.", tone, (evidence,), advice="")
 
     def domains_table(self) -> Table:
         """One line for each domain, those that gain most first."""
@@ -297,7 +297,7 @@ def shrinkage_charts(facts: EveryFacts) -> list[Markup]:
         drawn.append(shrinkage_chart(f"level{place}", f"{name} at average inputs", facts, model.level_columns()))
     if len(facts.outputs) > 1 or "low" not in (coefs := facts.outputs[0][1].coefficient_columns()):
         return drawn
-    # Domains differ the more clearly, the farther estimates scatter in widths of their intervals.
+    # Domains differ more clearly if their estimates vary more, relative to the widths of their intervals.
     widths = np.reshape(coefs["high"] - coefs["low"], (facts.count, -1)).mean(axis=0)
     moves = np.std(np.reshape(coefs["estimate"], (facts.count, -1)), axis=0) / np.maximum(widths, 1e-300)
     for k in np.argsort(-moves, kind="stable")[:MOST_SHRINKAGE].tolist():

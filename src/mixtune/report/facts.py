@@ -97,7 +97,7 @@ class MethodFact:
 
     @property
     def reduction(self) -> tuple[float, float, float] | None:
-        """By what part the model's own error is below this one, with the ends of its interval, where all are known."""
+        """The relative reduction of the error by the model, with the ends of its interval, where all are known."""
         known = _known(self.ratio, self.ratio_high, self.ratio_low)
         return None if known is None else (1 - known[0], 1 - known[1], 1 - known[2])
 
@@ -210,7 +210,7 @@ class ClassFact:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95% interval of the share of rows that are classified right."""
+        """The 95% interval of the share of rows that are classified correctly."""
         from scipy.stats import binomtest
 
         low, high = binomtest(self.right, self.rows).proportion_ci(method="wilson")

@@ -144,7 +144,7 @@ def render(template: str, facts: Any, settings: Mapping[str, Any] | None, **fiel
     given = {name: plain_value(value) for name, value in (settings or {}).items()}
     listed = {"Given": given, facts.estimator: facts.parameters, "Versions": versions}
     style, script = (files("mixtune.report").joinpath(f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
-    # What the page's own policy knows its script by, so that the browser runs nothing else.
+    # The policy of the page identifies its script by this hash, so that the browser runs nothing else.
     known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     shared = {"style": Markup(style), "script": Markup(script), "hash": known, "settings": listed}
     return templates().get_template(template).render(facts=facts, **shared, **fields)
@@ -205,7 +205,7 @@ class Bar:
 
     @classmethod
     def both(cls, text: str, part: float, style: str) -> Self:
-        """From the middle, to the right where the part is positive."""
+        """A bar from the middle, to the right where the part is positive."""
         start, end = sorted([0.5, 0.5 + part / 2])
         return cls(text, end, start, f"both {style}", 0.5)
 
@@ -340,7 +340,7 @@ def _effects(facts: Facts) -> dict[str, Any] | None:
 
 
 def predicted(facts: Facts, output: str) -> str:
-    """What effects are changes of."""
+    """The quantity that effects are changes of: the target, or the probability of a class."""
     if facts.classes is not None:
         return f"the probability of {output}"
     name = facts.target[0] if facts.target else "the prediction"
@@ -358,7 +358,7 @@ def miss_table(miss: Any, show: Any) -> Table:
 
 
 def classes_table(classes: ClassFact) -> Table:
-    """How often each class is taken for each other."""
+    """How often each class is predicted for the rows of each actual class."""
     rows = [
         [Name(name), *(Bar(f"{n:,}", n / max(sum(row), 1), style="" if k == i else "far") for k, n in enumerate(row))]
         for i, (name, row) in enumerate(zip(classes.names, classes.counts.tolist()))
@@ -401,7 +401,7 @@ def family_shares(facts: Facts) -> list[dict[str, Any]]:
 
 
 def maps_table(maps: Sequence[Any], meanings: Mapping[str, str]) -> Table:
-    """Feature maps and what each does by itself."""
+    """Feature maps, with the share and the errors of each."""
     names = [Name(MAP_NAMES.get(each.name, each.name), meanings.get(each.name, "")) for each in maps]
     sizes = [f"{each.n_features:,}" for each in maps]
     return _shares_table("Feature maps and their shares", ("feature map", "features"), maps, names, sizes)

@@ -12,13 +12,13 @@ from mixtune.selection import OWN_ROWS, POOLED
 HELP_MARGIN = 0.001
 #: Where verdict and left-out rows differ by this part or more, the difference is explained.
 CAUTION = 0.02
-#: A change whose sign is right with this probability is probable.
+#: A change whose sign is correct with this probability is probable.
 PROBABLY = 0.8
 #: With fewer focal rows, how their error changes without a dataset is mostly chance.
 ENOUGH_ROWS = 8
-#: Up to so many datasets that helped or hurt are named.
+#: Up to this many datasets that helped or hurt are named.
 NAMED = 3
-#: How many rows would settle a question is said up to so many times those there are.
+#: The number of rows that would make a difference clear is stated up to this multiple of the present rows.
 MOST_TIMES = 20
 #: Errors higher by this part or more are "more than ten times" as high.
 MANY_TIMES = 9

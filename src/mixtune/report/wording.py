@@ -20,7 +20,7 @@ MEASURE_NAMES = {
     "log_loss": ("log loss", False),
     "auc": ("AUC", False),
 }
-#: How the feature maps that an estimator makes by itself are called.
+#: Names of the feature maps that an estimator makes by itself.
 MAP_NAMES = {
     "inputs": "the columns themselves",
     "splines": "splines",
@@ -172,7 +172,7 @@ def column(values: Sequence[float | None], digits: int = 3) -> list[str]:
 
 
 def measure_columns(rows: Sequence[Any], digits: int = 3) -> dict[str, list[str]]:
-    """The measures of predictions that are known of some of the rows, by what they are called."""
+    """The measures of predictions that are known for some of the rows, by name."""
     cells = {}
     for field, (name, in_percent) in MEASURE_NAMES.items():
         values = [getattr(row.measures, field, None) for row in rows]

@@ -544,7 +544,7 @@ def _task(source: Sample, places: Integers) -> Sample:
 
 
 def _places(source: Sample, places: Integers) -> Integers | slice:
-    """All rows in their own order, in whatever order they were drawn: tasks of several maps have the same rows."""
+    """The places, or all rows in their own order if all were drawn: tasks of several maps have the same rows."""
     return slice(None) if len(places) == source.size else places
 
 

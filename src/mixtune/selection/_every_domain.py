@@ -37,7 +37,7 @@ from mixtune.selection._hierarchy import LearnedFamily
 from mixtune.selection._model_averaging import TaskWeights
 from mixtune.selection._settings import SETTINGS
 
-#: Under which key families remember distances of a task to the sources.
+#: The key under which families store the distances of a task to the sources.
 DISTANCES = "distances"
 
 
@@ -91,7 +91,7 @@ class _Shared:
     size: float
     weights: Sequence[TaskWeights]
     of_domain: Integers
-    #: Distances of the domains at ``places`` to one another, by their places; nothing where no family needs them.
+    #: Distances of the domains at ``places`` to one another, by their places; empty where no family needs them.
     distances: Mapping[int, Distances]
 
     @classmethod
@@ -137,7 +137,7 @@ class _SomeInputs(Inputs):
 
 
 def _compared_with(pool: Pool, places: Booleans) -> Pool:
-    """The same candidates, for tasks that only the sources at some places inform: distances to others take long."""
+    """The same candidates, for tasks that use only the sources at some places; other distances are not computed."""
 
     def some(family: Any) -> Any:
         if not isinstance(family, LearnedFamily):

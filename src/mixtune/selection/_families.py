@@ -4,10 +4,10 @@
 * alike: one learned prior for all sources;
 * nearest: a learned prior from the sources under which the domain's rows are likeliest;
 * similar: a learned prior from the sources whose features are like the domain's;
-* groups: two learned priors, each counting as likely as it makes the domain's rows.
+* groups: two learned priors, weighted by the likelihood of the domain's rows.
 
 The learned ones (:mod:`mixtune.selection._hierarchy`) need few columns. With many columns, or few sources,
-:mod:`mixtune.selection._pooled` serves.
+:mod:`mixtune.selection._pooled` is used.
 
 Features say where a domain comes from (a market, a camera, a season) even where targets are too few or too noisy to.
 The distance is the 2-Wasserstein distance between normal distributions with the domains' means m and covariances S,

@@ -218,7 +218,7 @@ class MapAverage(Validated):
         return np.concatenate([choice.own for choice in self.choices])
 
     def provided(self, index: Any = slice(None)) -> tuple[float, Floats]:
-        """What the rows themselves provide of the prediction, and what each source does; or of one candidate's."""
+        """The shares of the prediction that the rows themselves and each source provide; or those of one candidate."""
         shares = self.shares if isinstance(index, slice) else np.ones(1)
         sources = self.weights[index]
         own = np.where(sources.sum(axis=1) > 0, self.own[index], 1.0)

@@ -29,7 +29,7 @@ from mixtune.moments import Regression, Sample, best_ridge, half_solve, lower_ro
 from mixtune.selection._families import USED, Fits, Inputs, Label, Memo, Prior, recalled, similar
 from mixtune.selection._settings import SETTINGS
 
-#: With at most this part as many rows as columns, the spectrum of a source is cheaper than a p x p factor.
+#: With at most this many rows per column, the spectrum of a source is cheaper than a p x p factor.
 FEW_DIRECTIONS = 0.5
 
 #: What a source says of the common head: precision (p, p), and precision times mean (p,).
@@ -37,9 +37,9 @@ Message = tuple[Floats, Floats]
 
 
 class Told(NamedTuple):
-    """What is said of a task's rows: their means (r,) and covariance (r, r) by that of mu.
+    """The prior of a task's rows: their means (r,), and their covariance (r, r) by that of mu.
 
-    ``solve`` makes of duals (Q, r) the mean of mu (p,), and its covariance times ``design' duals`` (Q, p).
+    ``solve`` turns duals (Q, r) into the mean of mu (p,), and its covariance times ``design' duals`` (Q, p).
     """
 
     fitted: Floats
@@ -107,7 +107,7 @@ class PooledSource:
         return float(-np.sum(np.log(np.diagonal(root))) - 0.5 * (np.vdot(left, left) + rest))
 
     def about(self, task: Regression, own: float, shared: float) -> Told:
-        """What this source alone says of a task's rows, through the spectrum of its own."""
+        """The prior of a task's rows from this source alone, through the spectrum of its own rows."""
         spreads = self.noise + own * self.values
         # The variance of mu: shared I outside the span of the source's rows, known inside it.
         known = 1.0 / (1.0 / shared + self.values / spreads)
@@ -249,7 +249,7 @@ class PooledFamily:
         return _Pooled(weight, precision, pull)
 
     def _only_source(self, weight: Floats) -> PooledSource | None:
-        """The only source with weight, if its rows are so few that it is described by their spectrum."""
+        """The only source with weight, if it has so few rows that their spectrum is cheaper."""
         index = int(np.argmax(weight))
         source = self.sources[index]
         few = len(source.values) <= FEW_DIRECTIONS * len(source.cross)
@@ -366,8 +366,8 @@ class _Pooled:
         return half_solve(self.factor, right, transposed=transposed)
 
     def about(self, task: Regression) -> Told:
-        """What it says of a task's rows."""
-        # Half a solve makes the spread; the other half is for as many vectors only as a path has points.
+        """The prior of a task's rows."""
+        # Half a solve gives the spread. The other half is needed only for as many vectors as a path has points.
         half = self.half(np.vstack([self.pull, task.design]).T)
 
         def solve(duals: Floats) -> tuple[Floats, Floats]:

@@ -161,7 +161,7 @@ def run_tasks(
     ...     sorted((key, result) for key, result, _ in run_tasks(pow, {"a": (2, 3), "b": (3, 2)}, scheduler=client))
     [('a', 8), ('b', 9)]
     """
-    with _connect(scheduler, workers, "what came before the error is complete: call the others again") as client:
+    with _connect(scheduler, workers, "the results before the error are complete: call the others again") as client:
         futures = client.map(partial(_timed, function), list(arguments.values()), pure=False)
         keys = dict(zip(futures, arguments, strict=True))
         with closing(_results(client, futures)) as results:

@@ -33,7 +33,7 @@ from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with
 
 T = TypeVar("T")
 TargetCode: TypeAlias = Callable[[Array], Array]
-"""What the targets of a fit are of those in the data; its ``repr`` tells it from others."""
+"""A function from the targets in the data to those of a fit; its ``repr`` identifies it."""
 
 DEFAULT_LIMIT = "512 MB"
 #: Larger blocks do not make products faster, they only use the cache less well.
@@ -106,7 +106,7 @@ class StreamFeatures:
     Sums of squares lose what is small beside the mean. Where means are to be taken out afterwards, rows are first
     moved to an ``origin`` near them, and a constant is kept as the last feature to tell how far off the origin was.
     With a ``device`` (None for NumPy, or what PyTorch calls it) features and targets are tensors there. A map with
-    ``of_domain(name)`` has another map for each domain. With a ``code``, targets are what it makes of these.
+    ``of_domain(name)`` has another map for each domain. A ``code`` transforms the targets.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class StreamFeatures:
 
 
 def map_digest(feature_map: Any) -> str | None:
-    """A hash of what a map is made of; None for a map that cannot be written down."""
+    """A hash of a map; None for a map that cannot be serialised."""
     try:
         spec, arrays = to_spec(feature_map)
     except ParameterError:
@@ -442,13 +442,13 @@ def run_moments(
     code: TargetCode | None = None,
     joined: Callable[[Stream, MomentJob], Any] | None = None,
 ) -> Any:
-    """A pass over a source, as :func:`stream_moments` makes it; with a ``code``, of what it makes of the targets.
+    """Make a pass over a source as :func:`stream_moments` does; a ``code`` transforms the targets.
 
-    ``joined`` makes of the stream and the job for its moments a job that does more with the same blocks.
+    ``joined`` turns the stream and the job for its moments into a job that does more with the same blocks.
     """
     there = torch_device(device)
     if there and cluster is not None:
-        raise ParameterError(f"device={device!r} does not go with Dask, whose workers use NumPy; leave it out")
+        raise ParameterError(f"device={device!r} cannot be used with Dask, whose workers use NumPy; omit it")
     stream = open_stream(source, **reading)
     features = StreamFeatures.of(stream, feature_map, dtype, origin, there, code)
     outputs = stream.n_outputs if code is None or origin is None else origin.targets.size

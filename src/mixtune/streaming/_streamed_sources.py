@@ -29,7 +29,7 @@ from mixtune.streaming._stream import Block, Progress, Stream, open_stream, with
 
 #: Memory for the rows that are read at a time, without a limit of the user's.
 READING_BYTES = 2**26
-#: A target with more different values than this is no class.
+#: Targets with more different values than this are not classes.
 MOST_CLASSES = 10_000
 
 Samples = dict[str, tuple[Array, Array]]
@@ -148,7 +148,7 @@ class ClassJob:
     reading_rows: int
 
     def fold(self, blocks: Iterable[Block], place: Sequence[int] = ()) -> ClassCounts:
-        """The counts of all blocks; ``place``, where they stand in the source, does not matter here."""
+        """The counts of all blocks; ``place``, their position in the source, does not matter here."""
         found: ClassCounts = {}
         for block in blocks:
             found = self.merge([found, self._counts(block)])
@@ -159,9 +159,9 @@ class ClassJob:
             raise DataError(f"a classifier needs one label per row; the data have {block.y.shape[1]} targets")
         labels, places = np.unique(block.y, return_inverse=True)
         if len(broken := labels[labels != np.round(labels)]):
-            raise DataError(f"the labels of streamed classes are whole numbers; y holds {broken[0]:g}")
+            raise DataError(f"the labels of streamed classes must be whole numbers; y holds {broken[0]:g}")
         if len(labels) > MOST_CLASSES:
-            raise DataError(f"y holds more than {MOST_CLASSES:,} different values; they are hardly classes")
+            raise DataError(f"y has over {MOST_CLASSES:,} different values, too many for classes; use a regressor")
         counts = np.bincount(block.codes * len(labels) + places, minlength=len(block.names) * len(labels))
         table = counts.reshape(len(block.names), len(labels)).tolist()
         return {name: +Counter(dict(zip(labels.tolist(), row))) for name, row in zip(block.names, table) if any(row)}
@@ -178,7 +178,7 @@ class ClassJob:
 
 @dataclass(frozen=True, eq=False)
 class WithSamplesJob:
-    """What another job makes of all rows, and samples of every domain, from the same blocks."""
+    """The result of another job over all rows, and samples of every domain, from the same blocks."""
 
     whole: MomentJob | ClassJob
     samples: SampleJob
@@ -198,7 +198,7 @@ class WithSamplesJob:
         return self.whole.merge(whole), self.samples.merge(samples)
 
     def finish(self, found: Any) -> tuple[Any, Samples]:
-        """What the other job finds, and the rows of the samples."""
+        """The result of the other job, and the rows of the samples."""
         return self.whole.finish(found[0]), self.samples.finish(found[1])
 
 
@@ -256,7 +256,7 @@ def stream_samples(
 
 
 def _run(job: Any, stream: Stream, progress: Progress | None, cluster: Cluster | None) -> Any:
-    """What a job finds in all blocks of a stream."""
+    """The result of a job over all blocks of a stream."""
     if cluster is not None:
         return job.finish(cluster.run(job, stream, progress))
     return job.finish(job.fold(with_progress(stream.blocks(job.reading_rows), progress, stream.rows)))
@@ -310,8 +310,8 @@ class StreamedSources:
     Estimators learn from all rows, through sums computed in one pass. What needs single rows uses ``sample_rows`` rows
     of each source, drawn at random in the same pass: cross-domain validation of the tuned estimators, maps that they
     make from the rows, intervals and probabilities of models of every domain, and weights from distances. Classifiers
-    take a pass more, to find all classes; labels are whole numbers. Sums are kept with this object, so that grid search
-    and cross-validation read the data once; create a new object if arrays have changed.
+    need one more pass to find all classes, whose labels must be whole numbers. Sums are kept with this object, so that
+    grid search and cross-validation read the data once; create a new object if arrays have changed.
 
     Parameters
     ----------
@@ -389,7 +389,7 @@ class StreamedSources:
     encoding: str = "utf-8"
     separator: str | None = None
     decimal: str = "."
-    #: What was read already, "moments", "samples" and "classes"; copies of these sources share it.
+    #: Results of earlier passes: "moments", "samples" and "classes"; copies of these sources share them.
     _passes: dict[str, _CachedPass] = field(default_factory=dict, init=False)
     _code: TargetCode | None = field(default=None, init=False)
 
@@ -406,7 +406,7 @@ class StreamedSources:
         if self.engine == "local" and (self.scheduler, self.workers, self.folder) != (None, None, None):
             raise ParameterError('scheduler, workers and folder are for engine="dask"; set it, or leave them out')
         if self.engine == "dask" and self.device not in (None, "cpu"):
-            raise ParameterError(f"device={self.device!r} does not go with Dask, whose workers use NumPy; leave it out")
+            raise ParameterError(f"device={self.device!r} cannot be used with Dask, whose workers use NumPy; omit it")
         torch_device(self.device or "cpu")
 
     def moments(
@@ -457,7 +457,9 @@ class StreamedSources:
         return {name: about(sums, there, origin) for name, sums in self._without_left_out(done.found).items()}
 
     def class_counts(self, columns: Sequence[str] | None = None) -> ClassCounts:
-        """How many rows of each class every domain has, where targets are classes; :meth:`samples` come with them.
+        """The number of rows of each class in every domain, where targets are classes.
+
+        The same pass draws :meth:`samples`.
 
         Parameters
         ----------
@@ -483,7 +485,7 @@ class StreamedSources:
         return self._without_left_out(done.found)
 
     def coded(self, code: TargetCode) -> StreamedSources:
-        """The same sources with other targets, which a function makes of those in the data; what was read is shared.
+        """The same sources with targets that a function transforms; results of earlier passes are shared.
 
         Examples
         --------
@@ -515,7 +517,7 @@ class StreamedSources:
         """
         reading = self._reading(columns)
         key, before = self._cache_key(None, reading), self._passes.get("samples")
-        # Domains that came whole in an earlier pass may stay if they are left out now.
+        # Domains that an earlier pass read whole may stay if they are left out now.
         if before is None or before.key != key or not set(whole) <= before.whole <= {*whole, *self.leave_out}:
             options: dict[str, Any] = {
                 "rows": self.sample_rows,
@@ -569,7 +571,7 @@ class StreamedSources:
         return WithSamplesJob(job, SampleJob(width, self.sample_rows, (), None, self.seed, self._sample_limit))
 
     def _keep_samples(self, found: tuple[Any, Samples], reading: dict[str, Any]) -> Any:
-        """Keep the samples that came with something else, and return that."""
+        """Keep the samples of a pass, and return its other result."""
         whole, rows = found
         self._passes["samples"] = _CachedPass(self._cache_key(None, reading), rows)
         return whole
