@@ -171,6 +171,13 @@ def test_the_separator_that_yields_the_expected_columns_is_preferred(tmp_path):
     assert (read.form.separator, read.table.column_names) == (";", ["site", "y"])
 
 
+def test_new_rows_are_read_with_the_separator_that_yields_the_inputs(tmp_path):
+    (tmp_path / "a.csv").write_text("site,x,y\n" + "".join(f"a,{row}.5,{row % 7}\n" for row in range(30)))
+    encoder = read_training(tmp_path / "a.csv", **ROLES | {"focal": "a"}).encoder
+    (tmp_path / "new.csv").write_text("Sales, 2021\nshop;x\nb;1,5\nb;2,5\nb;3,5\n")
+    np.testing.assert_array_equal(read_new(tmp_path / "new.csv", encoder).X, [[1.5], [2.5], [3.5]])
+
+
 def test_row_names_without_a_header(tmp_path):
     (tmp_path / "a.txt").write_text('"x" "y"\n"Mazda RX4" 1 2\n"Fiat 128" 3 4\n')
     assert read_file(tmp_path / "a.txt").table.to_pydict() == {

@@ -224,7 +224,8 @@ def read_new(
     """
     path = Path(path)
     reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
-    read = read_file(path, text=encoder.text_columns, **reading)
+    inputs = [column.name for column in encoder.columns]
+    read = read_file(path, text=encoder.text_columns, expected=inputs, **reading)
     read = _with_long_numbers(read, path, reading)
     encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
     # Read again as written: labels such as 007 must come out as they went in.
