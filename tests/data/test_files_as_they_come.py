@@ -151,6 +151,33 @@ def test_line_breaks_within_quotes_and_rows_of_other_lengths(tmp_path):
     assert [note.code for note in read.notes] == ["short-rows"]
 
 
+@pytest.mark.parametrize("separator", ["\t", ";", "|"])
+@pytest.mark.parametrize("odd", [["a", "1,200"], ["a", "1,200", "0.5", "2.5", "9", "9"]], ids=["short", "long"])
+def test_thousands_commas_and_rows_of_other_lengths_do_not_hide_the_separator(tmp_path, separator, odd):
+    rows = [["ab"[row % 2], f"{1 + row % 9},{100 + row}", f"{row / 7:.2f}", f"{row % 11}.25"] for row in range(38)]
+    rows = [["site", "load", "x", "y"], *rows[:7], odd, *rows[7:20], odd, *rows[20:]]
+    (tmp_path / "a.tsv").write_text("\n".join(map(separator.join, rows)))
+    read = read_file(tmp_path / "a.tsv")
+    assert (read.form.separator, read.table.column_names) == (separator, ["site", "load", "x", "y"])
+    training = read_training(tmp_path / "a.tsv", target="y", domain="site", focal="a", drop_missing_target=True)
+    assert sum(domain.n_rows for domain in training.domains) == 38
+    assert training.domains["a"].X[0, 0] == 1100
+
+
+def test_the_separator_that_yields_the_expected_columns_is_preferred(tmp_path):
+    (tmp_path / "a.csv").write_text("Sales, 2021\nsite;y\n" + "".join(f"a;{row},5\n" for row in range(60)))
+    assert read_file(tmp_path / "a.csv").form.separator == ","
+    read = read_file(tmp_path / "a.csv", expected=["y"])
+    assert (read.form.separator, read.table.column_names) == (";", ["site", "y"])
+
+
+def test_new_rows_are_read_with_the_separator_that_yields_the_inputs(tmp_path):
+    (tmp_path / "a.csv").write_text("site,x,y\n" + "".join(f"a,{row}.5,{row % 7}\n" for row in range(30)))
+    encoder = read_training(tmp_path / "a.csv", **ROLES | {"focal": "a"}).encoder
+    (tmp_path / "new.csv").write_text("Sales, 2021\nshop;x\nb;1,5\nb;2,5\nb;3,5\n")
+    np.testing.assert_array_equal(read_new(tmp_path / "new.csv", encoder).X, [[1.5], [2.5], [3.5]])
+
+
 def test_row_names_without_a_header(tmp_path):
     (tmp_path / "a.txt").write_text('"x" "y"\n"Mazda RX4" 1 2\n"Fiat 128" 3 4\n')
     assert read_file(tmp_path / "a.txt").table.to_pydict() == {

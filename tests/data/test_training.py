@@ -313,6 +313,14 @@ def test_bad_tables(tmp_path, text, options, message):
         read_one(tmp_path, text, **options)
 
 
+@pytest.mark.parametrize("values", ["1.5", "red"])
+def test_refused_missing_values_are_as_many_as_would_be_imputed(tmp_path, values):
+    text = "site,x,y\n" + "".join(f"s,{cell},{row}\n" for row, cell in enumerate([values, "", "?", "NA", "2", ""]))
+    with pytest.raises(DataError, match="has 4 missing values in 6 rows"):
+        read_one(tmp_path, text, missing="refuse")
+    assert any('"x" (4)' in note for note in read_one(tmp_path, text, missing="impute").notes)
+
+
 def test_advice_is_given_as_each_place_types_it(tmp_path):
     with pytest.raises(DataError) as caught:
         read_one(tmp_path, "site,row id,y\ns,,1\ns,2,2\n", missing="refuse")

@@ -11,7 +11,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -183,6 +183,7 @@ def detect_csv(
     separator: str | None = None,
     decimal: str | None = None,
     tabs: bool = False,
+    expected: Sequence[str] = (),
 ) -> FileTable:
     """Read a CSV file of which some is not known: what is None is found out.
 
@@ -194,6 +195,8 @@ def detect_csv(
         How the file is written.
     tabs
         Whether tabs are the more likely separator.
+    expected
+        Columns that the file should have, besides ``text``: the separator that yields most of these names is preferred.
 
     Examples
     --------
@@ -218,7 +221,8 @@ def detect_csv(
     head = data[:_HEAD].to_pybytes()
     whole = len(head) == data.size
     lines = codecs.getincrementaldecoder(encoding)(errors="replace").decode(head).removeprefix("\ufeff")
-    found = separator or _find_separator(lines, whole=whole, likely="\t" if tabs else ",")
+    known = {*text, *expected}
+    found = separator or _find_separator(lines, whole=whole, likely="\t" if tabs else ",", known=known)
     rows = _split(lines, found, whole=whole)
     mark = decimal or ("." if found == "," else _find_decimal(rows))
     form = CsvFormat(encoding, found, mark)
@@ -286,15 +290,17 @@ def _usual_width(rows: Sequence[Sequence[str]]) -> int:
     return Counter(map(len, rows[1:] or rows)).most_common(1)[0][0] if rows else 0
 
 
-def _find_separator(text: str, *, whole: bool, likely: str) -> str:
+def _find_separator(text: str, *, whole: bool, likely: str, known: Set[str] = frozenset()) -> str:
     """The separator with which most rows have as many cells as the header; the likely one where none does.
+
+    One that yields more of the ``known`` column names is preferred.
 
     Examples
     --------
     >>> _find_separator("a;b\\n1,5;2\\n2,5;3\\n", whole=True, likely=",")
     ';'
     """
-    scores: dict[str, tuple[float, int, int]] = {}
+    scores: dict[str, tuple[int, bool, int, float, int]] = {}
     for separator in (likely, *(mark for mark in _SEPARATORS if mark != likely), _SPACES):
         rows = _split(text, separator, whole=whole)[:200]
         width = _usual_width(rows)
@@ -302,9 +308,12 @@ def _find_separator(text: str, *, whole: bool, likely: str) -> str:
         if width < 2 or start is None or len(rows[start]) < 2:
             continue
         same = sum(len(row) == width for row in rows[start + 1 :]) / max(1, len(rows) - start - 1)
-        # Blanks also stand between the words of one column. Decimal commas make columns, too, but not of the header:
-        # it is later then.
-        scores[separator] = (round(same, 1) if separator != _SPACES else round(same - 0.5, 1), -start, width)
+        # Blanks also stand between the words of one column.
+        same = round(same if separator != _SPACES else same - 0.5, 1)
+        names = len(known & set(map(plain_name, rows[start])))
+        # Commas in numbers make columns, too, but not of the header: it is later then. This counts more than a few
+        # rows of another length.
+        scores[separator] = (names, same > 0.5, -start, same, width)
     return max(scores, key=scores.__getitem__) if scores else likely
 
 

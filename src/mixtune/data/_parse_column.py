@@ -234,6 +234,9 @@ def check_column(
     cells = parse_column(column, markers=markers, category=category, written=written)
     if markers or isinstance(cells, Fault) or not (missing := is_missing(cells, len(column))).any():
         return cells
+    # As many as would be filled in, so that markers count beside blank cells.
+    marked = parse_column(column, markers=True, category=category, written=written)
+    missing = missing if isinstance(marked, Fault) else is_missing(marked, len(column))
     shown = column[int(missing.argmax())].as_py()
     mark = f', "{shown}"' if isinstance(shown, str) and shown.strip() else ""
     return Fault(f"has {count_flags(missing, noun, mark)}", fill, fillable=True)

@@ -115,6 +115,7 @@ def read_file(
     separator: str | None = None,
     decimal: str | None = None,
     text: Sequence[str] = (),
+    expected: Sequence[str] = (),
 ) -> FileTable:
     """Read a file as it comes: what is not known of a CSV file is found out, and small damage is mended with a note.
 
@@ -126,6 +127,8 @@ def read_file(
         How CSV is written; None is found out.
     text
         Columns of a CSV file to read as they are written.
+    expected
+        Other columns that the file should have, which help to find out the separator.
 
     Examples
     --------
@@ -145,7 +148,7 @@ def read_file(
         kind = _KINDS.get(ending) or _guess_kind(data, path)
         form: CsvFormat | None = None
         if kind == "csv":
-            table, form, notes = detect_csv(data, path, text, **given, tabs=ending in _TABS)
+            table, form, notes = detect_csv(data, path, text, **given, tabs=ending in _TABS, expected=expected)
         else:
             table, notes = _read_typed(data, path, kind)
         table, renamed = _distinct_names(table, path)

@@ -222,8 +222,10 @@ def read_new(
     >>> new.table.to_pydict()["id"]
     ['007', '008']
     """
-    path, reading = Path(path), {"encoding": encoding, "separator": separator, "decimal": decimal}
-    read = read_file(path, text=encoder.text_columns, **reading)
+    path = Path(path)
+    reading: dict[str, Any] = {"encoding": encoding, "separator": separator, "decimal": decimal}
+    inputs = [column.name for column in encoder.columns]
+    read = read_file(path, text=encoder.text_columns, expected=inputs, **reading)
     read = _with_long_numbers(read, path, reading)
     encoded = encoder.encode(read.table, f'"{shown_path(path)}"')
     # Read again as written: labels such as 007 must come out as they went in.
@@ -309,7 +311,7 @@ def _read_parts(paths: Any, roles: _Roles, reading: Mapping[str, Any]) -> tuple[
     text = (*text, *([] if roles.domain is None else [roles.domain]))
     parts = []
     for path in files:
-        read = _with_long_numbers(read_file(path, text=text, **reading), path, reading)
+        read = _with_long_numbers(read_file(path, text=text, expected=[roles.target], **reading), path, reading)
         mark = "." if read.form is None else read.form.decimal
         parts.append(Part(f'"{shown_path(path)}"', read.table, decimal=mark, name=shown_path(path).name))
         notes += read.notes
