@@ -21,7 +21,7 @@ PACKAGE = Path(mixtune.__file__).parent
 MODULES = 158
 DEPTH = 20
 PRIVATE = 0
-CODE_LINES = 29_960
+CODE_LINES = 30_027
 OPTIONAL = {
     "torch": {"_array", "features"},
     "cupyx": {"_array"},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.command_line import SITES, as_json, refused, run, sites, write_rows
-from mixtune.report.wording import METHOD_NAMES
+from mixtune.report.wording import METHOD_NAMES, percent
 
 METHODS = ["mixtune", "own rows alone", "pooled", "mean of local models", "boosting", "mean"]
 
@@ -70,6 +70,24 @@ def test_what_the_others_can_bend_is_said(data):
     )
     assert "ridge fits are linear in the columns" in made
     assert not any("linear in the columns" in out for out in same)
+
+
+def test_a_method_with_a_lower_error_is_named(data, tmp_path):
+    assert as_json("compare", data, *SITES, "--folds", "3")["lower_error"] is None
+    # All sites follow one law that is linear, so that one fit to all rows cannot be beaten by much.
+    rng = np.random.default_rng(3)
+    rows = [[site, x := rng.normal(), 2 * x + rng.normal()] for site in "abc" for _ in range(12)]
+    file = write_rows(tmp_path / "same.csv", ["site", "x", "y"], rows)
+    command = ("compare", file, "--target", "y", "--domain", "site", "--focal", "a", "--folds", "3")
+    facts = as_json(*command)
+    best = min(facts["methods"], key=lambda row: row["error"])
+    ours = facts["methods"][0]
+    assert best["method"] not in ("mixtune", "own rows alone")
+    told = facts["lower_error"]
+    name = METHOD_NAMES.get(best["method"], best["method"])
+    assert told.startswith(f"The lowest error is that of {name}, {percent(1 - best['error'] / ours['error'])} below")
+    assert f"95% interval {best['ratio_low']:.2f} to {best['ratio_high']:.2f}" in told
+    assert told in " ".join(run(*command).out.split())
 
 
 def test_more_folds_than_rows(data):

@@ -138,6 +138,16 @@ def test_classes(folder):
     assert "use --proba" in refused(*predict, "--interval", "0.9")
 
 
+def test_a_model_of_one_focal_row_has_no_intervals(tmp_path):
+    data, model = sites(tmp_path / "data.csv", rows=(1, 20, 20)), tmp_path / "model.mixtune"
+    assert run("fit", data, *SITES, "--out", model).code == 0
+    (tmp_path / "new.csv").write_text(NEW)
+    assert run("predict", model, tmp_path / "new.csv").code == 0
+    for option in (("--interval", "0.5"), ("--std",)):
+        told = " ".join(refused("predict", model, tmp_path / "new.csv", *option).split())
+        assert f"fit it again with more focal rows, or predict without {option[0]}" in told
+
+
 def test_rows_of_other_domains_are_noted(folder):
     done = run("predict", folder / "model.mixtune", folder / "data.csv")
     assert 'other than "berlin"' in " ".join(done.err.split())

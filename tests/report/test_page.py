@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mixtune.errors import DataError
 from mixtune.estimators import (
+    Measures,
     RegretOptimalClassifierCV,
     RegretOptimalRegressor,
     RegretOptimalRegressorCV,
@@ -86,6 +87,9 @@ class Page(HTMLParser):
 
     def unknown_decl(self, data):
         raise AssertionError(data)
+
+
+HELPS = TransferGain(0.14, 0.09, 0.18, from_rows=0.14, from_validation=None)
 
 
 def make_rows(n_sources, n_focal=20, *, names=None, outputs=None, seed=0):
@@ -250,6 +254,54 @@ def test_what_to_do_next(gain, words, model, rows):
         assert f'helped ("{hurt.name}")' in found.sentence
 
 
+@pytest.mark.parametrize("measure", ["rmse", "log_loss"])
+def test_a_model_no_better_than_the_mean_is_not_recommended(measure, model, rows):
+    def advice(error, gain=HELPS, focal_rows=20, **others):
+        model.transfer_gain_ = gain
+        facts = read_facts(model, **rows, explain=False)
+        errors = {"mixtune": error, "mean": 1.0, **others}
+        compared = [
+            replace(each, measures=Measures(**{measure: errors.get(each.method, 0.5)})) for each in facts.compared
+        ]
+        return give_verdict(
+            replace(facts, compared=tuple(compared), focal=replace(facts.focal, rows=focal_rows))
+        ).advice
+
+    name = {"rmse": "RMSE", "log_loss": "log loss"}[measure]
+    told = f"this model is no better than predicting the mean ({name} 1.1 against 1)."
+    assert advice(0.9) == "Use this model for new rows."
+    assert advice(1.1) == f"Look for other columns. These hardly predict the target: on the left-out rows, {told}"
+    assert f"is hardly better than predicting the mean ({name} 0.99 against 1)." in advice(0.99)
+    few = f"Add focal rows before you rely on this model: on the few left-out rows, {told}"
+    assert advice(1.1, focal_rows=5) == few
+    # What counts is the fit that would be recommended.
+    hurts = TransferGain(-0.05, -0.09, -0.02, from_rows=-0.05, from_validation=None)
+    assert advice(1.1, hurts) == "Use a fit to the focal rows alone."
+    worse = advice(1.2, hurts, **{"own rows alone": 1.1})
+    assert "a fit to the focal rows alone is no better than predicting the mean" in worse
+
+
+def test_noise_is_not_recommended():
+    rng = np.random.default_rng(0)
+    draws = [(rng.standard_normal((n, 4)), rng.standard_normal(n)) for n in (25, 60, 60)]
+    (X, y), *others = draws
+    rows = {"X": X, "y": y, "sources": {f"other {k}": each for k, each in enumerate(others)}}
+    facts = read_facts(fit(rows), **rows, explain=False)
+    assert give_verdict(facts).advice.startswith("Look for other columns. These hardly predict the target")
+    classes = {**rows, "y": np.where(y > 0, "yes", "no")}
+    classes["sources"] = {name: (A, np.where(b > 0, "yes", "no")) for name, (A, b) in rows["sources"].items()}
+    facts = read_facts(fit(classes, RegretOptimalClassifierCV()), **classes, explain=False)
+    assert "better than predicting the mean (log loss" in give_verdict(facts).advice
+
+
+def test_with_one_focal_row_errors_are_said_to_be_unknown():
+    rows = make_rows(2, 1)
+    facts = read_facts(fit(rows), **rows, explain=False)
+    known = "Add focal rows before you rely on this model: with 1 focal row its errors and intervals are unknown."
+    for gain in (facts.gain, Gain(0.2, 0.1, 0.3)):
+        assert give_verdict(replace(facts, gain=gain)).advice == known
+
+
 def test_pooling_is_judged_with_the_same_grades(model, rows):
     def said(ratio, low, high):
         model.compared_ = tuple(
@@ -293,6 +345,10 @@ def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, row
     assert "for 12 the focal rows cannot tell" in report_html(model, **rows)
     assert "badge helped" not in report_html(model, **rows)
     model._removals = (surely(effects[0], 0.02), *model._removals[1:])
+    # Where the rows cannot tell whether transfer helps, no dataset is said to have helped.
+    model.transfer_gain_ = TransferGain(0.0, -0.1, 0.1, from_rows=0.0, from_validation=None)
+    assert read(model, rows).texts["verdict"].endswith("(95% interval 10% higher to 10% lower).")
+    model.transfer_gain_ = HELPS
     page = read(model, rows)
     assert page.texts["verdict"].endswith(f'; 1 of 12 datasets helped ("{effects[0].name}").')
 
@@ -307,6 +363,7 @@ def test_changes_within_their_uncertainty_are_not_called_help_or_harm(model, row
     ],
 )
 def test_datasets_that_helped_are_counted(changes, words, model, rows):
+    model.transfer_gain_ = HELPS
     model._removals = tuple(surely(r, c) for r, c in zip(model.removal_effects(), changes))
     page = read(model, rows)
     assert page.texts["verdict"].endswith(words)
@@ -315,6 +372,7 @@ def test_datasets_that_helped_are_counted(changes, words, model, rows):
 
 
 def test_removals_that_were_not_computed_do_not_print_as_nothing(model, rows):
+    model.transfer_gain_ = HELPS
     model._removals = tuple(surely(r, 0.02) for r in model.removal_effects()[:4])
     page = read(model, rows)
     assert page.texts["verdict"].endswith("; all 4 datasets looked at helped.")

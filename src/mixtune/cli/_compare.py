@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from mixtune.cli import _outputs as outputs
 from mixtune.cli import _reading as reading
-from mixtune.report.wording import METHOD_NAMES
+from mixtune.report.wording import METHOD_NAMES, percent
 
 if TYPE_CHECKING:
     from mixtune.data import TrainingTables
@@ -101,6 +102,7 @@ def compare(
             change = 1 - mine.ratio, 1 - mine.ratio_high, 1 - mine.ratio_low  # type: ignore[operator]
             told = compared_sentence(*change, total, every=every)
             why = "" if every else _why(read, model, change, curved=not same_features)
+    lower = _lower(mine, results)
     rows = [outputs.flat_method(each) for each in results]
     if out is not None:
         with outputs.writing(out):
@@ -108,11 +110,17 @@ def compare(
     if as_json:
         about = {"target": read.encoder.target.name, "focal": None if every else read.domains.focal, **settings}
         error = "share of wrong classes" if classes else "rmse"
-        found = {"fit_differs": why or None, "error": error, "methods": rows, "notes": read.notes}
+        found = {
+            "fit_differs": why or None,
+            "lower_error": lower or None,
+            "error": error,
+            "methods": rows,
+            "notes": read.notes,
+        }
         outputs.print_json({**about, "verdict": told, **found, "written": out})
     else:
         console = outputs.output()
-        for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(why))):
+        for text in filter(None, (f"[bold]{outputs.safe(told)}[/]", outputs.safe(lower), outputs.safe(why))):
             console.print(f"{text}\n")
         of = f"{len(list(read.domains)):,} domains" if every else f'"{read.domains.focal}"'
         title = f"Errors on {total:,} unseen rows of {of}"
@@ -141,6 +149,25 @@ def _cannot(mine: Compared) -> str:
     if mine.ratio_low == mine.ratio_high:
         return f"No difference: mixtune and {YARDSTICK} make the same errors on every unseen row."
     return ""
+
+
+def _lower(mine: Compared, results: Sequence[Compared]) -> str:
+    """Which method has the lowest error where mixtune does not; of own rows alone the verdict tells."""
+    known = {each: each.error for each in results if each.error is not None}
+    best = min(known, key=known.__getitem__, default=mine)
+    if mine.error is None or known.get(best, mine.error) >= mine.error or best.method == YARDSTICK:
+        return ""
+    name, part = METHOD_NAMES.get(best.method, best.method), percent(1 - known[best] / mine.error)
+    ratios = [_ratio(each) for each in (best, mine)]
+    told = f" (relative to {YARDSTICK}: {ratios[0]}; mixtune {ratios[1]})" if all(ratios) else ""
+    return f"The lowest error is that of {name}, {part} below that of mixtune{told}."
+
+
+def _ratio(method: Compared) -> str:
+    """The error relative to that of own rows alone with its 95% interval, or nothing."""
+    if method.ratio is None or method.ratio_low is None or method.ratio_high is None:
+        return ""
+    return f"{method.ratio:.2f}, 95% interval {method.ratio_low:.2f} to {method.ratio_high:.2f}"
 
 
 def _why(read: TrainingTables, model: Any, change: tuple[float, float, float], *, curved: bool) -> str:

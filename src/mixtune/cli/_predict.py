@@ -105,7 +105,8 @@ def predict(
     if taken := [name for name in columns if name in read.table.column_names]:
         raise DataError(f'"{new}" has a column {quoted(taken)} already; rename it, since predictions are called so')
     # Parquet has types, so there the cells are numbers again where they are numbers.
-    table = read_file(new, text=encoder.text_columns, **form).table if typed else read.table
+    expected = [column.name for column in encoder.columns]
+    table = read_file(new, text=encoder.text_columns, expected=expected, **form).table if typed else read.table
     for name, values in columns.items():
         table = table.append_column(name, pa.array(values))
     found = read.form or UTF8
@@ -174,6 +175,11 @@ def _columns(
     model: Any, read: Encoded, *, interval: float | None, std: bool, proba: bool, **domain: Any
 ) -> dict[str, list[Any]]:
     """The new columns by name; a model of every domain takes the ``domain`` of each row."""
+    if (std or interval is not None) and not np.isfinite(getattr(model, "loo_error_", 0.0)):
+        raise ParameterError(
+            "the errors of this model are unknown, since it has too few focal rows; fit it again with more focal rows, "
+            f"or predict without {'--std' if interval is None else '--interval'}"
+        )
     names_of_stream = getattr(model, "feature_names_in_", None)
     X: Any = read.X if names_of_stream is None else dict(zip(names_of_stream, read.X.T))
     columns: dict[str, Any] = {"prediction": model.predict(X, **domain)}

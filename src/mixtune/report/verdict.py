@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mixtune._messages import counted, quoted
 from mixtune.report.facts import DomainFact, Facts
 from mixtune.report.wording import number, percent
-from mixtune.selection import OWN_ROWS, POOLED
+from mixtune.selection import MIXTUNE, OWN_ROWS, POOLED
 
 #: Leaving a dataset out that changes the left-out error by at most this part makes no difference.
 HELP_MARGIN = 0.001
@@ -22,6 +22,8 @@ NAMED = 3
 MOST_TIMES = 20
 #: Errors higher by this part or more are "more than ten times" as high.
 MANY_TIMES = 9
+#: An error that is not lower by more than this part than that of predicting the mean is hardly better.
+HARDLY = 0.02
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,10 @@ def give_verdict(facts: Facts) -> Verdict:
         interval = f"{_side(low)} to {_side(high)}"
     helped, meaning = _which_helped(facts)
     evidence = f"{_evidence(facts)} {_against_pooling(facts)}".strip()
-    sentence = f"{change} (95% interval {interval}); {helped}."
+    # Where the rows cannot tell whether transfer helps, a dataset that helped would contradict it.
+    named = can_tell(facts) and any(effect_of(each) == "helped" for each in facts.sources)
+    which = "" if named and not graded(*known) else f"; {helped}"
+    sentence = f"{change} (95% interval {interval}){which}."
     return Verdict(sentence, tone, (evidence, meaning), _advice(facts, *known))
 
 
@@ -135,8 +140,15 @@ def why_different(facts: Facts, reduction: float, low: float, high: float, *, cu
 
 def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
     """What to do next."""
+    if facts.error is None or facts.focal.rows == 1:
+        unknown = f"with {counted((facts.focal.rows, 'focal row'))} " if facts.focal.rows else ""
+        return f"Add focal rows before you rely on this model: {unknown}its errors and intervals are unknown."
     grade, pooled = graded(reduction, low, high), _change_from_pooling(facts)
-    if pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly":
+    pool = pooled is not None and pooled[0] < 0 and graded(*pooled) == "clearly"
+    alone = bool(grade) and reduction <= 0
+    if warning := _against_mean(facts, POOLED if pool else OWN_ROWS if alone else MIXTUNE):
+        return warning
+    if pool:
         return "Use one fit to all rows pooled."
     if grade:
         first = "Use this model for new rows" if reduction > 0 else "Use a fit to the focal rows alone"
@@ -156,6 +168,33 @@ def _advice(facts: Facts, reduction: float, low: float, high: float) -> str:
     step = 10 ** max(math.floor(math.log10(needed)) - 1, 0)
     rows = f"about {math.ceil(needed / step) * step:,} focal rows"
     return f"{first}. If the difference stays the same, {rows} would make it clear."
+
+
+def _against_mean(facts: Facts, method: str) -> str:
+    """A warning if a method is hardly better than predicting the mean on the left-out rows; "" if it is, or unknown."""
+    from mixtune.estimators import MEAN
+
+    measures = {each.method: each.measures for each in facts.compared}
+    mine, mean = measures.get(method), measures.get(MEAN)
+    if mine is None or mean is None:
+        return ""
+    name, error, constant = "RMSE", mine.rmse, mean.rmse
+    if mean.log_loss is not None:
+        name, error, constant = "log loss", mine.log_loss, mean.log_loss
+    if error is None or constant is None:
+        return ""
+    # The mean of the other n - 1 rows misses by n / (n - 1) times as much as the mean of all: no column has to predict
+    # anything to do better by that part, a mean that is known from more rows does.
+    part = 1 - 1 / facts.focal.rows if facts.focal.rows > 1 and name == "RMSE" else 1.0
+    if error < (1 - HARDLY) * part * constant:
+        return ""
+    names = {OWN_ROWS: "a fit to the focal rows alone", POOLED: "one fit to all rows pooled"}
+    how = "hardly" if error < constant else "no"
+    told = f"{names.get(method, 'this model')} is {how} better than predicting the mean "
+    told += f"({name} {number(error)} against {number(constant)})"
+    if not can_tell(facts):
+        return f"Add focal rows before you rely on this model: on the few left-out rows, {told}."
+    return f"Look for other columns. These hardly predict the target: on the left-out rows, {told}."
 
 
 def _change_from_pooling(facts: Facts) -> tuple[float, float, float] | None:
