@@ -93,9 +93,45 @@ def test_what_was_averaged_is_visible(fitted):
     assert {each.settings["map"] for each in fitted.candidates_} <= {each.name for each in fitted.maps_}
     assert min(each.validation_error for each in fitted.maps_) >= 1.0
     widths = {each.name: each.n_features for each in fitted.maps_}
-    assert widths == {"inputs": 3, "Fourier": 103, "learned": 17}
-    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 15 + 100 + 2
+    assert widths == {"inputs": 3, "Fourier": 103, "learned": 14}
+    assert fitted.feature_map_.n_features_out == fitted.coef_.shape[0] == 3 + 12 + 100 + 2
     assert fitted.feature_map == "auto"
+
+
+def targets_of(function, sources=6, rows=100, n=30, seed=0):
+    """Domains whose targets are one function of two columns and noise."""
+    rng = np.random.default_rng(seed)
+    X = [rng.standard_normal((size, 2)) for size in (n, *[rows] * sources)]
+    y = [function(*part.T) + 0.2 * rng.standard_normal(len(part)) for part in X]
+    return X[0], y[0], {f"s{i}": pair for i, pair in enumerate(zip(X[1:], y[1:]))}
+
+
+def test_fourier_features_are_tried_where_columns_act_together():
+    X, y, sources = targets_of(lambda a, b: 2 * a * b)
+    assert {each.name for each in auto().fit(X, y, sources=sources).maps_} == {"inputs", "Fourier", "learned"}
+    X, y, sources = targets_of(lambda a, b: a**2 + b)
+    assert {each.name for each in auto().fit(X, y, sources=sources).maps_} == {"inputs", "splines", "learned"}
+
+
+def test_fourier_features_are_always_tried_for_classes():
+    X, y, sources = targets_of(lambda a, b: a**2 + b)
+    cut = {name: (U, v > 1.0) for name, (U, v) in sources.items()}
+    model = RegretOptimalClassifierCV().fit(X, y > 1.0, sources=cut)
+    assert {each.name for each in model.maps_} == {"inputs", "Fourier", "learned"}
+
+
+def test_own_rows_alone_have_curves_too():
+    """Where Fourier features are not tried, splines of the focal rows are what transfer is compared with."""
+    X, y, sources = targets_of(lambda a, b: 0.5 * a**2 + 0.2 * b, n=200)
+    model = auto().fit(X, y, sources=sources)
+    own = [each for each in model.candidates_ if each.settings["map"] == "splines"]
+    assert {each.family for each in own} == {"focal only"}
+    average = model._choices[0]
+    assert average.blocks[average.plain].name == "splines"
+    linear = RegretOptimalRegressorCV(feature_map=None).fit(X, y, sources=sources)
+    assert np.std(average.focal_left_out) < 0.5 * np.std(linear._choices[0].focal_left_out)
+    # 200 rows of their own are nearly as good as all; compared with lines, transfer would gain most of the error.
+    assert model.transfer_gain_.reduction < 0.2
 
 
 def test_the_average_is_that_of_the_maps(fitted):

@@ -51,6 +51,17 @@ def test_solves_without_a_spectrum():
     assert tridiagonal_solves(-kernel, shifts, right, rows) is None
 
 
+@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("spectrum", [False, True])
+def test_ridge_heads_from_sums(size, spectrum, monkeypatch):
+    rng = np.random.default_rng(0)
+    U, y, ridges = rng.standard_normal((20, size)), rng.standard_normal(20), np.array([0.1, 1.0, 30.0])
+    expected = [np.linalg.solve(U.T @ U + ridge * np.eye(size), U.T @ y) for ridge in ridges]
+    if spectrum:  # as where rounding leaves the tridiagonal matrix indefinite
+        monkeypatch.setattr(_ridge_paths, "tridiagonal_solves", lambda *_: None)
+    np.testing.assert_allclose(_ridge_paths.ridge_heads(U.T @ U, U.T @ y, ridges), expected)
+
+
 def test_few_rows_of_a_large_problem_are_left_out_as_all_rows_are(monkeypatch):
     rng = np.random.default_rng(3)
     task = make_task(rng, 40, 12, weights=[0.5, 1.0, 3.0])

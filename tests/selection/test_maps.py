@@ -17,6 +17,7 @@ from mixtune.selection import (
     _model_averaging,
     choose,
     choose_maps,
+    joint_error,
     learn_columns,
 )
 from mixtune.selection._choose import draw_plan
@@ -193,7 +194,7 @@ def test_turned_sources_are_found():
 def test_learned_columns_are_the_common_curve_out_of_fold():
     rng = np.random.default_rng(1)
     sources, _ = bent_sources(rng)
-    learned, folds = learn_columns(sources, PLAIN, seed=0)
+    learned, folds, _ = learn_columns(sources, PLAIN, seed=0)
     assert folds.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     new = rng.standard_normal((200, 2))
     for column in learned.transform(new).T:
@@ -208,17 +209,18 @@ def test_learned_columns_are_the_common_curve_out_of_fold():
     np.testing.assert_allclose(mixed[0::3], mean[0::3])
     np.testing.assert_allclose(mixed[2::3], fold(learned, 1)[2::3])
     other = [Rows(r.X, 100 * rng.standard_normal(60)) if k in (1, 4, 7) else r for k, r in enumerate(sources)]
-    again, _ = learn_columns(other, PLAIN, seed=0)
+    again, _, _ = learn_columns(other, PLAIN, seed=0)
     np.testing.assert_allclose(fold(again, 1)[:, 1], fold(learned, 1)[:, 1])
     assert not np.allclose(fold(again, 0)[:, 1], fold(learned, 0)[:, 1])
 
 
 def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():
     sources, signs = bent_sources(np.random.default_rng(2))
-    learned, folds = learn_columns(sources, PLAIN, seed=0)
+    learned, folds, targets = learn_columns(sources, PLAIN, seed=0)
     U = [learned.wide.transform(r.X) for r in sources]
     U = [part - part.mean(axis=0) for part in U]
     y = [s * (r.y - r.y.mean()) / r.y.std() for s, r in zip(signs, sources)]
+    np.testing.assert_allclose(np.concatenate(targets), np.concatenate(y))
     trace = sum(np.sum(part**2) for part in U) / U[0].shape[1]
     errors, heads = [], []
     for ridge in SETTINGS.focal_ridges * trace:
@@ -229,6 +231,21 @@ def test_ridge_columns_are_a_ridge_fit_to_the_other_folds():
         heads.append(found)
         errors.append(sum(np.sum((y[k] - U[k] @ found[fold]) ** 2) for k, fold in enumerate(folds)))
     np.testing.assert_allclose(learned.heads, heads[int(np.argmin(errors))], rtol=1e-5, atol=1e-8)
+
+
+def test_joint_errors_by_the_hat_matrix():
+    rng = np.random.default_rng(4)
+    sources = [Rows(rng.standard_normal((30, 4)) + k, rng.standard_normal(30), rng.uniform(1, 2, 30)) for k in range(3)]
+    root = np.sqrt(np.concatenate([rows.weight for rows in sources]))
+    centred = [rows.X - np.average(rows.X, axis=0, weights=rows.weight) for rows in sources]
+    U, y = np.concatenate(centred) * root[:, None], np.concatenate([rows.y for rows in sources]) * root
+    total, errors = root @ root, []
+    for ridge in SETTINGS.focal_ridges * np.trace(U.T @ U) / 4:
+        hat = U @ np.linalg.solve(U.T @ U + ridge * np.eye(4), U.T)
+        errors.append(np.sum((y - hat @ y) ** 2) * total / (total - np.trace(hat)) ** 2)
+    assert joint_error(sources) == pytest.approx(min(errors))
+    exact = [Rows(rows.X, rows.X @ np.ones(4) - np.mean(rows.X @ np.ones(4))) for rows in sources]
+    assert joint_error(exact) == SETTINGS.smallest_variance
 
 
 def test_the_largest_share_of_all_maps(average):

@@ -29,7 +29,7 @@ from mixtune.features import (
     fit_splines,
 )
 from mixtune.moments import Rows, Scaling, pooled_scaling
-from mixtune.selection import SETTINGS, FeatureBlock, content_order, learn_columns, learn_own_column
+from mixtune.selection import SETTINGS, FeatureBlock, content_order, joint_error, learn_columns, learn_own_column
 
 #: A principal component with a smaller part of the variance than this is rounding.
 SPANNED = 1e-9
@@ -163,31 +163,57 @@ def _curved_maps(
     units = _units(parts)
     oriented = Oriented.of(X, y, weight, shift=units.shift, scale=units.scale)
     reach = X.min(axis=0), X.max(axis=0)
+    ends = np.cumsum([len(part.X) for part in parts])[:-1]
     maps: dict[str, Any] = {}
+    made: dict[str, Floats] = {}
     if "splines" in tried:
-        maps["splines"] = fit_splines(
-            X, weight, oriented, knots=SETTINGS.spline_knots, most=SETTINGS.narrow_columns - 1
-        )
+        most = SETTINGS.narrow_columns - 1
+        maps["splines"] = fit_splines(X, weight, oriented, knots=SETTINGS.spline_knots, most=most)
+        made["splines"] = maps["splines"].transform(X)
     if "Fourier" in tried:
         fourier = fit_fourier(oriented(X), weight, oriented, width=SETTINGS.fourier_width, seed=seed)
-        maps["Fourier"] = Clipped(fourier, *reach)
-    made = [each.transform(X) for each in maps.values()]
+        maps["Fourier"], made["Fourier"] = Clipped(fourier, *reach), fourier.transform(X)
     of_part = np.full(len(parts), -1)
     if "learned" in tried:
         order = first + content_order([part.scaled(oriented) for part in parts[first:]])
+        aligned = []
         for output in range(parts[0].targets.shape[1]):
             sources = [replace(parts[k], y=parts[k].targets[:, output]) for k in order]
-            learned, folds = learn_columns(sources, oriented, seed=seed)
-            maps[f"learned {output}"] = Clipped(learned, *reach)
+            learned, folds, targets = learn_columns(sources, oriented, seed=seed)
             # Rows of no fold get the mean over folds.
             of_part[order] = folds
-            made.append(learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts])))
+            name = f"learned {output}"
+            maps[name] = Clipped(learned, *reach)
+            made[name] = learned.out_of_fold(X, np.repeat(of_part, [len(part.X) for part in parts]))
+            aligned.append([replace(rows, y=y) for rows, y in zip(sources, targets)])
+        if "Fourier" in maps and not _act_together(oriented(X), made, ends, order, aligned):
+            del maps["Fourier"], made["Fourier"]
     if "boosted" in tried and first and len(parts[0].y) >= SETTINGS.own_rows:
         own, row_folds = learn_own_column(parts[0], oriented, seed=seed)
         maps["boosted"] = Clipped(own, *reach)
         known = len(row_folds)
-        made.append(np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])]))
-    return maps, of_part, np.split(np.hstack(made), np.cumsum([len(part.X) for part in parts])[:-1])
+        made["boosted"] = np.vstack([own.out_of_fold(X[:known], row_folds), own.transform(X[known:])])
+    return maps, of_part, np.split(np.hstack(list(made.values())), ends)
+
+
+def _act_together(
+    inputs: Floats, made: Mapping[str, Floats], ends: Integers, order: Integers, aligned: Sequence[Sequence[Rows]]
+) -> bool:
+    """Whether Fourier features of all columns fit the sources better than splines of each column, for some output.
+
+    ``inputs`` (n, d) and the features that were ``made`` (n, width) are those of all domains, which end at ``ends``;
+    ``aligned`` are the sources, at the places ``order``, with the targets of each output in one sign.
+    """
+    # Of classes, squared errors say little.
+    if all(len(np.unique(rows.y)) <= 2 for sources in aligned for rows in sources):
+        return True
+    both = (made["splines"], np.hstack([inputs, made["Fourier"]]))
+    splines, fourier = (np.split(features, ends) for features in both)
+    return any(
+        joint_error([replace(rows, X=fourier[k]) for k, rows in zip(order, sources)])
+        <= SETTINGS.fourier_error * joint_error([replace(rows, X=splines[k]) for k, rows in zip(order, sources)])
+        for sources in aligned
+    )
 
 
 def features_by_fold(feature_map: Any, X: Floats, folds: Integers) -> Floats:
@@ -229,13 +255,16 @@ def maps_to_try(inputs: int, sources: int, outputs: int) -> tuple[set[str], tupl
 def _blocks(maps: Mapping[str, Any]) -> tuple[FeatureBlock, ...]:
     ends = np.cumsum([each.n_features_out for each in maps.values()])
     places = {name: np.arange(end - each.n_features_out, end) for (name, each), end in zip(maps.items(), ends)}
-    # Fourier features come with the inputs, learned columns with the splines, which then need no block of their own.
+    # Fourier features come with the inputs, learned columns with the splines. Of a block of their own, splines are then
+    # for fits to own rows alone, which Fourier features serve as well.
     beside = {"Fourier": "components" if "components" in maps else "inputs", "learned": "splines", "boosted": "splines"}
     found = []
     for name, own in places.items():
         kind, *output = name.split()
-        if kind == "components" or (kind == "splines" and "learned 0" in maps):
+        alone = kind == "splines" and "learned 0" in maps
+        if kind == "components" or (alone and "Fourier" in maps):
             continue
         joined = np.append(places[beside[kind]], own) if kind in beside else own
-        found.append(FeatureBlock(kind, joined, learned=kind == "learned", output=int(output[0]) if output else None))
+        number = int(output[0]) if output else None
+        found.append(FeatureBlock(kind, joined, learned=kind == "learned", output=number, own_rows=alone))
     return tuple(found)

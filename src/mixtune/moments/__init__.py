@@ -21,6 +21,7 @@ from mixtune.moments._ridge_paths import (
     half_solve,
     loo_ridge,
     lower_root,
+    ridge_heads,
     roots_of,
     spectrum_of,
     turned,
@@ -48,7 +49,16 @@ __all__ += ["Origin", "Paths", "Posterior", "Regression", "RowSystem", "Rows", "
 __all__ += ["SolverOptions", "System", "about", "augmented", "best_ridge", "best_ridges", "check_alike"]
 __all__ += ["check_target_size", "chunks", "common_center", "half_solve", "leave_one_out", "left_out_residuals"]
 __all__ += ["local_heads", "loo_ridge", "lower_root", "moved", "no_center", "own_center", "pooled_scale"]
-__all__ += ["pooled_scaling", "posterior", "recentred", "roots_of", "rounding_of", "spectrum_of", "turned"]
+__all__ += [
+    "pooled_scaling",
+    "posterior",
+    "recentred",
+    "ridge_heads",
+    "roots_of",
+    "rounding_of",
+    "spectrum_of",
+    "turned",
+]
 __all__ += ["weighted_system"]
 
 if not TYPE_CHECKING:

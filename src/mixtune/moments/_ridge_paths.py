@@ -669,6 +669,21 @@ def shifted_inverses(kernel: Floats, shifts: Floats, right: Floats) -> tuple[Flo
     return duals, diagonals
 
 
+def ridge_heads(gram: Floats, cross: Floats, ridges: Floats) -> Floats:
+    """Ridge coefficients (Q, p) from sums; ``gram`` is overwritten.
+
+    Examples
+    --------
+    >>> ridge_heads(np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([3.0, 5.0]), np.array([1.0, 0.0])).tolist()
+    [[1.0, 1.0], [1.5, 1.25]]
+    """
+    found = tridiagonal_solves(gram, ridges, cross, np.empty((0, len(cross)))) if len(cross) > 1 else None
+    if found is not None:
+        return found[0]
+    values, vectors = spectrum_of(gram)
+    return (vectors.T @ cross / (values + ridges[:, None])) @ vectors.T
+
+
 def tridiagonal_solves(kernel: Floats, shifts: Floats, right: Floats, rows: Floats) -> tuple[Floats, Floats] | None:
     """``(K + c)^{-1} right`` (Q, r), and ``a' (K + c)^{-1} a`` (Q, n) for rows a, at every shift c, without a spectrum.
 

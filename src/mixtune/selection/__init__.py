@@ -29,7 +29,7 @@ from mixtune.selection._families import Prior
 from mixtune.selection._maps import FeatureBlock, MapAverage, choose_maps, scattered
 from mixtune.selection._model_averaging import SummedTask
 from mixtune.selection._population import Population, coefficient_errors, learn_population
-from mixtune.selection._pretraining import learn_columns, learn_own_column, tree_threads
+from mixtune.selection._pretraining import joint_error, learn_columns, learn_own_column, tree_threads
 from mixtune.selection._remote import RemoteTasks, leverages_of, order_of, play
 from mixtune.selection._settings import SETTINGS, ChoiceSettings
 from mixtune.selection._summed import (
@@ -46,8 +46,8 @@ from mixtune.selection._summed import (
 __all__ = ["MEAN_OF_LOCALS", "MIXTUNE", "OWN_ROWS", "POOLED"]
 __all__ += ["SETTINGS", "SIZES", "Choice", "ChoiceSettings", "Comparison", "FeatureBlock", "MapAverage", "Plan"]
 __all__ += ["PooledStart", "Prior", "RemoteTasks", "Sample", "SourceTerms", "SummedTask", "TransferGain", "choose"]
-__all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_order", "joint_left_out", "learn_columns"]
-__all__ += ["Population", "choose_every", "coefficient_errors", "learn_own_column", "learn_population"]
+__all__ += ["by_content", "choose_maps", "choose_summed", "compare", "content_order", "joint_error", "joint_left_out"]
+__all__ += ["Population", "choose_every", "coefficient_errors", "learn_columns", "learn_own_column", "learn_population"]
 __all__ += ["leverages_of", "loo_ridge", "mean_left_out", "merged_task", "order_of", "play", "rank_of"]
 __all__ += ["posterior_covariance", "sample_sources", "scattered", "summed_labels", "summed_play", "target_scale"]
 __all__ += ["task_of_sums", "transfer_gain", "tree_threads"]

@@ -79,6 +79,11 @@ class Pool:
                     families.append(PooledFamily.learn(sources, one_level=True))
         return cls(tuple(families), sources[0].columns if count else 0)
 
+    @classmethod
+    def own_rows(cls, sources: Sequence[Sample]) -> Pool:
+        """Only fits to the rows of a domain alone."""
+        return cls((FocalFamily(len(sources)),), sources[0].columns if sources else 0)
+
     @property
     def labels(self) -> list[Label]:
         return [label for family in self.families for label in family.labels]
@@ -97,14 +102,15 @@ class Pool:
         return found
 
     def batch_size(self, sources: int, rows: int) -> int:
-        """How many validation tasks of so many rows are done in one call: one, unless priors are learned."""
-        if not any(isinstance(family, LearnedFamily) for family in self.families):
+        """How many validation tasks of so many rows are done in one call: one, if a family knows no batches."""
+        if not all(isinstance(family, FocalFamily | LearnedFamily) for family in self.families):
             return 1
-        return max(SETTINGS.batch_entries // (self.columns * (sources * self.columns + 8 * rows)), 1)
+        entries = self.columns * (sources * self.columns + 8 * rows)
+        return max(SETTINGS.batch_entries // max(entries, 1), 1)
 
     def batch_paths(self, tasks: Batch, allowed: Floats) -> Paths:
         """The paths of all families for tasks of equally many rows; ``allowed`` (T, N) has the sources of each."""
-        # Families that know no batches are only there where priors are not learned.
+        # Where a family knows no batches, there are none.
         found = [cast(FocalFamily | LearnedFamily, family).fits(tasks, allowed).paths for family in self.families]
         return Paths(*(np.concatenate(parts, axis=1) for parts in zip(*found)))
 

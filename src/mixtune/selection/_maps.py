@@ -20,7 +20,7 @@ import scipy.linalg
 
 from mixtune._array import Floats, Integers, match
 from mixtune.moments import Moments, Sample
-from mixtune.selection._choose import Choice, choose, draw_plan
+from mixtune.selection._choose import Choice, Pool, choose, draw_plan
 from mixtune.selection._families import Label
 from mixtune.selection._model_averaging import (
     Task,
@@ -38,7 +38,8 @@ class FeatureBlock:
     """The features of one map: its name, the places (p,) of its features among all, and directions (p, k) in them.
 
     ``learned`` says that targets of the sources made some of them, so that no fit on them is one to focal rows alone.
-    Those learned for one output of several are for this ``output`` only.
+    Those learned for one output of several are for this ``output`` only. With ``own_rows``, all fits on them are to the
+    rows of one domain alone.
     """
 
     name: str
@@ -46,6 +47,7 @@ class FeatureBlock:
     basis: Floats | None = None
     learned: bool = False
     output: int | None = None
+    own_rows: bool = False
 
     def features(self, U: Floats) -> Floats:
         """The features of this block, from rows (n, width) with all features."""
@@ -323,7 +325,13 @@ def choose_maps(
     if several:
         plan = plan.shuffled(seed)
     choices = [
-        choose(own[0], own[1:], plan=plan.first(SETTINGS.map_tasks) if place else plan, every=not place)
-        for place, own in enumerate(samples)
+        choose(
+            own[0],
+            own[1:],
+            plan=plan.first(SETTINGS.map_tasks) if place else plan,
+            pool=Pool.own_rows(own[1:]) if block.own_rows else None,
+            every=not place,
+        )
+        for place, (own, block) in enumerate(zip(samples, blocks))
     ]
     return MapAverage(choices, tuple(blocks), width).with_own_rows()

@@ -11,20 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from mixtune._array import Floats, Integers
 from mixtune.features import LearnedColumns, Oriented, RandomFeatures, TreeColumn, Trees
-from mixtune.moments import Moments, Regression, Rows, Sample, best_ridge
+from mixtune.moments import Moments, Regression, Rows, Sample, best_ridge, ridge_heads
 from mixtune.selection._pooled import PooledSource
 from mixtune.selection._settings import SETTINGS
 
 
-def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> tuple[LearnedColumns, Integers]:
-    """The learned columns, and the fold of each source.
+class Pretrained(NamedTuple):
+    """The learned columns, the fold of each source, and the targets that they were learned from.
+
+    The targets of each source have mean 0, spread 1 and the sign that the sources have in common.
+    """
+
+    columns: LearnedColumns
+    folds: Integers
+    targets: list[Floats]
+
+
+def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> Pretrained:
+    """Columns learned from the sources.
 
     Parameters
     ----------
@@ -35,13 +46,13 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     seed : int
         Of the random features.
     """
-    inputs = [oriented(rows.X) for rows in sources]
-    width = SETTINGS.pretraining_width
-    wide = RandomFeatures(n_inputs=inputs[0].shape[1], width=width, seed=seed, constant=False)
-    hidden = [wide.transform(X) for X in inputs]
+    inputs = oriented(np.concatenate([rows.X for rows in sources]))
+    wide = RandomFeatures(n_inputs=inputs.shape[1], width=SETTINGS.pretraining_width, seed=seed, constant=False)
+    ends = np.cumsum([len(rows.y) for rows in sources])[:-1]
     # Each source about its own mean and in units of its own spread, so that all count alike.
     centred = [
-        Rows(U - _mean(rows, U), _standard_targets(rows), rows.sample_weight) for U, rows in zip(hidden, sources)
+        Rows(U - _mean(rows, U), _standard_targets(rows), rows.sample_weight)
+        for U, rows in zip(np.split(wide.transform(inputs), ends), sources)
     ]
     # Fewer features tell signs as well.
     signs = common_signs([Rows(rows.X[:, : SETTINGS.sign_width], rows.y, rows.sample_weight) for rows in centred])
@@ -49,14 +60,25 @@ def learn_columns(sources: Sequence[Rows], oriented: Oriented, *, seed: int) -> 
     folds = np.arange(len(sources)) % SETTINGS.pretraining_folds
     count = int(folds.max()) + 1
     heads = _ridge_heads(aligned, folds)
+    targets, weight = (np.concatenate([getattr(rows, name) for rows in aligned]) for name in ("y", "weight"))
     trees = []
     # On small tables more threads save no time, and where cores are busy they wait for one another.
     with tree_threads().limit(limits=1):
         for fold in range(count):
-            used = np.flatnonzero(folds != fold).tolist()
-            X, y = np.concatenate([inputs[i] for i in used]), np.concatenate([aligned[i].y for i in used])
-            trees.append(boosted(X, y, np.concatenate([sources[i].weight for i in used]), seed=seed))
-    return LearnedColumns(oriented, wide, heads, trees), folds
+            used = np.repeat(folds != fold, [len(rows.y) for rows in sources])
+            trees.append(boosted(inputs[used], targets[used], weight[used], seed=seed))
+    return Pretrained(LearnedColumns(oriented, wide, heads, trees), folds, [rows.y for rows in aligned])
+
+
+def joint_error(sources: Sequence[Rows]) -> float:
+    """Error of one ridge model for all sources, each about its own means, by generalised cross-validation.
+
+    It is relative to the variance of targets that are in standard units; infinite where rows are too few to tell.
+    """
+    joint = _regression([Rows(rows.X - _mean(rows, rows.X), rows.y, rows.sample_weight) for rows in sources])
+    errors, _, _ = joint.generalised_errors(SETTINGS.focal_ridges * joint.mean_eigenvalue)
+    # Errors below the smallest noise tie: they are rounding.
+    return max(float(np.min(errors)), SETTINGS.smallest_variance)
 
 
 def learn_own_column(rows: Rows, oriented: Oriented, *, seed: int) -> tuple[TreeColumn, Integers]:
@@ -117,11 +139,7 @@ def _ridge_heads(sources: Sequence[Rows], folds: Integers) -> Floats:
     parts = [_regression([sources[i] for i in np.flatnonzero(folds == fold).tolist()]) for fold in range(count)]
     gram, cross = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("gram", "cross"))
     ridges = SETTINGS.focal_ridges * (float(np.trace(gram)) / len(cross) or 1.0)
-    heads = []
-    for part in parts:
-        values, vectors = np.linalg.eigh(gram - part.gram)
-        filters = 1.0 / (np.maximum(values, 0.0) + ridges[:, None])
-        heads.append((filters * (vectors.T @ (cross - part.cross))) @ vectors.T)
+    heads = [ridge_heads(gram - part.gram, cross - part.cross, ridges) for part in parts]
     errors = sum(part.mean_squares(head) * part.total for part, head in zip(parts, heads))
     best = best_ridge(ridges, np.asarray(errors))
     return np.stack([head[best] for head in heads])
